@@ -1,0 +1,78 @@
+"""fastbm: simulate, measure and train Boltzmann machines.
+
+Names are resolved when they are first used (PEP 562), so that importing fastbm costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import data, diagnostics, lattice, models
+    from ._checks import ConvergenceWarning, Interrupted, StorageError
+    from .inference.comparison import Comparison
+    from .inference.result import Inference
+    from .learning.classifier import BoltzmannClassifier
+    from .model import BoltzmannMachine
+    from .modelfile import load
+    from .run import open, resume
+    from .run_fit import fit
+    from .run_infer import compare, infer
+    from .run_sample import sample
+    from .run_view import Run
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "BoltzmannClassifier": "learning.classifier",
+    "BoltzmannMachine": "model",
+    "Comparison": "inference.comparison",
+    "ConvergenceWarning": "_checks",
+    "Inference": "inference.result",
+    "Interrupted": "_checks",
+    "Run": "run_view",
+    "StorageError": "_checks",
+    "compare": "run_infer",
+    "fit": "run_fit",
+    "infer": "run_infer",
+    "load": "modelfile",
+    "open": "run",
+    "resume": "run",
+    "sample": "run_sample",
+}
+_MODULES = ("data", "diagnostics", "lattice", "models")
+
+__all__ = [
+    "BoltzmannClassifier",
+    "BoltzmannMachine",
+    "Comparison",
+    "ConvergenceWarning",
+    "Inference",
+    "Interrupted",
+    "Run",
+    "StorageError",
+    "compare",
+    "data",
+    "diagnostics",
+    "fit",
+    "infer",
+    "lattice",
+    "load",
+    "models",
+    "open",
+    "resume",
+    "sample",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _PLACES:
+        return getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

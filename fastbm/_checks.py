@@ -1,0 +1,103 @@
+"""Errors that fastbm raises, and the checks made once at the public edge.
+
+Every text names the argument, what was expected, what came, where, and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+class StorageError(OSError):
+    """A run's files are damaged, busy, foreign, or cannot be written; the text names the file and the way out."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A result that did not converge; it carries ``converged=False``."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C (or SIGTERM) stopped a run cleanly; ``run`` holds what was done and can be resumed.
+
+    Attributes
+    ----------
+    run : Run
+        All that was finished before the stop.
+    """
+
+    def __init__(self, message: str, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
+    """Check that `value` is one of the names in `valid`."""
+    valid = list(valid)
+    if value not in valid:
+        listed = ", ".join(map(repr, valid))
+        raise ValueError(f"{argument} must be one of {listed}; got {value!r}.{nearest(str(value), valid)}")
+    return str(value)
+
+
+def whole(argument: str, value: Any, *, least: int = 0) -> int:
+    """Check that `value` is a whole number, at least `least`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{argument} must be a whole number; got {value!r} ({type(value).__name__}).")
+    if value < least:
+        raise ValueError(f"{argument} must be at least {least}; got {value}.")
+    return int(value)
+
+
+def real(argument: str, value: Any, *, least: float = -math.inf, above: float | None = None) -> float:
+    """Check that `value` is a finite number, at least `least` and, if given, above `above`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{argument} must be a number; got {value!r} ({type(value).__name__}).")
+    value = float(value)
+    if not math.isfinite(value):
+        raise ValueError(f"{argument} must be finite; got {value}.")
+    if value < least:
+        raise ValueError(f"{argument} must be at least {least:g}; got {value:g}.")
+    if above is not None and value <= above:
+        raise ValueError(f"{argument} must be above {above:g}; got {value:g}.")
+    return value
+
+
+def finite_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as a new read-only C-contiguous float64 array, all entries finite."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{argument} must be an array of real numbers: {error}") from None
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        place = tuple(int(k) for k in bad[0])
+        raise ValueError(f"{argument} must be finite; {array[place]} at {place}, {len(bad)} such entries in all.")
+    array.setflags(write=False)
+    return array
+
+
+def shape(argument: str, array: np.ndarray, expected: tuple[int | str, ...]) -> None:
+    """Check the shape of `array`; words in `expected` stand for any size."""
+    fits = array.ndim == len(expected) and all(
+        isinstance(want, str) or want == got for want, got in zip(expected, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = "(" + ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "") + ")"
+        raise ValueError(f"{argument} must have shape {wanted}; got {array.shape}.")
+
+
+def seed(value: Any) -> int | None:
+    """Check a seed: a whole number from 0, or None to draw one."""
+    return None if value is None else whole("seed", value)

@@ -1,0 +1,137 @@
+"""Where data come from: arrays, files named by path, and the small sets that examples use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _checks, rng
+
+PATTERNS = ("bars-and-stripes", "shifter")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows as they came (not yet bits), with labels where there are any."""
+
+    rows: np.ndarray
+    labels: np.ndarray | None = None
+
+
+def load(source: str, *, side: int = 4) -> Data:
+    """Read a data set.
+
+    Parameters
+    ----------
+    source : str
+        "sklearn:digits"; "bars-and-stripes" or "shifter", of size `side`; or "FILE.h5:dataset", "FILE.mat:variable" (MATLAB v7.3),
+        "FILE.npz:member", "FILE.npy".
+
+    Raises
+    ------
+    ValueError, StorageError
+        For an unknown source, a missing file, or a file without that member.
+    """
+    if source == "sklearn:digits":
+        return _digits()
+    if source == "bars-and-stripes":
+        return Data(bars_and_stripes(side))
+    if source == "shifter":
+        return Data(*shifter(side))
+    path, _, member = source.rpartition(":") if ":" in source else (source, "", "")
+    if Path(path).suffix not in (".h5", ".hdf5", ".mat", ".npz", ".npy"):
+        raise ValueError(
+            f"source must be 'sklearn:digits', {', '.join(map(repr, PATTERNS))}, or a file such as 'FILE.h5:dataset', "
+            f"'FILE.mat:variable', 'FILE.npz:member' or 'FILE.npy'; got {source!r}."
+        )
+    if not Path(path).is_file():
+        raise _checks.StorageError(f"{path} does not exist (source = {source!r}).")
+    return Data(_read(path, member))
+
+
+def _read(path: str, member: str) -> np.ndarray:
+    if path.endswith(".npy"):
+        return np.load(path)
+    if path.endswith(".npz"):
+        with np.load(path) as archive:
+            _check_member(path, member, archive.files)
+            return archive[member]
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise _checks.StorageError(f"{path} is not an HDF5 file ({error}). MATLAB files must be v7.3.") from None
+    with file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        _check_member(path, member.lstrip("/"), names)
+        return np.asarray(file[member])
+
+
+def _check_member(path: str, member: str, names: list[str]) -> None:
+    if member not in names:
+        raise ValueError(f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}.")
+
+
+def _digits() -> Data:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError(
+            'source "sklearn:digits" needs scikit-learn, which carries the data: pip install "fastbm[examples]".'
+        ) from None
+    digits = load_digits()
+    return Data(digits.data, digits.target)
+
+
+def bars_and_stripes(side: int) -> np.ndarray:
+    """Return all distinct pictures of full rows, or of full columns, side x side: 2 (2^side - 1) rows of 0 and 1.
+
+    MacKay, Information Theory, Inference and Learning Algorithms (2003), sect. 43.
+    """
+    side = _checks.whole("side", side, least=1)
+    lines = (np.arange(1 << side)[:, None] >> np.arange(side)) & 1
+    bars = np.repeat(lines[:, :, None], side, axis=2).reshape(-1, side * side)
+    stripes = np.repeat(lines[:, None, :], side, axis=1).reshape(-1, side * side)
+    return np.unique(np.concatenate([bars, stripes]), axis=0).astype(np.uint8)
+
+
+def shifter(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return all rows (pattern, the pattern shifted by -1, 0 or 1, three units for the shift), and the shifts.
+
+    `side` units hold the pattern and as many the shifted one, on a ring. Hinton and Sejnowski, in Parallel Distributed Processing
+    1 (1986), p. 282.
+    """
+    side = _checks.whole("side", side, least=2)
+    patterns = (np.arange(1 << side)[:, None] >> np.arange(side)) & 1
+    rows, labels = [], []
+    for k, shift in enumerate((-1, 0, 1)):
+        flags = np.zeros((len(patterns), 3), np.int64)
+        flags[:, k] = 1
+        rows.append(np.concatenate([patterns, np.roll(patterns, shift, axis=1), flags], axis=1))
+        labels.append(np.full(len(patterns), shift))
+    return np.concatenate(rows).astype(np.uint8), np.concatenate(labels)
+
+
+def split(n_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the rows to learn from and of those held out, both increasing."""
+    holdout = _checks.real("holdout", holdout, least=0.0)
+    if holdout >= 1.0:
+        raise ValueError(f"holdout must be below 1; got {holdout:g}.")
+    order = rng.keyed(seed, rng.SPLIT).permutation(n_rows)
+    n_held = round(holdout * n_rows)
+    return np.sort(order[n_held:]), np.sort(order[:n_held])
+
+
+def check_rows(data: Any, argument: str = "data") -> np.ndarray:
+    """Check that data are a table with at least one row."""
+    rows = np.asarray(data)
+    if rows.ndim != 2:
+        raise ValueError(f"{argument} must have shape (n_rows, n_units); got {rows.shape}.")
+    if not len(rows) or not rows.shape[1]:
+        raise ValueError(f"{argument} is empty: shape {rows.shape}. At least one row and one unit are needed.")
+    return rows

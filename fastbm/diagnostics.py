@@ -1,0 +1,107 @@
+"""How good a Markov chain's average is: autocorrelation time, effective sample size, split R-hat.
+
+Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_chains, ...).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
+
+
+def _checked(values: Any) -> np.ndarray:
+    array = np.asarray(values, np.float64)
+    if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
+        raise ValueError(f"values must have shape (n_samples, n_chains, ...); got {array.shape}.")
+    return array
+
+
+def _autocovariance(values: np.ndarray) -> np.ndarray:
+    """Autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    n = len(values)
+    centred = values - values.mean(axis=(0, 1))
+    size = next_fast_len(2 * n)
+    spectrum = rfft(centred, size, axis=0)
+    products = irfft((spectrum * spectrum.conj()).real, size, axis=0)[:n].mean(axis=1)
+    return products / (n - np.arange(n)).reshape((n,) + (1,) * (products.ndim - 1))
+
+
+def tau_int(values: Any) -> Any:
+    """Return the integrated autocorrelation time, in samples: 1/2 + sum_t rho(t), summed to Sokal's window.
+
+    Parameters
+    ----------
+    values : (n_samples, n_chains, ...) array
+
+    Returns
+    -------
+    float or (...) array
+        At least 1/2 (independent samples), also where values do not vary.
+
+    References
+    ----------
+    Sokal, in Functional Integration (1997), p. 131, eq. 3.20, doi:10.1007/978-1-4899-0319-8_6.
+    """
+    covariance = _autocovariance(_checked(values))
+    variance = np.where(covariance[0] > 0, covariance[0], 1.0)
+    sums = np.cumsum(covariance / variance, axis=0) - 0.5
+    lags = np.arange(len(sums)).reshape((-1,) + (1,) * (sums.ndim - 1))
+    beyond = lags >= WINDOW * sums
+    window = np.where(beyond.any(axis=0), beyond.argmax(axis=0), len(sums) - 1)
+    tau = np.take_along_axis(sums, window[None], axis=0)[0]
+    return np.maximum(np.where(covariance[0] > 0, tau, 0.5), 0.5)[()]
+
+
+def ess(values: Any) -> Any:
+    """Return the effective number of samples, n_samples n_chains / (2 tau_int)."""
+    array = _checked(values)
+    return array.shape[0] * array.shape[1] / (2.0 * tau_int(array))
+
+
+def r_hat(values: Any) -> Any:
+    """Return split R-hat: 1 where chains agree with one another and with themselves, above 1.01 where they do not.
+
+    Parameters
+    ----------
+    values : (n_samples, n_chains, ...) array
+        At least 4 samples.
+
+    Returns
+    -------
+    float or (...) array
+        NaN with fewer than 4 samples; 1 where values do not vary.
+
+    References
+    ----------
+    Gelman et al., Bayesian Data Analysis (2013), eq. 11.4; Vehtari et al., Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+    """
+    array = _checked(values)
+    half = len(array) // 2
+    if half < 2:
+        return np.full(array.shape[2:], np.nan)[()]
+    halves = np.concatenate([array[:half], array[-half:]], axis=1)
+    within = halves.var(axis=0, ddof=1).mean(axis=0)
+    between = half * halves.mean(axis=0).var(axis=0, ddof=1)
+    varies = within > 0
+    ratio = np.where(varies, ((half - 1) * within + between) / (half * np.where(varies, within, 1.0)), 1.0)
+    return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))[()]
+
+
+def standard_error(values: Any) -> Any:
+    """Return the standard error of the mean over samples and chains.
+
+    The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the chains'
+    means, which knows of slow modes that no chain has seen the end of.
+    """
+    array = _checked(values)
+    n_samples, n_chains = array.shape[:2]
+    within = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
+    if n_chains < 8:
+        return np.sqrt(within)
+    across = array.mean(axis=0).var(axis=0, ddof=1) / n_chains
+    return np.sqrt(np.maximum(within, across))

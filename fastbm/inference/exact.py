@@ -1,0 +1,146 @@
+"""Exact sums over all 2^n states by Gray code; see `fastbm.kernels.enumeration`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..kernels.enumeration import enumerate_slice, tabulate_low
+from ..model import BoltzmannMachine
+from ..threads import fan_out
+from .result import Inference, moments_from_up
+
+LOW_UNITS = 10  # a table of 1024 energies, weights and sums stays in the first-level cache
+SLICE_STEPS = 1 << 15  # steps of the code a slice: about a tenth of a second
+SECONDS_PER_STATE = 3e-9
+MOST_UNITS = 62  # beyond it a step of the code has no 64-bit number
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A machine in 64-bit integers: energies in steps of 2^-exponent, units 0 or 1.
+
+    Built from the integers of the user's couplings, so that states that tie there tie here.
+    """
+
+    rises: np.ndarray  # (n, n) int64
+    fields: np.ndarray  # (n,) int64
+    base: float  # energy with all units down
+    exponent: int
+
+    @classmethod
+    def of(cls, model: BoltzmannMachine) -> FixedPoint:
+        weights, bias, units = model.couplings.matrix(), model.flat_bias, model.convention
+        largest = units.span**2 * np.abs(weights).sum() + units.span * np.abs(bias).sum()
+        exponent = 61 - math.frexp(max(float(largest), 1e-200))[1]
+        w = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
+        b = np.rint(np.ldexp(bias, exponent)).astype(np.int64)
+        down = -units.lo * int(b.sum()) - units.lo**2 * (int(w.sum()) // 2)
+        fields = units.span * (b + units.lo * w.sum(axis=0))
+        return cls(units.span**2 * w, fields, model.offset + math.ldexp(down, -exponent), exponent)
+
+
+def forecast_seconds(n_units: int, threads: int) -> float:
+    """Estimate how long all 2^n states take."""
+    return math.ldexp(SECONDS_PER_STATE, n_units) / threads
+
+
+def exact(
+    model: BoltzmannMachine, *, beta: float, moments: bool, threads: int, max_forecast_seconds: float = 600.0
+) -> Inference:
+    """Sum over all states.
+
+    Parameters
+    ----------
+    max_forecast_seconds : float
+        Refuse, before starting, what would take longer.
+
+    Raises
+    ------
+    ValueError
+        If the forecast is above the limit; the text gives the cost and the alternatives.
+    """
+    seconds = forecast_seconds(model.n_units, threads)
+    if seconds > _checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0) or model.n_units > MOST_UNITS:
+        raise ValueError(
+            f"exact would sum 2^{model.n_units} states, about {_duration(seconds)} on {threads} threads; the limit is "
+            f'max_forecast_seconds={max_forecast_seconds:g}. Use "ais", "sampled-states" or "mean-field" for log Z, "gibbs" for '
+            "moments, or clamp units."
+        )
+    form = FixedPoint.of(model)
+    k = min(LOW_UNITS, model.n_units)
+    sums, pairs, lowest = _sum_slices(form, k, beta, threads)
+    total = sums[0].sum()
+    height = sums[1].sum() / total
+    low_energy = form.base + math.ldexp(lowest, -form.exponent)
+    log_z = math.log(total) - beta * low_energy
+    result: dict[str, Any] = {"log_z": log_z, "log_z_error": 0.0, "bound": "exact", "n_samples": 1 << model.n_units}
+    if beta > 0:
+        energy = low_energy + height / beta
+        variance = max(sums[2].sum() / total - height**2, 0.0) / beta**2
+        result |= {"energy": energy, "energy_variance": variance}
+    else:
+        result |= _flat_energy(model)
+    result |= {"energy_error": 0.0, "entropy": log_z + beta * result["energy"]}
+    if moments:
+        up = _pairs_up(sums[0], pairs, k) / total
+        result |= moments_from_up(model.convention, up) | {"mean_error": np.zeros(model.n_units)}
+    return Inference("exact", **result, detail={"engine": "gray", "lowest energy": low_energy})
+
+
+def _sum_slices(form: FixedPoint, k: int, beta: float, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Add the slices of the code in order, relative to the lowest energy of all."""
+    n = len(form.fields)
+    table = np.empty(1 << k, np.int64)
+    tabulate_low(np.ascontiguousarray(form.rises[:k, :k]), table)
+    unit = math.ldexp(beta, -form.exponent)
+    steps = 1 << (n - k)
+    length = min(SLICE_STEPS, max(steps // 2, 1))
+
+    def run(start: int) -> tuple[int, np.ndarray, np.ndarray]:
+        sums, pairs = np.zeros((3, 1 << k)), np.zeros((n, n))
+        low = enumerate_slice(form.rises, form.fields, table, start, start + length, unit, sums, pairs)
+        return low, sums, pairs
+
+    slices = fan_out(run, range(0, steps, length), threads)
+    lowest = min(low for low, _, _ in slices)
+    total, all_pairs = np.zeros((3, 1 << k)), np.zeros((n, n))
+    for low, (zeroth, first, second), pairs in slices:
+        shift = unit * float(low - lowest)
+        factor = math.exp(-shift)
+        total += factor * np.stack([zeroth, first + shift * zeroth, second + 2 * shift * first + shift**2 * zeroth])
+        all_pairs += factor * pairs
+    return total, all_pairs, lowest
+
+
+def _pairs_up(low_weights: np.ndarray, pairs: np.ndarray, k: int) -> np.ndarray:
+    """The weight with units i and j both up, as a full symmetric matrix."""
+    settings = (np.arange(low_weights.size)[:, None] >> np.arange(k)) & 1
+    up = np.zeros_like(pairs)
+    up[:k, :k] = (settings * low_weights[:, None]).T @ settings
+    up[k:, :k] = pairs[k:, :k]
+    up[:k, k:] = pairs[k:, :k].T
+    high = np.triu(pairs[k:, k:])
+    up[k:, k:] = high + np.triu(high, 1).T
+    return up
+
+
+def _flat_energy(model: BoltzmannMachine) -> dict[str, float]:
+    """Energy and its variance under the uniform distribution: couplings of spins are uncorrelated there."""
+    spin = model.to_units("spin")
+    pairs = sum(float((array**2).sum()) for array in spin.couplings.arrays)
+    return {
+        "energy": spin.offset,
+        "energy_variance": (pairs if spin.is_layered else pairs / 2) + float((spin.flat_bias**2).sum()),
+    }
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((365.25 * 86400, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} seconds"

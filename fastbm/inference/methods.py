@@ -1,0 +1,123 @@
+"""The table of inference methods, and the one call that runs any of them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, rng, threads as threads_module
+from ..clamping import Clamped
+from ..model import BoltzmannMachine
+from .annealed import ais
+from .exact import exact
+from .mean_field import mean_field
+from .monte_carlo import monte_carlo
+from .result import Inference, expand, moments_of, stack
+from .sampled_states import sampled_states
+
+SETTINGS = ("model", "rule", "beta", "moments", "seed", "threads")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table."""
+
+    function: Callable[..., Inference]
+    about: str
+
+    @cached_property
+    def settings(self) -> set[str]:
+        """Which of the common settings the function takes."""
+        return set(inspect.signature(self.function).parameters) & set(SETTINGS)
+
+    @cached_property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """Its own options."""
+        return {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
+
+
+METHODS = {
+    "exact": Method(exact, "all 2^n states by Gray code"),
+    "sampled-states": Method(sampled_states, "sum over the unique states that sequential dynamics visits"),
+    "mean-field": Method(mean_field, "naive mean field, a lower bound"),
+    "ais": Method(ais, "annealed importance sampling (layered machines)"),
+    "gibbs": Method(partial(monte_carlo, rule="gibbs"), "moments by heat-bath dynamics"),
+    "metropolis": Method(partial(monte_carlo, rule="metropolis"), "moments by Metropolis dynamics"),
+}
+
+
+def check_options(method: str, options: dict[str, Any]) -> None:
+    """Refuse an unknown method or option, naming the nearest and listing those there are."""
+    valid = METHODS[_checks.choice("method", method, METHODS)].options
+    for name in options:
+        if name not in valid:
+            raise TypeError(
+                f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: {', '.join(valid) or 'none'}."
+            )
+
+
+def run_method(
+    model: BoltzmannMachine, method: str, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, **options: Any
+) -> Inference:
+    """Run a checked method on a machine, or on what clamping leaves of it."""
+    start = time.perf_counter()
+    entry = METHODS[method]
+    common = {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
+    given = {name: value for name, value in common.items() if name in entry.settings} | options
+    if clamp is None:
+        result = entry.function(model, **given)
+    else:
+        indices, values = clamp
+        clamped = Clamped.of(model, indices, values)
+        if not clamped.free.size:
+            results = [_nothing_free(clamped, k, beta) for k in range(clamped.n_patterns)]
+        else:
+            results = []
+            for k in range(clamped.n_patterns):
+                if "seed" in given:
+                    given["seed"] = rng.derive(seed, k) if clamped.n_patterns > 1 else seed
+                results.append(expand(entry.function(clamped.machine(k), **given), clamped, k))
+        result = stack(results) if np.ndim(values) == 2 else results[0]
+    if not moments:
+        result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
+    return replace(result, method=method, seconds=time.perf_counter() - start)
+
+
+def _nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
+    """All units are clamped: a single state is left."""
+    energy = float(clamped.offset[pattern])
+    mean = clamped.full_states(pattern, np.empty(0))
+    moments = moments_of(mean, np.outer(mean, mean))
+    return Inference(
+        "exact", log_z=-beta * energy, log_z_error=0.0, bound="exact", energy=energy, energy_error=0.0, energy_variance=0.0,
+        entropy=0.0, mean_error=np.zeros_like(mean), n_samples=1, **moments,
+    )  # fmt: skip
+
+
+def infer(
+    model: BoltzmannMachine,
+    method: str,
+    *,
+    beta: float = 1.0,
+    clamp: tuple[Any, Any] | None = None,
+    moments: bool = True,
+    seed: int | None = 0,
+    threads: int | None = None,
+    **options: Any,
+) -> Inference:
+    """Check the arguments and run one method; `fastbm.infer` adds storage."""
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    check_options(method, options)
+    if clamp is not None and (not isinstance(clamp, (tuple, list)) or len(clamp) != 2):
+        raise ValueError("clamp must be a pair (indices, values).")
+    return run_method(
+        model, method, beta=_checks.real("beta", beta, least=0.0), clamp=clamp, moments=moments, seed=rng.resolve(seed),
+        threads=threads_module.resolve(threads), **options,
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, diagnostics
+from ..kernels.moments import count_pairs
+from ..kernels.packing import pack_chains
+from ..model import BoltzmannMachine
+from ..sampling import Chains, make_chains
+from .result import Inference, moments_from_up
+
+N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
+R_HAT_LIMIT = 1.05
+SHORTEST_WINDOW = 64  # sweeps
+
+
+def find_burn_in(chains: Chains, longest: int) -> int:
+    """Sweep until the mean energy of all chains is the same in both halves of a window; windows double in length.
+
+    Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
+    """
+    done, window = 0, SHORTEST_WINDOW
+    while done < longest:
+        window = min(window, longest - done)
+        energies = np.empty((window, chains.n_chains))
+        for t in range(window):
+            chains.sweep(1)
+            energies[t] = chains.energies()
+        done += window
+        half = window // 2
+        drift = energies[half:].mean(axis=0) - energies[:half].mean(axis=0)
+        if chains.n_chains > 1:
+            error = drift.std(ddof=1) / np.sqrt(chains.n_chains)
+        else:
+            error = np.sqrt(2) * diagnostics.standard_error(energies[half:])
+        if abs(drift.mean()) <= 2 * error:
+            break
+        window *= 2
+    return done
+
+
+class PairCounts:
+    """How often each pair of units was up together, over all chains of an engine; exact integers."""
+
+    def __init__(self, n_units: int) -> None:
+        self.counts = np.zeros((n_units, n_units), np.int64)
+        self.n = 0
+
+    def add(self, chains: Chains) -> None:
+        """Count the chains' present states."""
+        for block, up in zip(chains.blocks, chains.up, strict=True):
+            words = np.empty((chains.n_units, 1), np.uint64)
+            pack_chains(up, block.stop - block.start, words)
+            count_pairs(words, self.counts)
+        self.n += chains.n_chains
+
+    def up(self) -> np.ndarray:
+        """P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
+        upper = np.triu(self.counts)
+        return (upper + np.triu(upper, 1).T) / self.n
+
+
+def monte_carlo(
+    model: BoltzmannMachine,
+    rule: str,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int,
+    n_chains: int = 64,
+    n_sweeps: int = 1_000,
+    burn_in: int | str = "auto",
+    thin: int = 1,
+    order: str | None = None,
+    initial: Any = "random",
+) -> Inference:
+    """Estimate moments from chains of single-unit updates.
+
+    Parameters
+    ----------
+    n_chains, n_sweeps, thin : int
+        Every `thin`-th of `n_sweeps` sweeps of every chain is used.
+    burn_in : int or "auto"
+        Sweeps that are thrown away first; "auto" goes on until the energy is stationary, for at most `n_sweeps`.
+    order : {"sequential", "permuted", "random"}, optional
+    initial : "random", "up" or array
+    """
+    n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
+    n_samples = n_sweeps // thin
+    if not n_samples:
+        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
+    chains = make_chains(
+        model, n_chains, rule=rule, order=order, beta=beta, seed=seed, initial=initial, threads=threads
+    )
+    if burn_in == "auto":
+        burnt = find_burn_in(chains, n_sweeps)
+    else:
+        burnt = _checks.whole("burn_in", burn_in)
+        chains.sweep(burnt)
+    energies = np.empty((n_samples, n_chains))
+    n_blocks = min(N_BLOCKS, n_samples)
+    sums = np.zeros((n_blocks, n_chains, model.n_units))
+    sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
+    pairs = PairCounts(model.n_units)
+    for t in range(n_samples):
+        chains.sweep(thin)
+        energies[t] = chains.energies() + model.offset
+        sums[t * n_blocks // n_samples] += chains.bits()
+        if moments:
+            pairs.add(chains)
+    return _result(model, rule, energies, sums / sizes[:, None, None], pairs if moments else None, burnt, chains)
+
+
+def _result(
+    model: BoltzmannMachine, rule: str, energies: np.ndarray, blocks: np.ndarray, pairs: PairCounts | None, burnt: int, chains: Chains
+) -> Inference:
+    r_hat = float(max(diagnostics.r_hat(energies), np.max(diagnostics.r_hat(blocks))))
+    tau = float(diagnostics.tau_int(energies))
+    ess = energies.size / (2 * tau)
+    converged = bool(r_hat <= R_HAT_LIMIT)
+    if not converged:
+        warnings.warn(
+            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {R_HAT_LIMIT}); the chains disagree and the error bars are too "
+            'small. Run longer, or compare with "ais".',
+            _checks.ConvergenceWarning,
+            stacklevel=5,
+        )
+    units = model.convention
+    result: dict[str, Any] = {
+        "energy": float(energies.mean()),
+        "energy_error": float(diagnostics.standard_error(energies)),
+        "energy_variance": float(energies.var()),
+        "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
+        "mean_error": units.span * diagnostics.standard_error(blocks),
+    }
+    if pairs is not None:
+        result |= moments_from_up(units, pairs.up())
+    detail = {**chains.detail, "burn_in": burnt, "r_hat": r_hat, "tau_int": tau}
+    return Inference(rule, **result, converged=converged, n_samples=energies.size, ess=ess, detail=detail)

@@ -1,0 +1,125 @@
+"""The one result type of every inference method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..clamping import Clamped
+from ..units import Units
+
+BOUNDS = ("exact", "lower", "upper", "stochastic lower", "stochastic upper", None)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What a method says of log Z and of the moments, with its errors and whether to believe it.
+
+    Fields that a method cannot give are None. Energies are in the units of the model, entropies and log Z in nats. With many
+    clamped patterns every numeric field has a leading axis, one entry for each pattern.
+
+    Attributes
+    ----------
+    log_z, log_z_error : float
+        log sum_s exp(-beta E(s)), offset included, and its standard error.
+    bound : {"exact", "lower", "upper", "stochastic lower", "stochastic upper", None}
+        On which side of the truth `log_z` lies.
+    mean, mean_error : (n_units,) array
+        <s_i> in the model's units.
+    second_moment, covariance : (n_units, n_units) array
+        <s_i s_j>, and <s_i s_j> - <s_i> <s_j>.
+    energy, energy_error, energy_variance : float
+        <E>, its standard error, and the variance of E under the model.
+    entropy : float
+    method : str
+    converged : bool
+    n_samples, ess : float
+        Samples used, and how many independent ones they are worth.
+    seconds : float
+    detail : dict
+        What only this method has to say.
+    """
+
+    method: str
+    log_z: Any = None
+    log_z_error: Any = None
+    bound: str | None = None
+    mean: Any = None
+    mean_error: Any = None
+    second_moment: Any = None
+    covariance: Any = None
+    energy: Any = None
+    energy_error: Any = None
+    entropy: Any = None
+    energy_variance: Any = None
+    converged: bool = True
+    n_samples: int | None = None
+    ess: float | None = None
+    seconds: float = 0.0
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def free_energy(self) -> Any:
+        """F = -log Z, so that Z = exp(-F)."""
+        return None if self.log_z is None else -self.log_z
+
+    def __str__(self) -> str:
+        lines = [f"{self.method}: {'converged' if self.converged else 'NOT converged'}, {self.seconds:.3g} s"]
+        if self.log_z is not None and np.ndim(self.log_z) == 0:
+            error = f" +- {self.log_z_error:.2g}" if self.log_z_error is not None else ""
+            lines.append(f"  log Z   {self.log_z:.10g}{error}  ({self.bound or 'no bound'})")
+        if self.energy is not None and np.ndim(self.energy) == 0:
+            error = f" +- {self.energy_error:.2g}" if self.energy_error is not None else ""
+            lines.append(f"  energy  {self.energy:.10g}{error}")
+        if self.ess is not None:
+            lines.append(f"  ess     {self.ess:.4g} of {self.n_samples}")
+        return "\n".join(lines)
+
+
+def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:
+    """Put moments over the free units back among the clamped ones (their value, covariance 0)."""
+    if result.mean is None:
+        return result
+    whole: dict[str, Any] = {"mean": clamped.full_states(pattern, np.asarray(result.mean))}
+    if result.mean_error is not None:
+        whole["mean_error"] = np.zeros(clamped.model.n_units)
+        whole["mean_error"][clamped.free] = result.mean_error
+    if result.second_moment is not None:
+        covariance = clamped.full_matrix(result.covariance)
+        whole["covariance"] = covariance
+        whole["second_moment"] = np.outer(whole["mean"], whole["mean"]) + covariance
+        whole["second_moment"][np.ix_(clamped.free, clamped.free)] = result.second_moment
+    return replace(result, **whole)
+
+
+def stack(results: Sequence[Inference]) -> Inference:
+    """Join the results of many patterns along a leading axis."""
+    joined: dict[str, Any] = {}
+    for name in (f.name for f in fields(Inference)):
+        values = [getattr(result, name) for result in results]
+        if name in ("method", "bound"):
+            joined[name] = values[0]
+        elif name == "converged":
+            joined[name] = all(values)
+        elif name == "seconds":
+            joined[name] = sum(values)
+        elif name == "detail":
+            joined[name] = {"patterns": values}
+        elif all(value is not None for value in values):
+            joined[name] = np.stack([np.asarray(value) for value in values])
+    return Inference(**joined)
+
+
+def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
+    """The three moment fields from P(i and j up), whose diagonal is P(i up)."""
+    p = np.diagonal(up)
+    second = units.span**2 * up + units.lo * units.span * (p[:, None] + p[None, :]) + units.lo**2
+    return moments_of(units.lo + units.span * p, second)
+
+
+def moments_of(mean: np.ndarray, second_moment: np.ndarray) -> dict[str, np.ndarray]:
+    """The three moment fields from two."""
+    return {"mean": mean, "second_moment": second_moment, "covariance": second_moment - np.outer(mean, mean)}

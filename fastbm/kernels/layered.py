@@ -1,0 +1,106 @@
+"""One layer at a time: the passes that follow a matrix product when units of a layer are independent given their neighbours.
+
+Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32 or float64, as the engine chose.
+"""
+
+import numpy as np
+
+from .._jit import kernel
+from .functions import exp_float32
+from .random import draw_bits, log_float32, log_of_bits, logit_of_bits
+
+
+@kernel
+def gibbs_layer(up, fields, scale, streams):
+    """Draw every unit of a layer from its conditional distribution. Mutates `up` (n, lanes) of 0 or 1, `streams`.
+
+    `scale` (lanes,) is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
+    """
+    bits = np.empty(up.shape[1], np.uint32)
+    one, zero = up.dtype.type(1), up.dtype.type(0)
+    for i in range(up.shape[0]):
+        draw_bits(streams, bits)
+        for lane in range(up.shape[1]):
+            up[i, lane] = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
+
+
+@kernel
+def metropolis_layer(up, fields, scale, streams):
+    """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)). Mutates `up`, `streams`.
+
+    Units of one layer do not interact, so that this is one sequential pass.  Cost: as `gibbs_layer`.
+    """
+    bits = np.empty(up.shape[1], np.uint32)
+    one, zero = up.dtype.type(1), up.dtype.type(0)
+    for i in range(up.shape[0]):
+        draw_bits(streams, bits)
+        for lane in range(up.shape[1]):
+            rise = fields[i, lane] * scale[lane]
+            rise = rise if up[i, lane] == zero else -rise
+            flip = rise >= log_of_bits(bits[lane])
+            up[i, lane] = one - up[i, lane] if flip else up[i, lane]
+
+
+@kernel
+def activate_layer(probabilities, fields, scale):
+    """Write P(up) = sigmoid(scale field). Mutates `probabilities` (n, lanes); float32 precision.
+
+    Cost: one exponential and one division a unit, vectorised over lanes.
+    """
+    for i in range(fields.shape[0]):
+        for lane in range(fields.shape[1]):
+            x = np.float32(fields[i, lane] * scale[lane])
+            tail = exp_float32(-abs(x))
+            p = np.float32(tail / np.float32(np.float32(1.0) + tail))
+            probabilities[i, lane] = np.float32(1.0) - p if x > np.float32(0.0) else p
+
+
+@kernel
+def sum_softplus_layer(fields, scale, totals):
+    """Add sum_i log(1 + exp(scale field_i)) of a layer. Mutates `totals` (lanes,) float64.
+
+    Logarithms of products of up to 32 factors replace a logarithm a unit; each factor has the precision of float32, the
+    part that is linear in the field that of the fields.  Cost: one exponential a unit.
+    """
+    lanes = fields.shape[1]
+    product = np.empty(lanes, np.float32)
+    for first in range(0, fields.shape[0], 32):
+        product[:] = np.float32(1.0)
+        for i in range(first, min(first + 32, fields.shape[0])):
+            for lane in range(lanes):
+                x = fields[i, lane] * scale[lane]
+                product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(x)))
+                totals[lane] += max(x, fields.dtype.type(0))
+        for lane in range(lanes):
+            totals[lane] += log_float32(product[lane])
+
+
+@kernel
+def anneal_layer(up, fields, base, before, after, streams, totals):
+    """Move a summed-out layer from temperature `before` to `after` of a path, then draw it. Mutates `up`, `streams`, `totals`.
+
+    Log-odds are (1 - t) base + t field, `base` (n,) and `fields` (n, lanes). Adds to `totals` (lanes,) float64 the change of
+    sum_i log(1 + exp(log-odds_i)), and draws `up` at t = `after`.
+    Cost: two exponentials and one draw a unit, vectorised over lanes.
+    """
+    lanes = fields.shape[1]
+    kind = fields.dtype.type
+    bits = np.empty(lanes, np.uint32)
+    old_product = np.empty(lanes, np.float32)
+    new_product = np.empty(lanes, np.float32)
+    one, zero = kind(1), kind(0)
+    t0, t1 = kind(before), kind(after)
+    for first in range(0, fields.shape[0], 32):
+        old_product[:] = np.float32(1.0)
+        new_product[:] = np.float32(1.0)
+        for i in range(first, min(first + 32, fields.shape[0])):
+            draw_bits(streams, bits)
+            for lane in range(lanes):
+                old = (one - t0) * base[i] + t0 * fields[i, lane]
+                new = (one - t1) * base[i] + t1 * fields[i, lane]
+                old_product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(old)))
+                new_product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(new)))
+                totals[lane] += max(new, zero) - max(old, zero)
+                up[i, lane] = one if new > logit_of_bits(bits[lane]) else zero
+        for lane in range(lanes):
+            totals[lane] += log_float32(new_product[lane]) - log_float32(old_product[lane])

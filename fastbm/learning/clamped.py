@@ -1,0 +1,127 @@
+"""The clamped phase: moments with the visible units held at the data, hidden units inferred.
+
+Each way to infer is one class with `moments(model, rows)`; `rows` are values (m, n_visible) in the machine's units.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import rng
+from ..clamping import Clamped
+from ..couplings import Layered
+from ..inference.mean_field import linear_response, solve
+from ..inference.methods import run_method
+from ..model import BoltzmannMachine
+from ..sampling.chains import couple_chains
+from .moments import Moments, from_matrix, from_values
+from .phase import Phase
+
+
+def hidden_are_independent(model: BoltzmannMachine) -> bool:
+    """Whether hidden units are coupled to visible ones only."""
+    return model.n_hidden == 0 or (isinstance(model.couplings, Layered) and len(model.couplings.sizes) == 2)
+
+
+class ClampedExact(Phase):
+    """Hidden units summed exactly: in closed form where they are independent, else over all their states."""
+
+    name = "exact"
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        if model.n_hidden == 0:
+            log_z = -self.settings.beta * float(np.mean(model.energy(rows)))
+            return from_values(model.couplings, rows, log_z)
+        if hidden_are_independent(model):
+            return self._independent(model, rows)
+        unique, counts = np.unique(rows, axis=0, return_counts=True)
+        exact = run_method(
+            model, "exact", beta=self.settings.beta, clamp=(np.arange(model.n_visible), unique), moments=True,
+            seed=self.settings.seed, threads=self.settings.threads,
+        )  # fmt: skip
+        weights = counts / counts.sum()
+        second = np.tensordot(weights, exact.second_moment, axes=1)
+        return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
+
+    def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        beta, units = self.settings.beta, model.convention
+        field = rows @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
+        half = 0.5 * beta * units.span * field
+        means = (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(half)
+        log_z = -float(np.mean(model.free_energy(rows, beta=beta))) if self.settings.wants_log_z else None
+        return from_values(model.couplings, np.concatenate([rows, means], axis=1), log_z)
+
+
+class ClampedGibbs(Phase):
+    """Hidden units sampled: one chain for each row, with the row's pull as its bias.
+
+    Chains start anew for every batch; `clamped_sweeps` sweeps are thrown away and as many are averaged.
+    """
+
+    name = "gibbs"
+
+    def __init__(self, settings: object) -> None:
+        super().__init__(settings)
+        self._n_calls = 0
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        if model.n_hidden == 0:
+            return from_values(model.couplings, rows)
+        settings = self.settings
+        clamped = Clamped.of(model, np.arange(model.n_visible), rows)
+        seed = rng.derive(settings.seed, rng.CLAMPED, self._n_calls)
+        self._n_calls += 1
+        up = rng.keyed(seed, rng.INITIAL).integers(0, 2, (len(rows), model.n_hidden), dtype=np.uint8)
+        layered = isinstance(clamped.couplings, Layered)
+        chains = couple_chains(
+            clamped.couplings, clamped.bias, model.convention, up, rng.streams(seed, len(rows)), beta=settings.beta,
+            rule="gibbs", order="sequential", seed=seed, threads=settings.threads,
+        )  # fmt: skip
+        chains.sweep(settings.clamped_sweeps)
+        mean = np.zeros(model.n_units)
+        pairs = [np.zeros_like(array) for array in model.couplings.arrays]
+        n_averaged = 1 if layered and len(model.couplings.sizes) == 2 else settings.clamped_sweeps
+        for _ in range(n_averaged):
+            chains.sweep(1)
+            values = np.concatenate([rows, model.convention.values(chains.bits(), np.float64)], axis=1)
+            one = from_values(model.couplings, values)
+            mean += one.mean / n_averaged
+            for total, part in zip(pairs, one.pairs, strict=True):
+                total += part / n_averaged
+        return Moments(mean, tuple(pairs))
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"n_calls": np.int64(self._n_calls)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self._n_calls = int(state["n_calls"])
+
+
+class ClampedMeanField(Phase):
+    """Hidden units by mean field, their correlations by linear response."""
+
+    name = "mean-field"
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        if model.n_hidden == 0:
+            return from_values(model.couplings, rows)
+        spin = model.to_units("spin")
+        spin_rows = rows if model.units == "spin" else 2 * rows - 1
+        unique, counts = np.unique(spin_rows, axis=0, return_counts=True)
+        clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
+        beta = self.settings.beta
+        solution = solve(
+            clamped.couplings, clamped.bias.T, beta, np.zeros_like(clamped.bias.T), tolerance=1e-8, damping=0.0, max_sweeps=1000
+        )
+        weights = counts / counts.sum()
+        means = np.concatenate([unique, solution.means.T], axis=1)
+        second = (means * weights[:, None]).T @ means
+        hidden = slice(model.n_visible, None)
+        if not hidden_are_independent(model):
+            for weight, arguments in zip(weights, solution.arguments.T, strict=True):
+                second[hidden, hidden] += weight * linear_response(clamped.couplings, beta, arguments)
+        mean = weights @ means
+        if model.units == "binary":
+            second = (second + mean[:, None] + mean[None, :] + 1) / 4
+            mean = (1 + mean) / 2
+        return from_matrix(model.couplings, mean, second)

@@ -1,0 +1,106 @@
+"""What a phase yields: averages of units and of the pairs that are coupled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..couplings import Couplings
+from ..model import BoltzmannMachine
+
+
+@dataclass(frozen=True)
+class Moments:
+    """<s_i> and <s_i s_j>; of the pairs those that the couplings have, in the shape of their arrays.
+
+    `log_z` is the phase's log Z (clamped: averaged over rows) where the phase knows it exactly.
+    """
+
+    mean: np.ndarray
+    pairs: tuple[np.ndarray, ...]
+    log_z: float | None = None
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Couplings in the shape of their arrays, and biases; or a gradient with respect to them."""
+
+    weights: tuple[np.ndarray, ...]
+    bias: np.ndarray
+
+    @classmethod
+    def of(cls, model: BoltzmannMachine) -> Parameters:
+        """The parameters of a machine."""
+        return cls(model.couplings.arrays, model.flat_bias)
+
+    def machine(self, like: BoltzmannMachine) -> BoltzmannMachine:
+        """The machine that has these parameters, otherwise like `like`."""
+        couplings = like.couplings.with_arrays([np.array(w) for w in self.weights])
+        return like._trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All arrays, the bias last."""
+        return (*self.weights, self.bias)
+
+    @classmethod
+    def from_arrays(cls, arrays: tuple[np.ndarray, ...]) -> Parameters:
+        """The way back from `arrays`."""
+        return cls(tuple(arrays[:-1]), arrays[-1])
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Names and arrays for a run's state."""
+        weights = {f"parameters/weights/{k}": w for k, w in enumerate(self.weights)}
+        return {**weights, "parameters/bias": self.bias}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, np.ndarray]) -> Parameters:
+        """Read the parameters out of a run's state."""
+        n = sum(name.startswith("parameters/weights/") for name in state)
+        weights = tuple(np.array(state[f"parameters/weights/{k}"]) for k in range(n))
+        return cls(weights, np.array(state["parameters/bias"]))
+
+
+def with_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Put the names of a part's state under `prefix`."""
+    return {f"{prefix}/{name}": array for name, array in state.items()}
+
+
+def without_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take the names under `prefix` out of a state."""
+    return {name[len(prefix) + 1 :]: array for name, array in state.items() if name.startswith(prefix + "/")}
+
+
+def gradient(clamped: Moments, free: Moments, beta: float, parameters: Parameters, l2: float, l2_bias: float) -> Parameters:
+    """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
+
+    L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter.
+    Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), eq. 7, doi:10.1207/s15516709cog0901_7.
+    """
+    weights = tuple(
+        beta * (c - f) - l2 * w for c, f, w in zip(clamped.pairs, free.pairs, parameters.weights, strict=True)
+    )
+    return Parameters(weights, beta * (clamped.mean - free.mean) - l2_bias * parameters.bias)
+
+
+def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> Moments:
+    """Averages over rows of values or of independent means; (m, n_units)."""
+    pairs = tuple(sums / len(values) for sums in couplings.pair_sums(values))
+    return without_diagonal(Moments(values.mean(axis=0), pairs, log_z))
+
+
+def from_matrix(couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None) -> Moments:
+    """Take the coupled pairs out of a full matrix of second moments."""
+    if len(couplings.sizes) == 1:
+        return without_diagonal(Moments(mean, (second_moment.copy(),), log_z))
+    layers = couplings.layers  # type: ignore[attr-defined]
+    return Moments(mean, tuple(second_moment[a, b] for a, b in zip(layers[:-1], layers[1:], strict=True)), log_z)
+
+
+def without_diagonal(moments: Moments) -> Moments:
+    """Clear the diagonal of a full matrix: units are not coupled to themselves."""
+    if len(moments.pairs) == 1 and moments.pairs[0].shape[0] == len(moments.mean):
+        np.fill_diagonal(moments.pairs[0], 0.0)
+    return moments

@@ -1,0 +1,55 @@
+"""What the clamped and the free phase have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..model import BoltzmannMachine
+from .moments import Moments
+
+
+@dataclass(frozen=True)
+class PhaseSettings:
+    """What phases need to know of the run.
+
+    `n_sweeps` free sweeps an update, `clamped_sweeps` sweeps of a row's hidden units, `n_chains` persistent chains.
+    """
+
+    beta: float
+    seed: int
+    threads: int
+    n_chains: int
+    n_sweeps: int
+    clamped_sweeps: int
+    batch_size: int
+    wants_log_z: bool
+
+
+class Phase:
+    """Moments of a machine under one condition. A phase that samples keeps chains between calls."""
+
+    name: str
+
+    def __init__(self, settings: Any) -> None:
+        self.settings: PhaseSettings = settings
+
+    def prepare(self, model: BoltzmannMachine) -> None:
+        """Make the chains, so that the run's first checkpoint holds them."""
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        """Moments of `model`; `rows` is the mini-batch, which free phases may ignore."""
+        raise NotImplementedError
+
+    def samples(self) -> np.ndarray | None:
+        """Packed states of the phase's chains, where it has any that persist."""
+        return None
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""

@@ -1,0 +1,243 @@
+"""Learning as a run: epochs, monitors and a last look, one block of rows at a time.
+
+The loop never asks where the two `Moments` come from. It hands its rows and its state to whoever stores them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, rng
+from ..couplings import Layered
+from ..inference.exact import forecast_seconds
+from ..inference.methods import run_method
+from ..model import BoltzmannMachine
+from ..store import Stream
+from . import presets
+from .classifier import BoltzmannClassifier
+from .likelihood import Likelihood
+from .moments import with_prefix, without_prefix
+from .monitors import PseudoLikelihood, has_exact_likelihood, has_pseudo_likelihood, log_likelihood
+from .phase import PhaseSettings
+from .settings import FitSettings
+from .steps import Steps
+
+EVALUATION_SECONDS = 60.0  # log Z at the end: exact where it takes no longer
+AIS_BETAS = 3_000
+FLOAT = "<f8"
+
+
+class FitTask:
+    """One learning run.
+
+    Parameters
+    ----------
+    start : BoltzmannMachine
+        Where learning starts.
+    data : dict of arrays
+        "rows", bits (m, n_visible); where there are any "holdout", "labels", "holdout_labels".
+    settings : FitSettings
+    classify : dict, optional
+        Settings of a `BoltzmannClassifier` that is learned beside it from the labels.
+    threads : int
+    """
+
+    unit = "epoch"
+
+    def __init__(
+        self, start: BoltzmannMachine, data: Mapping[str, np.ndarray], settings: FitSettings, *, classify: dict[str, Any] | None, threads: int
+    ) -> None:
+        self.start, self.settings, self.data, self.threads = start, settings, data, threads
+        self.n_epochs, self._evaluated = 0, False
+        self._classify = classify
+        common = PhaseSettings(
+            settings.beta, settings.seed, threads, settings.n_chains, settings.n_sweeps, settings.clamped_sweeps,
+            settings.batch_size, settings.optimizer == "l-bfgs",
+        )  # fmt: skip
+        self._clamped = presets.CLAMPED[settings.clamped](common)
+        self._free = presets.FREE[settings.free](common)
+        for phase in (self._clamped, self._free):
+            phase.prepare(start)
+        driver = Likelihood if settings.optimizer == "l-bfgs" else Steps
+        self._driver = driver(start, data["rows"], settings, self._clamped, self._free)
+        self._pseudo: PseudoLikelihood | None = None
+        if has_pseudo_likelihood(start):
+            self._pseudo = PseudoLikelihood(start, data["rows"], settings.beta, settings.seed)
+        self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(start, len(np.unique(data["rows"], axis=0)))
+        self.method = self._evaluation_method()
+
+    @property
+    def model(self) -> BoltzmannMachine:
+        """The machine as it is learned so far."""
+        return self._driver.parameters.machine(self.start)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What the run writes."""
+        couplings = self.start.couplings
+        names = ["weights"] if len(couplings.arrays) == 1 else [f"weights_{k}" for k in range(len(couplings.arrays))]
+        n_units = self.start.n_units
+        streams = {
+            **{f"metrics/{name}": Stream(FLOAT) for name in self._metric_names()},
+            **{f"weights/{n}": Stream(FLOAT, a.shape) for n, a in zip(names, couplings.arrays, strict=True)},
+            "metrics/step": Stream("<i8"),
+            "weights/bias": Stream(FLOAT, (n_units,)),
+            "weights/epoch": Stream("<i8"),
+            "meta/epoch_seconds": Stream(FLOAT),
+            **{f"evaluation/{name}": Stream(FLOAT) for name in self._evaluation_names()},
+        }
+        if (packed := self._free.samples()) is not None and self.settings.samples_every:
+            attrs = {"n_units": n_units, "bitorder": "little", "one": self.start.convention.hi}
+            streams["samples/states"] = Stream("|u1", packed.shape, attrs)
+            streams["samples/epoch"] = Stream("<i8")
+        return streams
+
+    def _metric_names(self) -> list[str]:
+        names = ["log_likelihood", "gradient"] if self.settings.optimizer == "l-bfgs" else ["moment_error"]
+        if self._exact:
+            names.append("log_likelihood")
+        return names + (["pseudo_likelihood"] if self._pseudo else [])
+
+    @property
+    def done(self) -> bool:
+        """Whether all epochs, and the last look, are done."""
+        return self._evaluated
+
+    @property
+    def converged(self) -> bool | None:
+        """For an optimiser that knows: whether the gradient vanished."""
+        return self._driver.converged if isinstance(self._driver, Likelihood) else None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Epochs done, and all."""
+        return self.n_epochs, self.settings.epochs
+
+    def advance(self) -> dict[str, np.ndarray]:
+        """Do one epoch, or the last look when the epochs are done; return the rows."""
+        if self.n_epochs >= self.settings.epochs or self._driver.done:
+            self._evaluated = True
+            return self._evaluate()
+        started = time.perf_counter()
+        metrics = self._driver.epoch(self.n_epochs)
+        if not metrics:
+            return {}
+        model = self.model
+        if not all(np.isfinite(array).all() for array in self._driver.parameters.arrays):
+            raise ValueError(
+                f"learning diverged in epoch {self.n_epochs}: parameters are not finite. Lower learning_rate (it is "
+                f"{self.settings.learning_rate:g}) or raise l2. The weights stored before are whole."
+            )
+        epoch, self.n_epochs = self.n_epochs, self.n_epochs + 1
+        rows: dict[str, np.ndarray] = {}
+        if self._due(self.settings.monitor_every):
+            found = metrics[0] | self._monitor(model)
+            rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()} | {"metrics/step": np.array([epoch])}
+        if self.settings.weights_every and self._due(self.settings.weights_every):
+            arrays = model.couplings.arrays
+            names = ["weights"] if len(arrays) == 1 else [f"weights_{k}" for k in range(len(arrays))]
+            rows |= {f"weights/{name}": array[None] for name, array in zip(names, arrays, strict=True)}
+            rows |= {"weights/bias": model.flat_bias[None], "weights/epoch": np.array([epoch])}
+        if "samples/states" in self.streams and self._due(self.settings.samples_every):
+            packed = self._free.samples()
+            assert packed is not None
+            rows |= {"samples/states": packed[None], "samples/epoch": np.array([epoch])}
+        return rows | {"meta/epoch_seconds": np.array([time.perf_counter() - started])}
+
+    def _due(self, every: int) -> bool:
+        return self.n_epochs % every == 0 or self.n_epochs == self.settings.epochs
+
+    def _monitor(self, model: BoltzmannMachine) -> dict[str, float]:
+        found: dict[str, float] = {}
+        if self._pseudo:
+            found["pseudo_likelihood"] = self._pseudo(model)
+        if self._exact:
+            s = self.settings
+            log_z = run_method(
+                model, "exact", beta=s.beta, clamp=None, moments=False, seed=s.seed, threads=self.threads
+            ).log_z
+            found["log_likelihood"] = float(log_likelihood(model, self._values("rows"), log_z, s.beta, self.threads).mean())
+        return found
+
+    def _values(self, name: str) -> np.ndarray:
+        return self.start.convention.values(self.data[name], np.float64)
+
+    def _evaluation_method(self) -> str | None:
+        """How log Z is computed at the end; None where it cannot be."""
+        wanted = self.settings.evaluate
+        layered = isinstance(self.start.couplings, Layered)
+        if wanted == "ais" and not layered:
+            raise ValueError('evaluate="ais" needs a layered machine (layout="restricted"). Use "exact" or "none".')
+        if wanted != "auto":
+            return wanted
+        if forecast_seconds(self.start.n_units, self.threads) <= EVALUATION_SECONDS:
+            return "exact"
+        return "ais" if layered else None
+
+    def _evaluation_names(self) -> list[str]:
+        names = []
+        if self.method:
+            names += ["log_z", "log_z_error", "log_likelihood"] + (["holdout_log_likelihood"] if "holdout" in self.data else [])
+        return names + (["classifier_error"] if self._classify is not None else [])
+
+    def _evaluate(self) -> dict[str, np.ndarray]:
+        """log Z of the learned machine, and so the likelihood of the data and of the held-out rows."""
+        model, s = self.model, self.settings
+        found: dict[str, float] = {}
+        if self.method:
+            options = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+            seed = rng.derive(s.seed, rng.MONITOR)
+            result = run_method(
+                model, self.method, beta=s.beta, clamp=None, moments=False, seed=seed, threads=self.threads, **options
+            )
+            found |= {"log_z": result.log_z, "log_z_error": result.log_z_error}
+            for name, prefix in (("rows", ""), ("holdout", "holdout_")):
+                if name in self.data:
+                    each = log_likelihood(model, self._values(name), result.log_z, s.beta, self.threads)
+                    found[f"{prefix}log_likelihood"] = float(each.mean())
+        if self._classify is not None:
+            machines = BoltzmannClassifier(units=self.start.units, **self._classify)
+            machines.fit(self._values("rows"), self.data["labels"])
+            found["classifier_error"] = machines.error(self._values("holdout"), self.data["holdout_labels"])
+        return {f"evaluation/{name}": np.array([value]) for name, value in found.items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        counters = {"n_epochs": np.int64(self.n_epochs), "evaluated": np.bool_(self._evaluated)}
+        phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self._free.state())
+        return {**self._driver.state(), **phases, **counters}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.n_epochs, self._evaluated = int(state["n_epochs"]), bool(state["evaluated"])
+        self._driver.restore(state)
+        self._clamped.restore(without_prefix("clamped", state))
+        self._free.restore(without_prefix("free", state))
+
+
+def start_machine(
+    up: np.ndarray, n_hidden: int, layout: str | None, units: str, seed: int, *, scale: float = 0.01
+) -> BoltzmannMachine:
+    """Return where learning starts: biases that give the visible units their means, small random couplings to hidden ones.
+
+    Hinton, A practical guide to training restricted Boltzmann machines (2012), sect. 8, doi:10.1007/978-3-642-35289-8_32.
+    """
+    layout = layout or ("restricted" if n_hidden else "general")
+    _checks.choice("layout", layout, ("restricted", "general"))
+    if layout == "restricted" and not n_hidden:
+        raise ValueError('layout="restricted" needs n_hidden of at least 1; got 0.')
+    n_visible = up.shape[1]
+    p = (up.sum(axis=0) + 0.5) / (len(up) + 1.0)
+    bias = np.concatenate([np.log(p / (1 - p)), np.zeros(n_hidden)])
+    generator = rng.keyed(seed, rng.MODEL)
+    if layout == "restricted":
+        binary = BoltzmannMachine([generator.normal(scale=scale, size=(n_visible, n_hidden))], bias, units="binary")
+        return binary.to_units(units)
+    n = n_visible + n_hidden
+    upper = np.triu(generator.normal(scale=scale, size=(n, n)), 1)
+    upper[:n_visible, :n_visible] = 0.0
+    return BoltzmannMachine(upper + upper.T, bias, units="binary", n_hidden=n_hidden).to_units(units)

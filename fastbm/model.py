@@ -1,0 +1,292 @@
+r"""The model: a pairwise binary machine, and the conventions that everything else follows.
+
+E(s) = offset - 1/2 s^T W s - b^T s and P(s) = exp(-beta E(s)) / Z, with W symmetric and of zero diagonal (each pair counted
+once) and natural logarithms. Units are "spin" (-1, +1) or "binary" (0, 1); P(s_i up) = sigmoid(beta (hi - lo) field_i) with
+field = W s + b. Units are ordered visible first, then hidden, layer by layer.
+
+Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _checks, couplings
+from .clamping import Clamped
+from .units import Units
+from .units import units as convention
+
+
+class BoltzmannMachine:
+    """A Boltzmann machine with pairwise couplings.
+
+    Parameters
+    ----------
+    weights : (n_units, n_units) array, sparse matrix, or list of blocks
+        Symmetric with zero diagonal; or, for a layered machine, one (units of layer k, units of layer k + 1) block between each
+        two neighbouring layers, the first layer being visible and the others hidden.
+    bias : (n_units,) array or list of vectors, optional
+        One number per unit, for layered machines also one vector per layer; 0 when left out.
+    units : {"spin", "binary"}
+        Units are -1 and +1, or 0 and 1.
+    n_hidden : int
+        How many of the last units are hidden. Follows from the blocks of a layered machine.
+    offset : float
+        A constant added to every energy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If weights are not symmetric, have a diagonal, or anything is not finite or has the wrong shape.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> model = bm.BoltzmannMachine([[0.0, 1.0], [1.0, 0.0]], [0.5, 0.0], units="spin")
+    >>> model.energy([[1, 1], [1, -1]])
+    array([-1.5,  0.5])
+    """
+
+    def __init__(
+        self, weights: Any, bias: Any = None, *, units: str = "spin", n_hidden: int = 0, offset: float = 0.0
+    ) -> None:
+        self.couplings = couplings.check(weights)
+        self.convention: Units = convention(units)
+        self._bias = self._check_bias(bias)
+        self.offset = _checks.real("offset", offset)
+        self.n_hidden = self._check_hidden(n_hidden)
+
+    @classmethod
+    def _trusted(
+        cls, kind: couplings.Couplings, bias: np.ndarray, units: Units, n_hidden: int, offset: float
+    ) -> BoltzmannMachine:
+        model = cls.__new__(cls)
+        model.couplings, model.convention, model.n_hidden, model.offset = kind, units, n_hidden, float(offset)
+        model._bias = np.array(bias, np.float64)
+        model._bias.setflags(write=False)
+        return model
+
+    def _check_bias(self, bias: Any) -> np.ndarray:
+        if bias is None:
+            bias = np.zeros(self.n_units)
+        elif self.is_layered and isinstance(bias, (list, tuple)) and np.ndim(bias[0]) == 1:
+            bias = self._join_layers(bias)
+        array = _checks.finite_array("bias", bias)
+        _checks.shape("bias", array, (self.n_units,))
+        return array
+
+    def _join_layers(self, bias: Sequence[Any]) -> np.ndarray:
+        sizes = tuple(len(layer) for layer in bias)
+        if sizes != self.couplings.sizes:
+            raise ValueError(f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got {sizes}.")
+        return np.concatenate([np.asarray(layer, np.float64) for layer in bias])
+
+    def _check_hidden(self, n_hidden: int) -> int:
+        n_hidden = _checks.whole("n_hidden", n_hidden)
+        if not self.is_layered:
+            if n_hidden >= self.n_units:
+                raise ValueError(f"n_hidden must be below the number of units, {self.n_units}; got {n_hidden}.")
+            return n_hidden
+        derived = self.n_units - self.couplings.sizes[0]
+        if n_hidden not in (0, derived):
+            raise ValueError(f"n_hidden of a layered machine is the size of its layers after the first, {derived}; got {n_hidden}.")
+        return derived
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether couplings are blocks between neighbouring layers."""
+        return isinstance(self.couplings, couplings.Layered)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units, visible and hidden."""
+        return self.couplings.n_units
+
+    @property
+    def n_visible(self) -> int:
+        """Number of visible units, the first ones."""
+        return self.n_units - self.n_hidden
+
+    @property
+    def units(self) -> str:
+        """ "spin" or "binary"."""
+        return self.convention.name
+
+    @property
+    def weights(self) -> Any:
+        """The symmetric matrix, or the list of blocks of a layered machine; read-only arrays."""
+        return list(self.couplings.arrays) if self.is_layered else self.couplings.arrays[0]
+
+    @property
+    def bias(self) -> Any:
+        """One vector, or a list with one vector per layer; read-only arrays."""
+        if isinstance(self.couplings, couplings.Layered):
+            return [self._bias[layer] for layer in self.couplings.layers]
+        return self._bias
+
+    @property
+    def flat_bias(self) -> np.ndarray:
+        """One (n_units,) vector, whatever the layout."""
+        return self._bias
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(map(str, self.couplings.sizes)) if self.is_layered else str(self.n_units)
+        hidden = f", {self.n_hidden} hidden" if self.n_hidden else ""
+        return f"<BoltzmannMachine: {sizes} {self.units} units{hidden}>"
+
+    def check_states(self, states: Any, *, argument: str = "states", n_units: int | None = None) -> np.ndarray:
+        """Return the bits (uint8) of states in this machine's units; the last axis must be `n_units` long."""
+        n_units = self.n_units if n_units is None else n_units
+        array = np.asarray(states)
+        if array.ndim < 1 or array.shape[-1] != n_units:
+            raise ValueError(f"{argument} must have a last axis of {n_units} units; got shape {array.shape}.")
+        return self.convention.bits(argument, array)
+
+    def energy(self, states: Any) -> Any:
+        """Return E(s) = offset - 1/2 s^T W s - b^T s of one state or of many.
+
+        Parameters
+        ----------
+        states : (..., n_units) array
+            In the machine's units.
+
+        Returns
+        -------
+        float or (...) array
+
+        Raises
+        ------
+        ValueError
+            If a value is not one of the machine's two, or the last axis is not `n_units` long.
+        """
+        values = self.convention.values(self.check_states(states), np.float64)
+        flat = values.reshape(-1, self.n_units)
+        energies = self.offset - ((0.5 * self.couplings.field(flat) + self._bias) * flat).sum(axis=1)
+        return energies.reshape(values.shape[:-1])[()]
+
+    def field(self, states: Any) -> np.ndarray:
+        """Return the local fields W s + b, an array of the shape of `states`."""
+        values = self.convention.values(self.check_states(states), np.float64)
+        flat = values.reshape(-1, self.n_units)
+        return (self.couplings.field(flat) + self._bias).reshape(values.shape)
+
+    def energy_delta(self, states: Any, i: Any) -> Any:
+        """Return the change of energy when unit `i` flips.
+
+        Parameters
+        ----------
+        states : (..., n_units) array
+        i : int or array of int
+            One unit, or several: the result then has a last axis, one entry per unit (each flipped alone).
+
+        Returns
+        -------
+        float or array
+        """
+        units = np.asarray(i)
+        if units.dtype.kind not in "iu" or units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units):
+            raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1}; got {i!r}.")
+        up = self.check_states(states)[..., units]
+        rise = np.where(up, -1.0, 1.0) * self.convention.span
+        return (-rise * self.field(states)[..., units])[()]
+
+    def condition(self, indices: Any, values: Any) -> Any:
+        """Return the machine of the other units, given that units `indices` have `values`.
+
+        The clamped units' pull becomes bias, their energy becomes offset: energies of the smaller machine are those of the whole.
+
+        Parameters
+        ----------
+        indices : (k,) int array
+        values : (k,) or (n_patterns, k) array
+            In the machine's units.
+
+        Returns
+        -------
+        BoltzmannMachine, or a list of them
+            One for each pattern; they share their couplings.
+
+        Raises
+        ------
+        ValueError
+            If a unit is named twice or does not exist, or if no unit is left.
+        """
+        clamped = Clamped.of(self, indices, values)
+        if not clamped.free.size:
+            raise ValueError("condition needs at least one unit that is left free; all were clamped. Use energy() instead.")
+        machines = [clamped.machine(k) for k in range(clamped.n_patterns)]
+        return machines if np.ndim(values) == 2 else machines[0]
+
+    def to_units(self, units: str) -> BoltzmannMachine:
+        """Return the same distribution, with the same log Z, in the other convention.
+
+        With s = 2 x - 1: W_binary = 4 W, b_binary = 2 b - 2 W 1, offset_binary = offset + b 1 - 1/2 1^T W 1.
+        """
+        target = convention(units)
+        if target == self.convention:
+            return self
+        pull = self.couplings.field(np.ones((1, self.n_units)))[0]
+        if target.name == "binary":
+            factor, bias = 4.0, 2.0 * self._bias - 2.0 * pull
+            offset = self.offset + self._bias.sum() - 0.5 * pull.sum()
+        else:
+            factor, bias = 0.25, 0.5 * self._bias + 0.25 * pull
+            offset = self.offset - 0.5 * self._bias.sum() - 0.125 * pull.sum()
+        return self._trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
+
+    def free_energy(self, visible: Any, *, beta: float = 1.0) -> Any:
+        """Return F(v) = -log sum_h exp(-beta E(v, h)), in nats, so that log p(v) = -F(v) - log Z.
+
+        Parameters
+        ----------
+        visible : (..., n_visible) array
+        beta : float
+
+        Returns
+        -------
+        float or (...) array
+
+        Raises
+        ------
+        ValueError
+            If hidden units are coupled to one another (their sum has no closed form): use
+            ``infer(model, "exact", clamp=(range(n_visible), visible)).log_z``.
+        """
+        beta = _checks.real("beta", beta, least=0.0)
+        up = self.check_states(visible, argument="visible", n_units=self.n_visible)
+        clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(up.reshape(-1, self.n_visible)))
+        if any(np.any(array) for array in clamped.couplings.arrays):
+            raise ValueError(
+                "free_energy needs hidden units that are not coupled to one another. Use "
+                'infer(model, "exact", clamp=(range(n_visible), visible)).log_z, which is -F(v).'
+            )
+        return -clamped.log_sum_independent(beta).reshape(up.shape[:-1])[()]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the parameters as arrays for a file; `from_arrays` is the way back."""
+        blocks = {f"weights/{k}": array for k, array in enumerate(self.couplings.arrays)}
+        return {**blocks, "bias": self._bias, "offset": np.float64(self.offset)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], *, layered: bool, units: str, n_hidden: int) -> BoltzmannMachine:
+        """Make a machine of what `to_arrays` gave."""
+        blocks = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
+        return cls(
+            blocks if layered else blocks[0], arrays["bias"], units=units, n_hidden=n_hidden, offset=float(arrays["offset"])
+        )
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the machine to a small HDF5 file that `fastbm.load` reads.
+
+        Raises
+        ------
+        StorageError
+            If the file exists and `overwrite` is not set.
+        """
+        from . import modelfile
+
+        modelfile.save(self, path, overwrite=overwrite)

@@ -1,0 +1,73 @@
+"""One machine in one small HDF5 file: `BoltzmannMachine.save` and `fastbm.load`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from . import _checks
+from .model import BoltzmannMachine
+
+FORMAT = "fastbm model"
+
+
+def describe(model: BoltzmannMachine) -> dict[str, Any]:
+    """Return what `BoltzmannMachine.from_arrays` needs beside the arrays, as plain values."""
+    return {"layered": model.is_layered, "units": model.units, "n_hidden": model.n_hidden}
+
+
+def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write `model` to `path`: complete, or not at all."""
+    import h5py
+
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise _checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".tmp")
+    with h5py.File(unfinished, "w") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs.update(describe(model))
+        for name, array in model.to_arrays().items():
+            file.create_dataset(name, data=array)
+    os.replace(unfinished, path)
+
+
+def load(path: str | Path) -> BoltzmannMachine:
+    """Read a machine that `BoltzmannMachine.save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    BoltzmannMachine
+
+    Raises
+    ------
+    StorageError
+        If there is no such file or it holds no machine (a run holds its machine in ``fastbm.open(path).model``).
+    """
+    import h5py
+
+    if not Path(path).is_file():
+        raise _checks.StorageError(f"{path} does not exist.")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise _checks.StorageError(f"{path} is not an HDF5 file ({error}).") from None
+    with file:
+        found = str(file.attrs.get("format", "unknown"))
+        if found != FORMAT:
+            raise _checks.StorageError(
+                f"{path} holds no machine (format: {found}). The machine of a run is fastbm.open({str(path)!r}).model."
+            )
+        arrays = {f"weights/{k}": file[f"weights/{k}"][()] for k in range(len(file["weights"]))}
+        return BoltzmannMachine.from_arrays(
+            {**arrays, "bias": file["bias"][()], "offset": file["offset"][()]},
+            layered=bool(file.attrs["layered"]),
+            units=str(file.attrs["units"]),
+            n_hidden=int(file.attrs["n_hidden"]),
+        )

@@ -1,0 +1,95 @@
+"""Runs: begin one, open one, resume one. A run is a task, a place for its rows, and the loop between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _checks, store, threads as threads_module
+from .model import BoltzmannMachine
+from .run_loop import Progress, Stop, execute
+from .run_tasks import build
+from .run_view import Run
+
+STORAGE = ("commit_seconds", "commit_bytes", "compression", "merge")
+
+
+def begin(
+    spec: dict[str, Any], inputs: dict[str, np.ndarray], threads: int | None, out: Any, overwrite: bool, max_seconds: Any,
+    progress: Progress | None, stop: Stop | None, storage: dict[str, Any],
+    arguments: Iterable[str] = (),
+) -> Run:  # fmt: skip
+    """Make the task, and the place for its rows, and start."""
+    if unknown := set(storage) - set(STORAGE):
+        name = min(unknown)
+        raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
+    task = build(spec, inputs, threads_module.resolve(threads))
+    common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
+    common["meta"] = {key: str(value) for key, value in getattr(task, "detail", {}).items()}
+    writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
+    return _go(task, writer, out, max_seconds, progress, stop)
+
+
+def _go(task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None) -> Run:
+    stop = Stop() if stop is None else stop
+    with writer:
+        done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
+    run = Run(writer if path is None else store.open_reader(path))
+    if not done and stop.requested:
+        count, end = task.progress
+        where = f' It goes on with fastbm.resume("{path}").' if path is not None else ""
+        raise _checks.Interrupted(f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.{where}", run)
+    return run
+
+
+def open(path: str | Path) -> Run:
+    """Open a run, live or finished, for reading; it takes no lock.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, or it is damaged.
+    """
+    return Run(store.open_reader(path))
+
+
+def resume(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Go on with a run that was stopped; it ends as if it had never been.
+
+    Parameters
+    ----------
+    path : path
+    threads, max_seconds, progress, stop
+        As for `sample`.
+    exact : bool
+        Refuse other versions of fastbm, NumPy and Numba than those that began the run, with which bits may differ.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is being written, or it is damaged from its start.
+    """
+    writer = store.resume(path, exact=exact)
+    try:
+        task = build(writer.spec, writer.inputs, threads_module.resolve(threads))
+        task.restore(dict(writer.state))
+    except BaseException:
+        writer.close()
+        raise
+    return _go(task, writer, path, max_seconds, progress, stop)
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")

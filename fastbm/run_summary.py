@@ -1,0 +1,87 @@
+"""A run in a few numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import diagnostics
+
+if TYPE_CHECKING:
+    from .run_view import Run
+
+LARGEST_READ = 1 << 28  # unit values; of larger runs the magnetisation is left out of the summary
+
+
+class Summary(dict[str, Any]):
+    """A dict that prints as a table of two columns."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:<{width}}  {format_value(value)}" for name, value in self.items())
+
+
+def format_value(value: Any) -> str:
+    """Return a value of a summary as text: floats with six digits, pairs as value +- error."""
+    if isinstance(value, tuple):
+        return f"{value[0]:.6g} +- {value[1]:.2g}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def summarise(run: Run) -> Summary:
+    """Return the summary of a run of any kind."""
+    head = Summary(kind=run.kind, file=str(run.path) if run.path else "in memory", finished=run.finished)
+    return Summary({**head, **SUMMARIES[run.kind](run)})
+
+
+def _sample(run: Run) -> dict[str, Any]:
+    settings, kernel = run.config["sample"], run.meta.get("kernel", "")
+    found: dict[str, Any] = {
+        "model": repr(run.model)[1:-1],
+        "sampler": f"{settings['sampler']}, {settings['order']} order, kernel {kernel} ({run.meta.get('fields', '')})",
+        "samples": f"{len(run.sweep)} of {settings['n_chains']} chains, every {settings['thin']} sweeps",
+    }
+    if not len(run.sweep):
+        return found
+    energy, beta = run.energy, run.beta
+    for b in np.unique(beta):
+        name = f"energy at beta = {b:g}" if len(np.unique(beta)) > 1 else "energy"
+        chosen = energy[:, beta == b]
+        found[name] = (float(chosen.mean()), float(diagnostics.standard_error(chosen)))
+    if len(np.unique(beta)) == 1:
+        tau = float(diagnostics.tau_int(energy))
+        found |= {"tau_int": tau * settings["thin"], "ess": energy.size / (2 * tau)}
+    return found | {"r_hat": max(run.r_hat), "converged": run.converged}
+
+
+def _fit(run: Run) -> dict[str, Any]:
+    settings = run.config["fit"]
+    found: dict[str, Any] = {
+        "model": repr(run.model)[1:-1],
+        "method": f"{settings['method']} (clamped {settings['clamped']}, free {settings['free']}, {settings['optimizer']})",
+        "rows": f"{run.config['data']['n_rows']}, held out {run.config['data']['n_holdout']}",
+    }
+    steps = run.metrics["step"]
+    if len(steps):
+        found["epochs"] = f"{int(steps[-1]) + 1} of {settings['epochs']}"
+        for name in run.metrics:
+            if name != "step":
+                found[name.replace("_", "-")] = float(run.metrics[name][-1])
+    evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
+    if "log_z" in evaluation:
+        found["log Z"] = (evaluation["log_z"], evaluation["log_z_error"])
+    names = {
+        "log_likelihood": "log-likelihood, nats a row", "holdout_log_likelihood": "log-likelihood, held out",
+        "classifier_error": "error of one machine a class",
+    }  # fmt: skip
+    found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}
+    return found if run.converged is None else found | {"converged": run.converged}
+
+
+def _results(run: Run) -> dict[str, Any]:
+    table = run.comparison.table
+    return {"cells": f"{len(table)} of {len(run.config['cells'])}", "seconds": sum(row["seconds"] for row in table)}
+
+
+SUMMARIES = {"sample": _sample, "fit": _fit, "infer": _results, "compare": _results}

@@ -1,0 +1,82 @@
+"""From a spec and its arrays to the task, and back: all that a run needs is in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import modelfile
+from .inference.task import CellsTask
+from .learning.settings import FitSettings
+from .learning.task import FitTask
+from .model import BoltzmannMachine
+from .run_loop import Task
+from .sampling.task import SampleSettings, SampleTask
+
+Arrays = dict[str, np.ndarray]
+
+
+def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
+    """The arrays of a machine, as inputs of a run."""
+    return {f"{name}/{key}": np.asarray(array) for key, array in model.to_arrays().items()}
+
+
+def read_model(inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model") -> BoltzmannMachine:
+    """The way back from `model_inputs`."""
+    arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
+    return BoltzmannMachine.from_arrays(arrays, **{k: description[k] for k in ("layered", "units", "n_hidden")})
+
+
+def pack_rows(up: np.ndarray) -> np.ndarray:
+    """Bits, eight units a byte."""
+    return np.packbits(up, axis=1, bitorder="little")
+
+
+def _unpack(inputs: Mapping[str, np.ndarray], name: str, n_units: int) -> np.ndarray:
+    return np.unpackbits(inputs[name], axis=1, count=n_units, bitorder="little")
+
+
+def data_inputs(up: np.ndarray, holdout: np.ndarray | None, labels: np.ndarray | None, holdout_labels: np.ndarray | None) -> Arrays:
+    """A data set, packed, as inputs of a run."""
+    found: Arrays = {"data/rows": pack_rows(up)}
+    if holdout is not None:
+        found["data/holdout"] = pack_rows(holdout)
+    for name, array in (("labels", labels), ("holdout_labels", holdout_labels)):
+        if array is not None:
+            found[f"data/{name}"] = array
+    return found
+
+
+def describe(model: BoltzmannMachine) -> dict[str, Any]:
+    """What the spec says of a machine."""
+    return modelfile.describe(model) | {"sizes": list(model.couplings.sizes)}
+
+
+def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+    """Make the task that `spec` tells of."""
+    return BUILDERS[spec["kind"]](spec, inputs, threads)
+
+
+def _sample(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+    settings = SampleSettings(**{**spec["sample"], "beta": tuple(spec["sample"]["beta"])})
+    model = read_model(inputs, spec["model"])
+    initial = model.convention.values(_unpack(inputs, "initial", model.n_units)) if "initial" in inputs else spec["initial"]
+    return SampleTask(model, settings, initial=initial, threads=threads)
+
+
+def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+    start = read_model(inputs, spec["model"])
+    data = {name: _unpack(inputs, f"data/{name}", start.n_visible) for name in ("rows", "holdout") if f"data/{name}" in inputs}
+    data |= {name: inputs[f"data/{name}"] for name in ("labels", "holdout_labels") if f"data/{name}" in inputs}
+    return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
+
+
+def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+    models = {one["name"]: read_model(inputs, one, f"models/{k}") for k, one in enumerate(spec["models"])}
+    clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
+    return CellsTask(models, spec["cells"], clamp=clamp, moments=spec["moments"], threads=threads)
+
+
+BUILDERS = {"sample": _sample, "fit": _fit, "infer": _cells, "compare": _cells}

@@ -1,0 +1,161 @@
+"""Follow the chain of a run's segments and find the first link that does not hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fastbm._checks import StorageError
+from fastbm.store import hdf
+from fastbm.store.image import Damaged, Foreign, open_image, read_trailer
+from fastbm.store.names import Names
+from fastbm.store.schema import INPUTS, META, SPEC, Arrays, Stream
+from fastbm.store.segment import Header, read_header
+
+
+@dataclass
+class Chain:
+    """The whole segments of a run, in order, and what comes after them.
+
+    Attributes
+    ----------
+    headers : list of Header
+    bad : list of int
+        Numbers of the first damaged segment and of all after it.
+    reason : str
+        What is wrong with the first of `bad`.
+    stale : list of int
+        Numbers of segments that belong to the run which this one replaced.
+    """
+
+    names: Names
+    headers: list[Header]
+    bad: list[int] = field(default_factory=list)
+    reason: str = ""
+    stale: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the first segment declares for the whole run."""
+
+    header: Header
+    spec: str
+    streams: dict[str, Stream]
+    meta: dict[str, object]
+
+    @property
+    def replaced(self) -> list[str]:
+        """Run ids of the runs that this one took the place of."""
+        return list(json.loads(str(self.meta["replaces"])))
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """How the run is written: compression, commit interval, merge."""
+        return dict(json.loads(str(self.meta["settings"])))
+
+
+def read_origin(names: Names) -> Origin:
+    """Read and fully check the first segment, without which there is no run."""
+    path = names.segment(0)
+    try:
+        header = read_header(path, names.show(path), hashed=True)
+        with open_image(path) as file:
+            meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+            return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file), meta)
+    except Foreign as error:
+        raise foreign(names, 0, error) from None
+    except Damaged as error:
+        raise StorageError(
+            f"{names.show(path)} is damaged: {error}. It holds the spec and the first state, "
+            f"so the run cannot be read or resumed. Nothing was changed."
+        ) from None
+
+
+def read_inputs(names: Names) -> Arrays:
+    """Read the input arrays of a run from its first segment."""
+    with open_image(names.segment(0)) as file:
+        return hdf.read_arrays(file[INPUTS])
+
+
+def read_spec(names: Names, headers: Iterable[Header], first: str) -> str:
+    """Return the spec in force at the end of a chain: a run that was extended before its merge holds several."""
+    spec, known = first, None
+    for header in headers:
+        if known is not None and header.spec_sha256 != known:
+            with open_image(names.segment(header.segment)) as file:
+                spec = file[SPEC].asstr()[()]
+        known = header.spec_sha256
+    return spec
+
+
+def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:
+    """Check trailer, run, number and chain of every segment, and the bytes of the last `hash_last` (None: of all)."""
+    numbers = names.segment_numbers()
+    chain = Chain(names, [origin.header])
+    first_hashed = 0 if hash_last is None else len(numbers) - hash_last
+    for number in range(1, numbers[-1] + 1):
+        try:
+            header = check_link(names, origin, chain.headers[-1], number, hashed=number >= first_hashed)
+        except Stale:
+            chain.stale = [n for n in numbers if n >= number]
+            break
+        except Damaged as error:
+            chain.bad = [n for n in numbers if n >= number]
+            chain.reason = damage(names, number, error)
+            break
+        chain.headers.append(header)
+    return chain
+
+
+class Stale(Exception):
+    """A segment of the run that this one replaced."""
+
+
+class Missing(Damaged):
+    """A segment is not there."""
+
+
+def check_link(names: Names, origin: Origin, before: Header | None, number: int, *, hashed: bool) -> Header:
+    """Read the header of a segment and check that it continues `before`, or else the trailer of that file."""
+    path = names.segment(number)
+    try:
+        header = read_header(path, names.show(path), hashed=hashed)
+    except FileNotFoundError:
+        raise Missing from None
+    except Foreign as error:
+        raise foreign(names, number, error) from None
+    if header.run_id in origin.replaced and header.run_id != origin.header.run_id:
+        raise Stale
+    if header.run_id != origin.header.run_id:
+        raise StorageError(
+            f"{names.show(path)} belongs to another run ({header.run_id[:8]}; this one is "
+            f"{origin.header.run_id[:8]}). Nothing was changed. Put it where it belongs, then resume."
+        )
+    if header.segment != number:
+        raise Damaged(f"it is segment {header.segment}")
+    try:
+        prev_sha256 = before.sha256 if before else read_trailer(names.segment(number - 1))
+    except FileNotFoundError:
+        raise Damaged(f"segment {number - 1}, before it, is missing") from None
+    if header.prev_sha256 != prev_sha256 or (before and header.first_block != before.end_block):
+        raise Damaged("it does not follow on the segment before it")
+    return header
+
+
+def foreign(names: Names, number: int, error: Foreign) -> StorageError:
+    """The error for a file that somebody else put among the segments."""
+    shown = names.show(names.segment(number))
+    return StorageError(f"{shown} is not a fastbm segment ({error}). Nothing was changed.")
+
+
+def damage(names: Names, number: int, error: Exception) -> str:
+    """Say which segment is damaged, and in what."""
+    shown = names.show(names.segment(number))
+    return f"{shown} is missing" if isinstance(error, Missing) else f"{shown} is damaged: {error}"
+
+
+def blocks_safe(end_block: int) -> str:
+    """Name the blocks that are committed: ``Blocks 0-5999``."""
+    return f"Blocks 0-{end_block - 1}" if end_block else "No blocks"

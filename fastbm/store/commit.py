@@ -1,0 +1,193 @@
+"""Commit blocks in the background, one commit at a time, at a pace that keeps its cost low."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fastbm._checks import StorageError
+from fastbm.store import files
+from fastbm.store.chain import blocks_safe
+from fastbm.store.lock import Lock
+from fastbm.store.names import Names
+from fastbm.store.schema import LARGE_STATE_BYTES, Arrays, Stream
+from fastbm.store.segment import Contents, Header, segment_image, write_sealed, write_state_file
+
+STATE_SHARE = 0.03
+KEPT_STATES = 4
+_CAUSES = {
+    errno.ENOSPC: ("no space left in", "Free space, then resume."),
+    errno.EDQUOT: ("disk quota exceeded in", "Free space, then resume."),
+    errno.EIO: ("input/output error in", "Check the disk, then resume."),
+}
+
+
+@dataclass
+class Pace:
+    """When the next commit is due.
+
+    A commit is due after `seconds` or at `n_bytes` of rows. Writing the state may take `STATE_SHARE` of the time, so
+    a large or slowly written state stretches the interval, until waiting rows outweigh the state itself.
+    """
+
+    seconds: float
+    n_bytes: int
+    state_seconds: float = 0.0
+    state_bytes: int = 0
+    last: float = field(default_factory=time.monotonic)
+
+    def due(self, pending_bytes: int) -> bool:
+        """Whether to commit at this block boundary."""
+        elapsed, least = time.monotonic() - self.last, self.state_seconds / STATE_SHARE
+        if pending_bytes >= max(4 * self.n_bytes, self.state_bytes):
+            return True
+        return elapsed >= least and (elapsed >= self.seconds or pending_bytes >= self.n_bytes)
+
+    def committed(self, commit_seconds: float, state_bytes: int, all_bytes: int) -> None:
+        """Note what a commit took; the state's share of the time goes by its share of the bytes."""
+        self.state_seconds = commit_seconds * state_bytes / max(1, all_bytes)
+        self.state_bytes = state_bytes
+
+
+@dataclass(frozen=True)
+class Job:
+    """One commit: blocks of rows, the state after them, and what else its segment holds."""
+
+    blocks: Sequence[Mapping[str, np.ndarray]]
+    state: Arrays
+    finished: bool = False
+    spec: str | None = None
+    spec_sha256: str = ""
+
+
+class Committer:
+    """Writes segments behind the caller's back, one at a time.
+
+    Attributes
+    ----------
+    last : Header
+        The last acknowledged segment.
+    state : dict of arrays
+        The state in it.
+    failure : BaseException or None
+        What stopped a commit, for good.
+    seconds, n_bytes : float, int
+        What the last commit took.
+    """
+
+    def __init__(
+        self, names: Names, lock: Lock, streams: Mapping[str, Stream], compression: str | None, last: Header,
+        state: Arrays,
+    ) -> None:  # fmt: skip
+        self.last, self.state = last, state
+        self.failure: BaseException | None = None
+        self.seconds, self.n_bytes = 0.0, 0
+        self._names, self._lock, self._streams, self._compression = names, lock, streams, compression
+        self._thread: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, job: Job) -> None:
+        """Begin a commit; the one before must be done."""
+        thread = threading.Thread(target=self._run, args=(job,), name="fastbm-commit")
+        self._thread = thread
+        thread.start()
+
+    def wait(self) -> None:
+        """Return when no commit is under way."""
+        if self._thread is not None and self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self, job: Job) -> None:
+        started = time.monotonic()
+        try:
+            header = self._commit(job)
+        except BaseException as error:  # raised again in the caller's thread
+            self.failure = error
+        else:
+            self.seconds = time.monotonic() - started
+            # The caller takes its count of safe blocks from `last`, so that comes last.
+            self.state = job.state
+            self.last = header
+
+    def _commit(self, job: Job) -> Header:
+        if not self._lock.held:
+            raise StorageError(f"{self._names.shown} is not open for writing in this process.")
+        rows: dict[str, list[np.ndarray]] = {}
+        for block in job.blocks:
+            for name, array in block.items():
+                if len(array):
+                    rows.setdefault(name, []).append(array)
+        contents = Contents(
+            self._streams, rows, job.state, {"written": time.time()}, job.spec, compression=self._compression
+        )
+        self.n_bytes = contents.n_bytes
+        number = self.last.segment + 1
+        header = replace(
+            self.last,
+            segment=number,
+            first_block=self.last.end_block,
+            n_blocks=len(job.blocks),
+            spec_sha256=job.spec_sha256 or self.last.spec_sha256,
+            prev_sha256=self.last.sha256,
+            base_sha256="",
+            state_sha256="",
+            finished=job.finished,
+            index=self._index(rows),
+        )
+        with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block):
+            if sum(array.nbytes for array in job.state.values()) > LARGE_STATE_BYTES:
+                header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
+            digest = write_sealed(segment_image(header, contents), self._names.segment(number))
+        if header.state_sha256:
+            prune_states(self._names, number)
+        return replace(header, sha256=digest)
+
+    def _index(self, rows: Mapping[str, list[np.ndarray]]) -> np.ndarray:
+        counts = [sum(map(len, rows.get(name, ()))) for name in self._streams]
+        first = self.last.index.sum(axis=1)
+        return np.stack([first, np.array(counts, np.int64)], axis=1)
+
+
+def prune_states(names: Names, last: int) -> None:
+    """Remove states that no resume will need: all but the last few, and of the older ones every power of two.
+
+    Those stay so that damage far back does not cost the whole run.
+    """
+    for number in names.state_numbers():
+        old = number <= last - KEPT_STATES and number & (number - 1)
+        if old or number > last:
+            with suppress(OSError):
+                files.unlink(names.state(number))
+
+
+@contextmanager
+def disk_errors(names: Names, *, needed: int = 0, safe: int = 0) -> Iterator[None]:
+    """Turn what the disk refuses into a StorageError."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise disk_error(names, error, needed, safe) from error
+
+
+def disk_error(names: Names, error: OSError, needed: int, safe: int) -> StorageError:
+    """Say what the disk refused, what is safe, and the way out."""
+    folder = names.merged.parent
+    cause, way_out = _CAUSES.get(error.errno or 0, (f"cannot write ({error.strerror or error}) in", "Then resume."))
+    free = ""
+    with suppress(OSError):
+        free = f", {shutil.disk_usage(folder).free / 1e6:.1f} MB free"
+    space = f"(needed {needed / 1e6:.1f} MB{free})"
+    return StorageError(f"{cause} {folder} {space}. {blocks_safe(safe)} are safe. {way_out}")

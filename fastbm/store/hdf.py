@@ -1,0 +1,147 @@
+"""Arrays and streams into HDF5 groups and back, always with the same bytes for the same contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fastbm.store.schema import INDEX, INPUTS, SPEC, STATE, Arrays, Stream, chunk_shape
+
+TEXT = h5py.string_dtype("utf-8")
+_LARGE_BLOCK = 64 << 10
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """Return a C-contiguous copy that HDF5 can hold; texts become objects."""
+    array = np.array(value, order="C")
+    if array.dtype.kind == "U":
+        array = array.astype(object)
+    if array.dtype.kind == "O":
+        _check_texts(name, array)
+    if array.dtype.kind not in "biufcO":
+        raise TypeError(f"{name!r} must hold numbers, booleans or texts; got dtype {array.dtype}.")
+    return array
+
+
+def _check_texts(name: str, array: np.ndarray) -> None:
+    for item in array.flat:
+        if not isinstance(item, str):
+            raise TypeError(f"{name!r} must hold numbers, booleans or texts; got {type(item).__name__}.")
+        if "\0" in item:
+            raise ValueError(f"{name!r}: HDF5 cannot hold a text with a zero character; got {item!r}.")
+        item.encode()
+
+
+def write_arrays(group: h5py.Group, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write whole arrays under their slash paths."""
+    for name in sorted(arrays):
+        array = arrays[name]
+        dtype = TEXT if array.dtype.kind == "O" else array.dtype
+        dataset = group.create_dataset(name, shape=array.shape, dtype=dtype, track_times=False)
+        if array.size:
+            dataset[()] = array
+
+
+def read_arrays(group: h5py.Group) -> Arrays:
+    """Read every dataset below `group`, by slash path."""
+    return {name: read_dataset(group[name]) for name in dataset_names(group)}
+
+
+def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
+    """Read a whole dataset, as an array also where it is a scalar."""
+    whole = dataset.asstr()[()] if is_text(dataset) else dataset[()]
+    return np.asarray(whole, dtype=object if is_text(dataset) else dataset.dtype)
+
+
+def dataset_names(group: h5py.Group) -> list[str]:
+    """The slash paths of all datasets below `group`, sorted."""
+    names: list[str] = []
+    group.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    return sorted(names)
+
+
+def is_text(dataset: h5py.Dataset) -> bool:
+    """Whether a dataset holds UTF-8 text."""
+    return h5py.check_string_dtype(dataset.dtype) is not None
+
+
+def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None) -> h5py.Dataset:
+    """Create the empty, growing dataset of a stream."""
+    dataset = group.create_dataset(
+        name,
+        shape=(0, *stream.shape),
+        # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
+        maxshape=(None, *(n or None for n in stream.shape)),
+        chunks=chunk_shape(stream),
+        track_times=False,
+        **_layout(stream, compression),
+    )
+    for key in sorted(stream.attrs):
+        dataset.attrs[key] = stream.attrs[key]
+    return dataset
+
+
+def write_rows(
+    group: h5py.Group, name: str, stream: Stream, blocks: list[np.ndarray], compression: str | None
+) -> None:
+    """Write the rows of one commit, whose number is final."""
+    n_rows, n_bytes = sum(map(len, blocks)), sum(block.nbytes for block in blocks)
+    options = {"dtype": TEXT if stream.dtype == "str" else stream.numpy_dtype}
+    if compression and n_bytes:
+        chunk = chunk_shape(stream)
+        options = _layout(stream, compression) | {"chunks": (min(chunk[0], n_rows), *chunk[1:])}
+    dataset = group.create_dataset(name, shape=(n_rows, *stream.shape), track_times=False, **options)
+    if compression or n_bytes < len(blocks) * _LARGE_BLOCK:
+        # One call of HDF5 costs as much as copying this many bytes, and a chunk is compressed anew at each.
+        blocks = [np.concatenate(blocks)]
+    start = 0
+    for block in blocks:
+        if block.size:
+            dataset[start : start + len(block)] = block
+        start += len(block)
+
+
+def read_rows(dataset: h5py.Dataset, selection: slice) -> np.ndarray:
+    """Read some rows of a stream."""
+    rows = dataset.asstr()[selection] if is_text(dataset) else dataset[selection]
+    return np.asarray(rows, dtype=object if is_text(dataset) else dataset.dtype)
+
+
+def read_streams(file: h5py.File) -> dict[str, Stream]:
+    """Return the streams that a first segment or a merged file declares."""
+    names = [name for name in dataset_names(file) if name.split("/")[0] not in (SPEC, INPUTS, STATE, INDEX)]
+    return {name: _stream(file[name]) for name in names}
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute as a Python number or text."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _stream(dataset: h5py.Dataset) -> Stream:
+    dtype = "str" if is_text(dataset) else dataset.dtype.str
+    attrs = {key: plain(dataset.attrs[key]) for key in sorted(dataset.attrs)}
+    return Stream(dtype, tuple(int(n) for n in dataset.shape[1:]), attrs)
+
+
+def _layout(stream: Stream, compression: str | None) -> dict[str, Any]:
+    if stream.dtype == "str":  # HDF5 refuses filters on texts of variable length
+        return {"dtype": TEXT}
+    layout: dict[str, Any] = {"dtype": stream.numpy_dtype, "fletcher32": True}
+    if compression == "gzip":
+        layout |= {"compression": "gzip", "compression_opts": 1}
+    elif compression == "zstd":
+        layout |= dict(zstd().Zstd())
+    return layout
+
+
+def zstd() -> Any:
+    """Return hdf5plugin, which brings the zstd filter."""
+    try:
+        import hdf5plugin
+    except ImportError:
+        raise ImportError('compression="zstd" needs hdf5plugin: pip install hdf5plugin') from None
+    return hdf5plugin

@@ -1,0 +1,82 @@
+"""Where the files of a run lie, and how they are called in messages."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
+_SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
+_OURS = re.compile(r"(seg|state)-\d{8,}\.h5(\.tmp|\.bad(-\d+)?)?")
+
+
+class Names:
+    """The paths of one run, made from ``run.h5`` or ``run.h5.parts``.
+
+    Attributes
+    ----------
+    shown : str
+        The run as the user wrote it, for messages.
+    merged, parts, lock : Path
+        Absolute, so that a later change of the working folder does no harm.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path).rstrip("/")
+        self.shown = text.removesuffix(PARTS) if text.endswith(PARTS) else text
+        self.merged = Path(self.shown).absolute()
+        self.parts = self.merged.with_name(self.merged.name + PARTS)
+        self.lock = self.parts / "lock"
+
+    @property
+    def merged_temporary(self) -> Path:
+        """The name of the merged file while it is written."""
+        return self.merged.with_name(self.merged.name + TEMPORARY)
+
+    def segment(self, number: int) -> Path:
+        """The path of a segment."""
+        return self.parts / f"seg-{number:08d}.h5"
+
+    def state(self, number: int) -> Path:
+        """The path of the state that belongs to a segment, where it is a file of its own."""
+        return self.parts / f"state-{number:08d}.h5"
+
+    def show(self, path: Path) -> str:
+        """Return a file's name as messages give it: ``run.h5.parts/seg-00000012.h5``."""
+        return f"{self.shown}{PARTS}/{path.name}" if path.parent == self.parts else self.shown
+
+    def segment_numbers(self) -> list[int]:
+        """The numbers of all segments that bear their final name, in order."""
+        return self._numbers(_SEGMENT)
+
+    def state_numbers(self) -> list[int]:
+        """The numbers of all states that are files of their own, in order."""
+        return self._numbers(_STATE)
+
+    def own_files(self) -> list[Path]:
+        """Every file in the parts folder that is the store's, save the lock; the first segment comes last."""
+        own = [self.parts / name for name in sorted(self._listing(), reverse=True) if _OURS.fullmatch(name)]
+        return sorted(own, key=lambda path: path == self.segment(0))
+
+    def temporaries(self) -> list[Path]:
+        """What a killed writer may have left unfinished."""
+        return [path for path in self.own_files() if path.name.endswith(TEMPORARY)]
+
+    def bad(self, path: Path) -> Path:
+        """A free name under which a damaged file is set aside."""
+        aside, n = path.with_name(path.name + BAD), 1
+        while aside.exists():
+            n += 1
+            aside = path.with_name(f"{path.name}{BAD}-{n}")
+        return aside
+
+    def _numbers(self, kind: re.Pattern[str]) -> list[int]:
+        found = [kind.fullmatch(name) for name in self._listing()]
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def _listing(self) -> list[str]:
+        try:
+            return os.listdir(self.parts)
+        except (FileNotFoundError, NotADirectoryError):
+            return []

@@ -1,0 +1,269 @@
+"""Read a run, live or finished, in parts or merged; takes no lock and sees whole commits only."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import h5py
+import numpy as np
+
+from fastbm._checks import StorageError, nearest
+from fastbm.store import hdf
+from fastbm.store.chain import blocks_safe, damage, read_inputs, read_spec
+from fastbm.store.image import Damaged, open_image
+from fastbm.store.lock import is_locked
+from fastbm.store.memory import Memory
+from fastbm.store.names import Names
+from fastbm.store.parts import At, Parts, stamp
+from fastbm.store.schema import INPUTS, STATE, Arrays, Stream
+from fastbm.store.segment import read_state
+from fastbm.store.standing import Merged, find
+
+MAX_OPEN_FILES = 8
+_LOOKS, _PAUSE = 3, 0.02
+T = TypeVar("T")
+
+
+class Reader:
+    """One run, open for reading; made by `open_reader`.
+
+    Attributes
+    ----------
+    path : str
+        The run as it was named.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._names = Names(path)
+        self.path = self._names.shown
+        self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
+        self._seen: Any = None
+        self._merged: Merged | None = None
+        self._parts: Parts | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See what was committed since the last look."""
+        self._looking(lambda: None, look_first=True)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Everything that decides the rows."""
+        return dict(json.loads(self._looking(self._read_spec)))
+
+    @property
+    def inputs(self) -> Arrays:
+        """The arrays that the run started from."""
+        return self._looking(self._read_inputs)
+
+    @property
+    def state(self) -> Arrays:
+        """The state at the last commit."""
+        return self._looking(self._read_state)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Machine, versions and times."""
+        return dict(self._parts.origin.meta if self._parts else self._whole.meta)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the run is written: compression, commit interval, merge."""
+        return dict(self._parts.origin.settings if self._parts else self._whole.settings)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The declared streams by name."""
+        return dict(self._parts.origin.streams if self._parts else self._whole.streams)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self._parts.last.finished if self._parts else True
+
+    @property
+    def live(self) -> bool:
+        """Whether a process is writing the run."""
+        return is_locked(self._names.lock)
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of committed blocks."""
+        return self._parts.last.end_block if self._parts else int(self._whole.meta["n_blocks"])
+
+    def n_rows(self, name: str) -> int:
+        """Return how many rows of a stream are committed."""
+        if name not in self.streams:
+            raise KeyError(f"{self.path} has no stream {name!r}.{nearest(name, self.streams)}")
+        return self._parts.n_rows(name) if self._parts else self._whole.n_rows[name]
+
+    def read(self, name: str, start: int = 0, stop: int | None = None, step: int = 1) -> np.ndarray:
+        """Return rows of a stream, selected as by a slice with a positive step.
+
+        Parameters
+        ----------
+        name : str
+        start, stop, step : int
+            As in a slice; `step` at least 1.
+
+        Returns
+        -------
+        (n, ...) array
+            In the stream's dtype; texts as an object array of str.
+
+        Raises
+        ------
+        StorageError
+            If a part that holds these rows is damaged.
+        """
+        if step < 1:
+            raise ValueError(f"step must be at least 1; got {step}.")
+        return self._looking(lambda: self._read_rows(name, slice(start, stop, step)))
+
+    def verify(self) -> None:
+        """Check every byte of the run; raise StorageError at the first damage."""
+        if self._merged is not None:
+            self._merged.check()
+        if self._parts is not None:
+            self._looking(self._check_parts)
+
+    def close(self) -> None:
+        """Close the files; reading opens them again."""
+        while self._files:
+            self._files.popitem()[1][1].close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _whole(self) -> Merged:
+        assert self._merged is not None
+        return self._merged
+
+    def _looking(self, act: Callable[[], T], *, look_first: bool = False) -> T:
+        """Do `act`; if files were merged, removed or computed again meanwhile, look again and repeat."""
+        for attempt in range(_LOOKS):
+            try:
+                if look_first or attempt:
+                    self._look()
+                return act()
+            except (At, Damaged, FileNotFoundError) as error:
+                failure = error
+                time.sleep(_PAUSE if self.live else 0.0)
+        raise self._damage(failure) from None
+
+    def _look(self) -> None:
+        seen = (stamp(self._names.merged), stamp(self._names.segment(0)))
+        if seen != self._seen or seen == (None, None):
+            self.close()
+            self._parts = None
+            standing = find(self._names)
+            self._merged = standing.merged
+            self._parts = Parts(self._names, standing.origin) if standing.origin else None
+            if self.settings["compression"] == "zstd":
+                hdf.zstd()  # HDF5 knows the filter once it is imported
+            self._seen = seen
+        elif self._parts is not None:
+            self._parts.refresh()
+
+    def _damage(self, error: Exception) -> StorageError:
+        if not isinstance(error, At):
+            return StorageError(f"{self.path} is damaged: {error}.")
+        safe = 0
+        if self._parts is not None and error.number > 0:
+            try:
+                safe = self._parts.header(error.number - 1).end_block
+            except (At, Damaged, OSError):
+                safe = 0
+        place = damage(self._names, error.number, error.error)
+        return StorageError(f"{place}. {blocks_safe(safe)} are whole; resume the run to compute the others again.")
+
+    def _check_parts(self) -> None:
+        for number in range(self._parts.last_number + 1 if self._parts else 0):
+            self._parts and self._parts.header(number)
+
+    def _read_spec(self) -> str:
+        if self._parts is None:
+            return self._whole.spec
+        headers = (self._parts.header(number) for number in range(self._parts.last_number + 1))
+        return read_spec(self._names, headers, self._parts.origin.spec)
+
+    def _read_inputs(self) -> Arrays:
+        return read_inputs(self._names) if self._parts else self._whole.read_arrays(INPUTS)
+
+    def _read_state(self) -> Arrays:
+        return read_state(self._names, self._parts.last) if self._parts else self._whole.read_arrays(STATE)
+
+    def _read_rows(self, name: str, selection: slice) -> np.ndarray:
+        chosen, stream = range(self.n_rows(name))[selection], self.streams[name]
+        rows = np.empty((len(chosen), *stream.shape), stream.numpy_dtype)
+        if not len(chosen):
+            return rows
+        for first, end, path in self._pieces(name, chosen[0], chosen[-1] + 1):
+            low = max(0, -(-(first - chosen.start) // chosen.step))
+            high = min(len(chosen), -(-(end - chosen.start) // chosen.step))
+            if low < high:
+                picked = slice(chosen[low] - first, chosen[high - 1] - first + 1, chosen.step)
+                rows[low:high] = self._read_piece(path, name, picked)
+        return rows
+
+    def _pieces(self, name: str, start: int, stop: int) -> list[tuple[int, int, Path]]:
+        pieces = []
+        n_merged = self._merged.n_rows[name] if self._merged else 0
+        if start < n_merged:
+            pieces.append((0, n_merged, self._names.merged))
+        if self._parts is not None and stop > n_merged:
+            for first, end, header in self._parts.pieces(name, max(start, n_merged), stop):
+                pieces.append((first, end, self._names.segment(header.segment)))
+        return pieces
+
+    def _read_piece(self, path: Path, name: str, picked: slice) -> np.ndarray:
+        try:
+            return hdf.read_rows(self._open(path)[name], picked)
+        except FileNotFoundError:
+            raise
+        except (OSError, KeyError, RuntimeError) as error:
+            place = f"{self._names.show(path)} is damaged: {name}, rows {picked.start}-{picked.stop - 1} of the file"
+            raise StorageError(f"{place}: {error}.") from error
+
+    def _open(self, path: Path) -> h5py.File:
+        seen = stamp(path)
+        if path in self._files:
+            known, file = self._files.pop(path)
+            if known == seen:
+                self._files[path] = (known, file)
+                return file
+            file.close()
+        file = open_image(path)
+        self._files[path] = (seen, file)
+        if len(self._files) > MAX_OPEN_FILES:
+            self._files.popitem(last=False)[1][1].close()
+        return file
+
+
+def open_reader(run: str | os.PathLike[str] | Memory) -> Reader | Memory:
+    """Open a run for reading.
+
+    Parameters
+    ----------
+    run : str, path or Memory
+        ``run.h5`` or ``run.h5.parts``, whichever of the two there is; a run in memory is returned as it is.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is not a fastbm run, is of a newer format, or is damaged.
+    """
+    return run if isinstance(run, Memory) else Reader(run)

@@ -1,0 +1,212 @@
+"""Continue a run that was stopped, or go on past the end of one that is finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from fastbm._checks import StorageError
+from fastbm.store import files
+from fastbm.store.chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
+from fastbm.store.commit import disk_errors, prune_states
+from fastbm.store.creating import clear_leftovers, give_up, write_first
+from fastbm.store.image import Damaged
+from fastbm.store.lock import Lock
+from fastbm.store.merge import remove_parts, remove_segments
+from fastbm.store.names import Names
+from fastbm.store.schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
+from fastbm.store.segment import Contents, Header, read_header, read_state, spec_hash
+from fastbm.store.standing import Merged, Standing, find
+from fastbm.store.writer import Settings, Writer, index_of
+
+HASHED_ON_RESUME = 64
+
+
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    spec: dict[str, Any] | None = None,
+    extend_spec: dict[str, Any] | None = None,
+    exact: bool = True,
+    **changes: Any,
+) -> Writer:
+    """Open a run to continue where its last commit left it.
+
+    Parameters
+    ----------
+    path : str or path
+        ``run.h5`` or ``run.h5.parts``.
+    spec : dict, optional
+        What the caller means to continue; refused if the file holds another.
+    extend_spec : dict, optional
+        The spec of a longer run, to go on with past the end of a finished one.
+    exact : bool
+        Refuse other versions of fastbm, NumPy and Numba than those that began the run.
+    **changes
+        `commit_seconds`, `commit_bytes` or `merge`, if other than at the start.
+
+    Returns
+    -------
+    Writer
+        At the last commit; with ``finished=True`` if nothing is left to compute. `Writer.finish` then merges what a
+        kill left in parts.
+
+    Warns
+    -----
+    UserWarning
+        If damaged segments were set aside; their blocks are to be computed again.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is being written, or it cannot be continued as asked.
+    """
+    names = Names(path)
+    standing = find(names)
+    extension = None if extend_spec is None else canonical_json(extend_spec)
+    if standing.merged is not None and standing.origin is None and not names.parts.exists():
+        _check_spec(spec, standing.merged.spec)
+        if extension in (None, standing.merged.spec):
+            return _done(names, standing.merged)
+    lock = Lock(names)
+    try:
+        with disk_errors(names):
+            return _resume(names, lock, find(names), spec, extension, exact, changes)
+    except BaseException:
+        give_up(names, lock)
+        raise
+
+
+def _resume(
+    names: Names, lock: Lock, standing: Standing, spec: dict[str, Any] | None, extension: str | None, exact: bool,
+    changes: dict[str, Any],
+) -> Writer:  # fmt: skip
+    if standing.origin is not None:
+        return _continue(names, lock, standing, standing.origin, spec, extension, exact, changes)
+    assert standing.merged is not None
+    _check_spec(spec, standing.merged.spec)
+    if extension in (None, standing.merged.spec):
+        remove_parts(names)
+        lock.release()
+        return _done(names, standing.merged)
+    _check_versions(names, standing.merged.meta, exact)
+    return _extend_merged(names, lock, standing.merged, str(extension), changes)
+
+
+def _done(names: Names, merged: Merged) -> Writer:
+    last = Header(merged.run_id, 0, 0, int(merged.meta["n_blocks"]), "", "", finished=True)
+    arrays = merged.read_arrays(INPUTS), merged.read_arrays(STATE)
+    return Writer(names, None, merged.spec, arrays[0], merged.streams, arrays[1], Settings(**merged.settings), last)
+
+
+def _continue(
+    names: Names, lock: Lock, standing: Standing, origin: Origin, spec: dict[str, Any] | None, extension: str | None,
+    exact: bool, changes: dict[str, Any],
+) -> Writer:  # fmt: skip
+    chain = follow(names, origin, hash_last=HASHED_ON_RESUME)
+    if chain.headers[-1].finished:
+        # Only the merge is left, and it would stop at damage of any age.
+        chain = follow(names, origin, hash_last=None)
+    state = _last_whole_state(chain)
+    last = chain.headers[-1]
+    text = read_spec(names, chain.headers, origin.spec)
+    _check_spec(spec, text)
+    if extension not in (None, text) and not last.finished:
+        raise StorageError(
+            f"{names.shown} is not finished ({last.end_block} blocks). Resume it to its end, then extend it."
+        )
+    if not last.finished or extension not in (None, text):
+        _check_versions(names, origin.meta, exact)
+    _clean(names, chain, standing)
+    settings = Settings(**{**origin.settings, **changes})
+    writer = Writer(names, lock, text, read_inputs(names), origin.streams, state, settings, last)
+    if extension not in (None, text):
+        writer._extend(str(extension), spec_hash(str(extension)))
+    return writer
+
+
+def _extend_merged(names: Names, lock: Lock, merged: Merged, text: str, changes: dict[str, Any]) -> Writer:
+    """Begin parts that go on from a merged file, which stays as it is until both are merged."""
+    merged.check()
+    remove_segments(names)
+    settings = Settings(**{**merged.settings, **changes})
+    inputs, state = merged.read_arrays(INPUTS), merged.read_arrays(STATE)
+    meta = {key: value for key, value in merged.meta.items() if key not in ("merged_from", "n_blocks")}
+    meta |= {"replaces": "[]", "settings": canonical_json(asdict(settings))}
+    header = Header(
+        merged.run_id, 0, int(merged.meta["n_blocks"]), 0, spec_hash(text), merged.sha256, base_sha256=merged.sha256,
+        index=index_of(merged.streams, merged.n_rows),
+    )  # fmt: skip
+    contents = Contents(merged.streams, {}, state, meta, text, inputs, settings.compression)
+    header = write_first(names, header, contents)
+    return Writer(names, lock, text, inputs, merged.streams, state, settings, header)
+
+
+def _last_whole_state(chain: Chain) -> Arrays:
+    """Return the state at the end of the chain; go back to an earlier one where the file of a state is damaged."""
+    dropped: list[int] = []
+    for header in reversed(chain.headers):
+        try:
+            state = read_state(chain.names, header)
+        except Damaged as error:
+            dropped.insert(0, header.segment)
+            reason = f"{chain.names.show(chain.names.segment(header.segment))} has no whole state: {error}"
+            continue
+        if dropped:
+            chain.headers, chain.bad, chain.reason = chain.headers[: dropped[0]], dropped + chain.bad, reason
+        return state
+    raise StorageError(f"{chain.names.shown}: no state of the run is whole. Nothing was changed.")
+
+
+def _clean(names: Names, chain: Chain, standing: Standing) -> None:
+    """Remove what a kill has left, and set damaged segments aside."""
+    for path in names.temporaries():
+        files.unlink(path)
+    files.unlink(names.merged_temporary)
+    if chain.stale or standing.leftover_merged:
+        clear_leftovers(names, merged=standing.leftover_merged)
+    if chain.bad:
+        _set_aside(names, chain)
+    prune_states(names, chain.headers[-1].segment)
+
+
+def _set_aside(names: Names, chain: Chain) -> None:
+    end, safe, aside = -1, chain.headers[-1].end_block, ""
+    for number in reversed(chain.bad):  # last first, so that a kill in between leaves no hole
+        path = names.segment(number)
+        with suppress(Damaged, Exception):
+            end = max(end, read_header(path, names.show(path), hashed=True).end_block)
+        target = names.bad(path)
+        files.rename(path, target)
+        aside = target.name
+    files.sync_folder(names.parts)
+    others = f" and {len(chain.bad) - 1} after it" if len(chain.bad) > 1 else ""
+    lost = f"{safe}-{end - 1}" if end > safe else f"all from {safe} on"
+    warnings.warn(
+        f"{chain.reason}. {blocks_safe(safe)} are whole; {lost} will be recomputed. Set aside{others} as {aside}.",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _check_spec(spec: dict[str, Any] | None, text: str) -> None:
+    if spec is not None:
+        check_same_spec(spec, json.loads(text))
+
+
+def _check_versions(names: Names, meta: dict[str, Any], exact: bool) -> None:
+    there = {name: str(meta.get(f"{name}_version")) for name in PINNED_PACKAGES}
+    other = [
+        f"{name} is {package_version(name)} here and {version} in the file"
+        for name, version in there.items()
+        if version != package_version(name)
+    ]
+    if other and exact:
+        raise StorageError(
+            f"cannot resume {names.shown} exactly: {'; '.join(other)}. Install these versions, or pass exact=False "
+            f"to go on with rows that may differ."
+        )

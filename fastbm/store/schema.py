@@ -1,0 +1,167 @@
+"""Names, dtypes and layouts of a run: the one place that knows what is called what in the files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from fastbm._checks import StorageError
+
+FORMAT = "fastbm"
+FORMAT_VERSION = (1, 0)
+SPEC, INPUTS, STATE, META, INDEX = "spec", "inputs", "state", "meta", "index"
+PINNED_PACKAGES = ("fastbm", "numpy", "numba")
+LARGE_STATE_BYTES = 16 << 20
+CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
+COMPRESSIONS = (None, "gzip", "zstd")
+
+Arrays = dict[str, np.ndarray]
+
+_NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
+_TEXT_BYTES = 16  # what HDF5 keeps in a dataset for one text of any length
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Describe one appendable dataset, before its first row.
+
+    Parameters
+    ----------
+    dtype : str
+        NumPy dtype string such as ``"<f8"``, or ``"str"`` for UTF-8 text of any length.
+    shape : tuple of int
+        Shape of one row.
+    attrs : mapping
+        Attributes of the dataset: numbers and texts.
+    """
+
+    dtype: str
+    shape: tuple[int, ...] = ()
+    attrs: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of rows in memory; texts are objects."""
+        return np.dtype(object) if self.dtype == "str" else np.dtype(self.dtype)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes that one number or text takes in a dataset."""
+        return _TEXT_BYTES if self.dtype == "str" else self.numpy_dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that one row takes in a dataset."""
+        return math.prod(self.shape) * self.item_bytes
+
+
+def chunk_shape(stream: Stream) -> tuple[int, ...]:
+    """Return the chunk of a stream's dataset: 64 KiB to 1 MiB, a function of the stream alone.
+
+    It must not depend on how many rows a commit brought, or an interrupted run would be laid out differently.
+    """
+    inner = [max(1, n) for n in stream.shape]
+    size = stream.item_bytes * math.prod(inner)
+    axis = 0
+    while size > LARGEST_CHUNK_BYTES and axis < len(inner):
+        if inner[axis] == 1:
+            axis += 1
+            continue
+        size = size // inner[axis] * ((inner[axis] + 1) // 2)
+        inner[axis] = (inner[axis] + 1) // 2
+    return (max(1, -(-CHUNK_BYTES // size)), *inner)
+
+
+def check_names(argument: str, names: Iterable[str], reserved: Iterable[str] = ()) -> None:
+    """Check slash paths: plain words, none inside another, none in a reserved group."""
+    names = set(names)
+    for name in sorted(names):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{argument}: {name!r} is not a name; use words of letters, digits, _ . + - joined by /.")
+        if name.split("/")[0] in reserved:
+            raise ValueError(f"{argument}: {name!r} may not lie in {name.split('/')[0]!r}, which is reserved.")
+        parents = {name[:k] for k, letter in enumerate(name) if letter == "/"}
+        if parents & names:
+            raise ValueError(f"{argument}: {name!r} lies inside {min(parents & names)!r}, which is an array.")
+
+
+def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
+    """Check declared streams and return them in the order in which they are stored."""
+    check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX))
+    for name, stream in streams.items():
+        if stream.numpy_dtype.kind not in "biufcO" or (stream.dtype != "str" and stream.numpy_dtype.kind == "O"):
+            raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")
+        for key, value in stream.attrs.items():
+            if not isinstance(value, (int, float, str, np.integer, np.floating)):
+                raise TypeError(f"streams: attribute {key!r} of {name!r} must be a number or text; got {value!r}.")
+    return {name: _normal(streams[name]) for name in sorted(streams)}
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of `value`: sorted keys, no spaces, no NaN."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"spec must be made of dicts, lists, texts, finite numbers and None: {error}") from None
+
+
+def differences(here: Any, there: Any, name: str = "") -> list[str]:
+    """Return one text per field in which two specs differ: ``beta is 0.8 here and 0.5 in the file``."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        found: list[str] = []
+        for key in sorted(here.keys() | there.keys()):
+            dotted = f"{name}.{key}" if name else key
+            if key not in here:
+                found.append(f"{dotted} is absent here and {_short(there[key])} in the file")
+            elif key not in there:
+                found.append(f"{dotted} is {_short(here[key])} here and absent in the file")
+            else:
+                found += differences(here[key], there[key], dotted)
+        return found
+    if canonical_json(here) == canonical_json(there):
+        return []
+    return [f"{name or 'spec'} is {_short(here)} here and {_short(there)} in the file"]
+
+
+def check_same_spec(here: dict[str, Any], there: dict[str, Any]) -> None:
+    """Refuse to continue a run under another spec, naming the fields."""
+    # Through JSON, so that tuples and lists, or 1 and np.int64(1) already converted, compare as they are stored.
+    found = differences(json.loads(canonical_json(here)), there)
+    if found:
+        more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
+        raise StorageError(f"cannot resume: {'; '.join(found[:8])}{more}.")
+
+
+def package_version(name: str) -> str:
+    """Return the installed version of a package; fastbm may run from a checkout, others may be absent."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "0+unknown" if name == "fastbm" else "absent"
+
+
+def check_major(shown: str, version: Iterable[int], written_by: str) -> None:
+    """Refuse a format whose major number is above ours."""
+    major, minor = (int(number) for number in version)
+    if major > FORMAT_VERSION[0]:
+        raise StorageError(
+            f"{shown} has format {major}.{minor}; this fastbm ({package_version('fastbm')}) reads up to "
+            f"{FORMAT_VERSION[0]}.x. Install fastbm >= {written_by}."
+        )
+
+
+def _normal(stream: Stream) -> Stream:
+    dtype = "str" if stream.dtype == "str" else np.dtype(stream.dtype).str
+    return Stream(dtype, tuple(int(n) for n in stream.shape), dict(stream.attrs))
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,173 @@
+"""What there is of a run: a merged file, parts, or both, and which of the two counts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fastbm._checks import StorageError
+from fastbm.store import hdf
+from fastbm.store.chain import Origin, read_origin
+from fastbm.store.image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
+from fastbm.store.names import Names
+from fastbm.store.schema import FORMAT, META, SPEC, Arrays, Stream, check_major
+
+HASHED_AT_OPEN = 256 << 20
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A merged file, checked as far as is cheap.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of the whole file, from its trailer; empty if another program has rewritten the file.
+    merged_from : str
+        The sha256 of the first of the segments that it was merged from.
+    """
+
+    names: Names
+    sha256: str
+    spec: str
+    streams: dict[str, Stream]
+    n_rows: dict[str, int]
+    meta: dict[str, Any]
+
+    @property
+    def run_id(self) -> str:
+        """The run's name for itself."""
+        return str(self.meta["run_id"])
+
+    @property
+    def merged_from(self) -> str:
+        return str(self.meta["merged_from"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the run was written."""
+        return dict(json.loads(self.meta["settings"]))
+
+    def read_arrays(self, group: str) -> Arrays:
+        """Read the inputs or the last state."""
+        with open_image(self.names.merged) as file:
+            return hdf.read_arrays(file[group])
+
+    def check(self) -> None:
+        """Compare every byte with the trailer."""
+        try:
+            if not self.sha256:
+                raise Damaged("the trailer is missing")
+            check_hash(self.names.merged, self.sha256)
+        except Damaged as error:
+            raise StorageError(f"{self.names.shown} is damaged: {error}. Its rows cannot be trusted.") from None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Both sides of a run, leftovers taken out.
+
+    Attributes
+    ----------
+    merged : Merged or None
+        The merged file: the whole run, or its first part where `origin` is given too.
+    origin : Origin or None
+        The first segment of the parts that count.
+    leftover_parts, leftover_merged : bool
+        Whether a kill has left parts that are merged already, or a merged file that was replaced.
+    """
+
+    merged: Merged | None
+    origin: Origin | None
+    leftover_parts: bool = False
+    leftover_merged: bool = False
+
+
+def find(names: Names) -> Standing:
+    """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together."""
+    # A writer makes the merged file before it removes the parts, and the first segment of a run that replaces a merged
+    # file before it removes that. So one of two looks, parts first, finds a run that is there.
+    merged, origin = _look(names)
+    if merged is None and origin is None:
+        merged, origin = _look(names)
+    if merged is None and origin is None:
+        raise missing(names)
+    if merged is None or origin is None:
+        if origin is not None and origin.header.base_sha256:
+            raise StorageError(f"{names.shown}, the first part of the run in {names.shown}.parts, is missing.")
+        return Standing(merged, origin)
+    if merged.merged_from == origin.header.sha256:
+        return Standing(merged, None, leftover_parts=True)
+    if origin.header.base_sha256 and origin.header.base_sha256 == merged.sha256:
+        return Standing(merged, origin)
+    if merged.run_id in origin.replaced:
+        return Standing(None, origin, leftover_merged=True)
+    raise StorageError(
+        f"{names.shown} and {names.shown}.parts are of different runs. Nothing was changed. Move one of them away."
+    )
+
+
+def _look(names: Names) -> tuple[Merged | None, Origin | None]:
+    numbers, origin = names.segment_numbers(), None
+    with suppress(FileNotFoundError):
+        origin = read_origin(names) if numbers else None
+    # Parts that vanish while they are looked at were merged; where they are still there, the first one is lost.
+    if numbers and origin is None and names.segment_numbers():
+        raise StorageError(f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed.")
+    with suppress(FileNotFoundError):
+        return read_merged(names), origin
+    return None, origin
+
+
+def read_merged(names: Names) -> Merged:
+    """Read what a merged file says of itself; refuse files that are none, newer or damaged."""
+    path, shown = names.merged, names.shown
+    if path.is_dir():
+        raise StorageError(f"{shown} is not a fastbm run (it is a folder).")
+    try:
+        digest = read_trailer(path)
+        if path.stat().st_size <= HASHED_AT_OPEN:
+            check_hash(path, digest)
+    except Foreign:
+        digest = ""
+    except Damaged as error:
+        digest = ""
+        if "trailer is missing" not in str(error):
+            raise StorageError(f"{shown} is damaged: {error}. Its rows cannot be trusted.") from None
+    try:
+        with open_image(path) as file:
+            if file.attrs.get("format") != FORMAT:
+                raise StorageError(f"{shown} is not a fastbm run (no format attribute).")
+            check_major(shown, file.attrs["format_version"], file.attrs["fastbm_version"])
+            if "segment" in file.attrs:
+                raise StorageError(f"{shown} is one segment of a run. Open the run by its own name, without /seg-....")
+            if META not in file or "run_id" not in file[META].attrs:
+                raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
+            meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+            streams = hdf.read_streams(file)
+            n_rows = {name: int(file[name].shape[0]) for name in streams}
+            return Merged(names, digest, file[SPEC].asstr()[()], streams, n_rows, meta)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise StorageError(f"{shown} is damaged: HDF5 cannot read it ({error}).") from error
+    except (StorageError, FileNotFoundError):
+        raise
+    except OSError as error:
+        with open(path, "rb") as found:
+            if found.read(len(SIGNATURE)) != SIGNATURE:
+                raise StorageError(f"{shown} is not a fastbm run (not an HDF5 file).") from None
+        raise StorageError(f"{shown} is damaged: HDF5 cannot read it ({error}).") from error
+
+
+def missing(names: Names) -> StorageError:
+    """The error for a run that is not there, with the files nearest by name."""
+    folder = names.merged.parent
+    text = f"{names.shown} does not exist: no such run"
+    if not folder.is_dir():
+        return StorageError(f"{text}, and no folder {folder}.")
+    runs = {path.name.removesuffix(".parts") for path in folder.iterdir() if ".h5" in path.suffixes}
+    close = difflib.get_close_matches(names.merged.name, sorted(runs), n=3, cutoff=0.4)
+    return StorageError(f"{text}." + (f" Nearest by name: {', '.join(close)}." if close else ""))
+

@@ -1,0 +1,202 @@
+"""Write a run: take blocks of rows, and see to it that they are committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fastbm._checks import StorageError
+from fastbm.store.commit import Committer, Job, Pace
+from fastbm.store.lock import Lock
+from fastbm.store.merge import merge_chain, reason_to_keep_parts
+from fastbm.store.names import Names
+from fastbm.store.rows import copy_arrays, copy_rows
+from fastbm.store.schema import Arrays, Stream
+from fastbm.store.segment import Header
+
+State = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is written; nothing here changes a row."""
+
+    commit_seconds: float
+    commit_bytes: int
+    compression: str | None
+    merge: bool
+
+
+class Writer:
+    """One run, open for writing; made by `create` or `resume`.
+
+    Attributes
+    ----------
+    path : str
+        The run as it was named.
+    spec : dict
+    inputs : dict of arrays
+    streams : dict of Stream
+    finished : bool
+        Whether the last commit marked the run as finished.
+    """
+
+    def __init__(
+        self, names: Names, lock: Lock | None, spec: str, inputs: Arrays, streams: dict[str, Stream], state: Arrays,
+        settings: Settings, last: Header,
+    ) -> None:  # fmt: skip
+        self.path, self.spec, self.inputs, self.streams = names.shown, json.loads(spec), inputs, streams
+        self.finished = last.finished
+        self._names, self._lock, self._settings = names, lock, settings
+        self._pace = Pace(settings.commit_seconds, settings.commit_bytes)
+        self._committer = Committer(names, lock, streams, settings.compression, last, state) if lock else None
+        self._state, self._acknowledged = state, last
+        # Acknowledged blocks and waiting ones change together, in one assignment, so that Ctrl-C finds them whole.
+        self._progress: tuple[int, list[Arrays]] = (last.end_block, [])
+        self._pending_bytes = 0
+        self._told = False
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks appended to the run, in this process and before it."""
+        return self._progress[0] + len(self._progress[1])
+
+    @property
+    def state(self) -> Arrays:
+        """The state at the last commit."""
+        return self._state
+
+    def append(self, rows: Mapping[str, Any], state: Callable[[], State]) -> None:
+        """Add one block of rows; commit in the background if that is due.
+
+        Parameters
+        ----------
+        rows : mapping of name to (n, ...) array
+            Rows for any of the streams; copied. `n` may be 0, and differ between streams.
+        state : callable
+            Gives the state after this block; called only if a commit is due.
+        """
+        self._collect(wait=False)
+        self._check_open()
+        block = copy_rows(rows, self.streams)
+        self._progress[1].append(block)
+        self._pending_bytes += sum(array.nbytes for array in block.values())
+        if not self._pace.due(self._pending_bytes):
+            return
+        # Rows may pile up to two commits' worth while a slow disk takes the last.
+        if self._busy and self._pending_bytes < 2 * self._settings.commit_bytes:
+            return
+        self._collect(wait=True)
+        self._start(copy_arrays(state(), "state"))
+
+    def commit(self, state: State) -> None:
+        """Commit all blocks and return when they are safe.
+
+        Parameters
+        ----------
+        state : mapping of name to array
+            The state after the last block.
+        """
+        self._commit_all(copy_arrays(state, "state"), finished=False)
+
+    def finish(self, state: State) -> None:
+        """Commit all blocks, mark the run as finished, merge it into one file and close.
+
+        A run that was finished before it was stopped is merged; one that is merged stays as it is.
+        """
+        if self._lock is None and self.finished:
+            return
+        if not self.finished:
+            self._commit_all(copy_arrays(state, "state"), finished=True)
+            self.finished = True
+        kept = reason_to_keep_parts(self._names) if self._settings.merge else None
+        if kept:
+            warnings.warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning, stacklevel=2)
+        elif self._settings.merge:
+            merge_chain(self._names)
+        self.close()
+
+    def close(self) -> None:
+        """Release the run without finishing it; blocks since the last commit are left to be computed again."""
+        if self._lock is None:
+            return
+        try:
+            if not self._told:
+                self._collect(wait=True)
+        finally:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except StorageError:
+            if error is None:
+                raise
+
+    def _extend(self, spec: str, spec_sha256: str) -> None:
+        """Go on past the end of a finished run, under a longer spec."""
+        self._check_lock()
+        self._start(self._state, spec=spec, spec_sha256=spec_sha256)
+        self._collect(wait=True)
+        self.spec, self.finished = json.loads(spec), False
+
+    def _commit_all(self, state: Arrays, *, finished: bool) -> None:
+        self._collect(wait=True)
+        self._check_open()
+        self._start(state, finished=finished)
+        self._collect(wait=True)
+
+    @property
+    def _busy(self) -> bool:
+        return self._committer is not None and self._committer.busy
+
+    def _start(self, state: Arrays, **options: Any) -> None:
+        assert self._committer is not None
+        self._pace.last = time.monotonic()
+        self._committer.start(Job(list(self._progress[1]), state, **options))
+        self._pending_bytes = 0
+
+    def _collect(self, *, wait: bool) -> None:
+        """Take note of a commit that is done: only then are its rows freed."""
+        committer = self._committer
+        if committer is None:
+            return
+        if wait:
+            committer.wait()
+        if committer.failure is not None:
+            self._told = True
+            raise committer.failure
+        if committer.last is not self._acknowledged:
+            self._acknowledged, self._state = committer.last, committer.state
+            safe, blocks = self._progress
+            self._progress = (self._acknowledged.end_block, blocks[self._acknowledged.end_block - safe :])
+            state_bytes = sum(array.nbytes for array in self._state.values())
+            self._pace.committed(committer.seconds, state_bytes, committer.n_bytes)
+
+    def _check_open(self) -> None:
+        if self.finished:
+            raise StorageError(f"{self.path} is finished. Extend it to go on past its end.")
+        self._check_lock()
+
+    def _check_lock(self) -> None:
+        if self._lock is None or not self._lock.held:
+            raise StorageError(f"{self.path} is closed for writing in process {os.getpid()}. Resume it to go on.")
+
+
+def index_of(streams: Mapping[str, Stream], n_rows: Mapping[str, int]) -> np.ndarray:
+    """Return the index of a first segment: no rows of its own, after those of a merged file, if any."""
+    return np.array([[n_rows.get(name, 0), 0] for name in streams], np.int64).reshape(-1, 2)

@@ -1,0 +1,222 @@
+"""Energies, exponentials, mean field, moments and packing against their twins."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastbm.kernels.energy import energies_dense
+from fastbm.kernels.functions import exp_float32, exp_float64
+from fastbm.kernels.mean_field import sweep_mean_field
+from fastbm.kernels.moments import count_pairs
+from fastbm.kernels.packing import pack_chains, pack_units
+
+FEW = settings(derandomize=True, max_examples=25, deadline=None)
+
+
+def random_machine(n: int, seed: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    weights = np.triu(generator.normal(scale=scale, size=(n, n)), 1)
+    weights = weights + weights.T
+    weights.setflags(write=False)
+    return weights, generator.normal(scale=scale, size=n)
+
+
+def random_bits(n: int, n_lanes: int, seed: int, dtype=np.uint8) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, (n, n_lanes)).astype(dtype)
+
+
+# Energies
+
+
+@FEW
+@given(st.integers(1, 9), st.integers(1, 3), st.sampled_from(["spin", "binary"]), st.booleans(), st.integers(0, 2**16))
+def test_energies_are_those_of_the_twin(n, n_blocks, units, bias_per_lane, seed):
+    lanes = 16 * n_blocks
+    weights, bias = random_machine(n, seed)
+    biases = np.random.default_rng(seed).normal(size=(n, lanes)) if bias_per_lane else bias[:, None].copy()
+    lo, hi = reference.VALUES[units]
+    values = np.where(random_bits(n, lanes, seed), float(hi), float(lo))
+    energies = np.full(lanes, np.nan)
+    energies_dense(values, weights, biases, energies)
+    exact = [reference.energy(values[:, c], weights, biases[:, c if bias_per_lane else 0]) for c in range(lanes)]
+    np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-13 * n * n)
+
+
+def test_energy_of_a_lane_does_not_depend_on_its_place():
+    weights, bias = random_machine(20, seed=1)
+    values = 2.0 * random_bits(20, 48, seed=2) - 1
+    energies, turned = np.empty(48), np.empty(48)
+    energies_dense(values, weights, bias[:, None].copy(), energies)
+    energies_dense(np.ascontiguousarray(values[:, ::-1]), weights, bias[:, None].copy(), turned)
+    assert np.array_equal(energies, turned[::-1])
+
+
+# Exponentials
+
+
+def test_exp_float32_is_within_its_stated_error():
+    # of all float32 numbers, the two listed lie where the polynomial is worst
+    x = np.append(np.random.default_rng(3).uniform(-86.9, 88, 50_000), [5.1989794, 48.867237]).astype(np.float32)
+    exact = np.exp(x.astype(float))
+    found = np.array([exp_float32(v) for v in x], float)
+    assert np.max(np.abs(found / exact - 1)) < 2e-7
+
+
+def test_exp_float32_of_very_negative_numbers_is_tiny_and_positive():
+    for x in (-87.01, -100.0, -1e4, -1e30, -np.inf):
+        assert 0 <= exp_float32(np.float32(x)) < 1e-37
+
+
+def test_exp_float64_is_within_its_stated_error():
+    generator = np.random.default_rng(4)
+    for x in np.concatenate([generator.uniform(-708, 709, 1000), generator.uniform(-1, 1, 1000), [-708.0, 709.0, 0.0]]):
+        exact = mpmath.exp(mpmath.mpf(float(x)))
+        assert abs(exp_float64(x) / exact - 1) < 1e-15, x
+
+
+def test_exp_float64_of_very_negative_numbers_is_tiny_and_positive():
+    for x in (-708.5, -1e4, -1e300, -math.inf):
+        assert 0 <= exp_float64(x) < 1e-307
+
+
+def test_exponentials_of_zero_are_one():
+    assert exp_float32(np.float32(0)) == 1
+    assert exp_float64(0.0) == 1
+
+
+def test_exponentials_never_fall():
+    x = np.linspace(-20, 5, 20_000)
+    # the largest rounding error is what two neighbours may be out of order by
+    single = np.array([exp_float32(v) for v in x.astype(np.float32)], float)
+    double = np.array([exp_float64(v) for v in x])
+    assert np.all(np.diff(single) >= -4e-7 * single[1:])
+    assert np.all(np.diff(double) >= -2e-15 * double[1:])
+
+
+# Mean field
+
+
+@FEW
+@given(
+    st.integers(1, 8),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 0.5, 3.0]),
+    st.sampled_from([0.0, 0.5]),
+    st.integers(0, 2**16),
+)
+def test_mean_field_sweep_is_that_of_the_twin(n, lanes, beta, damping, seed):
+    weights, _ = random_machine(n, seed)
+    generator = np.random.default_rng(seed)
+    bias, means = generator.normal(size=(n, lanes)), generator.uniform(-1, 1, (n, lanes))
+    twins = [means[:, c].tolist() for c in range(lanes)]
+    expected = [reference.sweep_mean_field(twin, weights, bias[:, c], beta, damping) for c, twin in enumerate(twins)]
+    change = sweep_mean_field(means, weights, bias, beta, damping)
+    np.testing.assert_allclose(means.T, twins, atol=1e-13)
+    np.testing.assert_allclose(change, expected, atol=1e-13)
+
+
+def test_mean_field_bound_never_falls_and_stays_below_log_z():
+    weights, bias = random_machine(7, seed=5)
+    means = np.random.default_rng(6).uniform(-0.5, 0.5, (7, 4))
+    biases = np.repeat(bias[:, None], 4, axis=1)
+    log_z = reference.enumerate_states(weights, bias, "spin", beta=0.7).log_z
+    bounds = []
+    for _ in range(30):
+        sweep_mean_field(means, weights, biases, 0.7, 0.0)
+        bounds.append([reference.mean_field_bound(means[:, c], weights, bias, 0.7) for c in range(4)])
+    assert np.all(np.diff(bounds, axis=0) >= -1e-12)
+    assert np.all(np.array(bounds) <= log_z + 1e-12)
+
+
+def test_mean_field_at_strong_couplings_stays_finite_and_within_one():
+    weights, bias = random_machine(6, seed=7, scale=1e3)
+    means = np.random.default_rng(8).uniform(-1, 1, (6, 3))
+    change = sweep_mean_field(means, weights, np.repeat(bias[:, None], 3, axis=1), 10.0, 0.0)
+    assert np.all(np.abs(means) <= 1)
+    assert np.isfinite(change).all()
+
+
+# Packing and counting
+
+
+@FEW
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 6), st.integers(0, 2**16))
+def test_units_are_packed_into_bytes(n, n_chains, spare, seed):
+    up = random_bits(n, n_chains + spare, seed)
+    packed = np.full((n_chains, -(-n // 8)), 255, np.uint8)
+    pack_units(up, packed)
+    assert packed.tolist() == [reference.pack_words(up[:, c], 8) for c in range(n_chains)]
+
+
+@FEW
+@given(st.integers(1, 4), st.sampled_from([1, 2, 63, 64, 65, 128, 150]), st.integers(0, 6), st.integers(0, 2**16))
+def test_chains_are_packed_into_words(n, n_chains, spare, seed):
+    up = random_bits(n, n_chains + spare, seed)
+    words = np.full((n, -(-n_chains // 64)), 2**64 - 1, np.uint64)
+    pack_chains(up, n_chains, words)
+    assert words.tolist() == [reference.pack_words(row[:n_chains], 64) for row in up]
+
+
+def test_float_bits_are_packed_alike():
+    up = random_bits(11, 70, seed=9)
+    for dtype in (np.float32, np.float64):
+        packed, words = np.zeros((70, 2), np.uint8), np.zeros((11, 2), np.uint64)
+        pack_units(up.astype(dtype), packed)
+        pack_chains(up.astype(dtype), 70, words)
+        assert packed.tolist() == [reference.pack_words(up[:, c], 8) for c in range(70)]
+        assert words.tolist() == [reference.pack_words(row, 64) for row in up]
+
+
+def test_packed_bytes_are_numpys_little_endian_order():
+    up = random_bits(19, 5, seed=10)
+    packed = np.zeros((5, 3), np.uint8)
+    pack_units(up, packed)
+    assert np.array_equal(np.unpackbits(packed, axis=1, count=19, bitorder="little"), up.T)
+
+
+@FEW
+@given(st.integers(1, 6), st.sampled_from([1, 63, 64, 65, 200]), st.integers(0, 2**16))
+def test_pairs_are_counted_exactly(n, n_chains, seed):
+    up = random_bits(n, n_chains, seed)
+    words = np.zeros((n, -(-n_chains // 64)), np.uint64)
+    pack_chains(up, n_chains, words)
+    before = np.random.default_rng(seed).integers(0, 2**50, (n, n))
+    counts = before.copy()
+    count_pairs(words, counts)
+    assert np.array_equal(counts, before + reference.count_pairs(up))
+
+
+def test_every_bit_of_a_word_is_counted():
+    for word in [0, 1, 2**63, 2**64 - 1, *(1 << k for k in range(64)), 0x123456789ABCDEF0]:
+        counts = np.zeros((1, 1), np.int64)
+        count_pairs(np.array([[word]], np.uint64), counts)
+        assert counts[0, 0] == word.bit_count()
+
+
+def test_one_compiled_signature():
+    def run_all(n, lanes):
+        weights, bias = random_machine(n, seed=11)
+        energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.empty(16 * lanes))
+        sweep_mean_field(np.zeros((n, lanes)), weights, np.zeros((n, lanes)), 1.0, 0.0)
+        up, words = random_bits(n, lanes, seed=12), np.zeros((n, -(-lanes // 64)), np.uint64)
+        pack_units(up, np.zeros((lanes, -(-n // 8)), np.uint8))
+        pack_chains(up, lanes, words)
+        count_pairs(words, np.zeros((n, n), np.int64))
+
+    kernels = (energies_dense, sweep_mean_field, pack_units, pack_chains, count_pairs)
+    run_all(5, 5)
+    before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
+    run_all(1, 1)
+    assert [list(getattr(kernel, "signatures", [])) for kernel in kernels] == before
+
+
+def test_exponentials_have_one_compiled_signature():
+    for function, argument in ((exp_float32, np.float32(1)), (exp_float64, 1.0)):
+        function(argument)
+        assert len(getattr(function, "signatures", [0])) == 1

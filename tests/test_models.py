@@ -1,0 +1,168 @@
+"""Named models against their definitions, bond by bond."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import reference
+
+from fastbm import models
+
+
+def lattice_bonds(shape: tuple[int, ...], coupling: float, periodic: bool) -> np.ndarray:
+    """Couplings of a lattice, one site and one direction after the other."""
+    n = math.prod(shape)
+    weights = np.zeros((n, n))
+    for place in itertools.product(*map(range, shape)):
+        for axis, side in enumerate(shape):
+            step = list(place)
+            step[axis] += 1
+            if step[axis] == side and not periodic:
+                continue
+            step[axis] %= side
+            i, j = np.ravel_multi_index(place, shape), np.ravel_multi_index(tuple(step), shape)
+            weights[i, j] += coupling
+            weights[j, i] += coupling
+    return weights
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3), (2, 2), (2, 3, 4)])
+def test_ising_couples_nearest_neighbours(shape, periodic):
+    model = models.ising(shape, coupling=-0.7, field=0.2, periodic=periodic)
+    assert np.array_equal(model.weights, lattice_bonds(shape, -0.7, periodic))
+    assert model.bias.tolist() == [0.2] * math.prod(shape)
+    assert model.units == "spin"
+
+
+def test_a_periodic_side_of_two_has_both_bonds():
+    assert models.ising((2,)).weights.tolist() == [[0, 2], [2, 0]]
+    assert models.ising((2,), periodic=False).weights.tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_ring_has_its_closed_form():
+    n, j = 7, 0.4
+    log_z = math.log((2 * math.cosh(j)) ** n + (2 * math.sinh(j)) ** n)
+    model = models.ising(n, coupling=j)
+    assert reference.enumerate_states(model.weights, model.bias, "spin").log_z == pytest.approx(log_z, rel=1e-13)
+
+
+def test_an_open_side_of_one_is_no_side():
+    assert np.array_equal(models.ising((1, 4), periodic=False).weights, models.ising(4, periodic=False).weights)
+
+
+def test_sherrington_kirkpatrick_has_variance_one_over_n():
+    # n (n - 1) / 2 couplings: mean and variance within 4 standard errors, a false alarm in 8000 seeds
+    n = 300
+    model = models.sherrington_kirkpatrick(n, seed=3, field=0.1)
+    upper = model.weights[np.triu_indices(n, 1)] * math.sqrt(n)
+    assert abs(upper.mean()) < 4 / math.sqrt(len(upper))
+    assert abs(upper.var() - 1) < 4 * math.sqrt(2 / len(upper))
+    assert np.array_equal(model.weights, model.weights.T)
+    assert set(model.bias) == {0.1}
+
+
+def test_curie_weiss_couples_every_pair_by_j_over_n():
+    model = models.curie_weiss(5, coupling=2.0, field=-0.3)
+    assert np.array_equal(model.weights, 0.4 * (1 - np.eye(5)))
+    assert set(model.bias) == {-0.3}
+
+
+def test_hopfield_is_the_sum_of_outer_products():
+    patterns = np.random.default_rng(4).choice([-1, 1], (3, 8))
+    weights = models.hopfield(patterns).weights
+    for i, j in itertools.permutations(range(8), 2):
+        assert weights[i, j] == pytest.approx(sum(x[i] * x[j] for x in patterns) / 8)
+    assert not np.diagonal(weights).any()
+
+
+def test_hopfield_takes_one_pattern_and_stores_it():
+    pattern = np.array([1, -1, -1, 1, 1])
+    model = models.hopfield(pattern)
+    assert np.all(pattern * model.field(pattern) > 0)
+
+
+def test_restricted_takes_its_parameters():
+    weights = np.arange(6.0).reshape(2, 3)
+    model = models.restricted(weights=weights, visible_bias=[1, 2], hidden_bias=[3, 4, 5])
+    assert model.units == "binary"
+    assert np.array_equal(model.weights[0], weights)
+    assert [layer.tolist() for layer in model.bias] == [[1, 2], [3, 4, 5]]
+    assert (model.n_visible, model.n_hidden) == (2, 3)
+
+
+def test_restricted_draws_its_parameters():
+    # 30,000 weights within 4 standard errors: a false alarm in 8000 seeds
+    model = models.restricted(200, 150, scale=0.3, seed=5, units="spin")
+    drawn = model.weights[0].ravel()
+    assert model.weights[0].shape == (200, 150)
+    assert abs(drawn.mean()) < 4 * 0.3 / math.sqrt(drawn.size)
+    assert abs(drawn.var() / 0.09 - 1) < 4 * math.sqrt(2 / drawn.size)
+    assert not model.flat_bias.any()
+
+
+def test_random_machine_has_its_scales():
+    # 44,850 couplings and 300 biases within 4 standard errors: a false alarm in 8000 seeds
+    n = 300
+    model = models.random_machine(n, n_hidden=20, scale=2.0, bias_scale=0.5, units="binary", seed=6)
+    upper = model.weights[np.triu_indices(n, 1)] * math.sqrt(n) / 2
+    assert abs(upper.var() - 1) < 4 * math.sqrt(2 / len(upper))
+    assert abs(model.bias.var() / 0.25 - 1) < 4 * math.sqrt(2 / n)
+    assert (model.n_hidden, model.units) == (20, "binary")
+
+
+DRAWN = {
+    "sherrington_kirkpatrick": lambda seed: models.sherrington_kirkpatrick(6, seed=seed),
+    "restricted": lambda seed: models.restricted(3, 2, seed=seed),
+    "random_machine": lambda seed: models.random_machine(5, seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_seed_gives_one_machine(name):
+    def arrays(seed):
+        return np.concatenate([array.ravel() for array in DRAWN[name](seed).couplings.arrays])
+
+    assert np.array_equal(arrays(7), arrays(7))
+    assert not np.array_equal(arrays(7), arrays(8))
+    assert not np.array_equal(arrays(None), arrays(None))
+
+
+BAD = {
+    "periodic side of one": (lambda: models.ising((1, 3)), ValueError, [
+        "shape", "length 1", "(1, 3)", "periodic=False"]),
+    "no side": (lambda: models.ising(()), ValueError, ["shape must name at least one side"]),
+    "side of nothing": (lambda: models.ising((3, 0)), ValueError, ["shape[1] must be at least 1", "0"]),
+    "fractional side": (lambda: models.ising((3, 2.5)), TypeError, ["shape[", "whole number"]),
+    "coupling nan": (lambda: models.ising((3, 3), coupling=math.nan), ValueError, ["coupling must be finite"]),
+    "coupling text": (lambda: models.curie_weiss(3, coupling="strong"), TypeError, ["coupling must be a number"]),
+    "field text": (lambda: models.ising(3, field="up"), TypeError, ["field must be a number"]),
+    "no spins": (lambda: models.sherrington_kirkpatrick(0), ValueError, ["n must be at least 1", "0"]),
+    "fractional n": (lambda: models.curie_weiss(2.5), TypeError, ["n must be a whole number", "2.5"]),
+    "seed": (lambda: models.random_machine(3, seed=-1), ValueError, ["seed must be at least 0", "-1"]),
+    "bits for patterns": (lambda: models.hopfield([[0, 1]]), ValueError, ["patterns must be -1 or 1", "2 * x - 1"]),
+    "no patterns": (lambda: models.hopfield([]), ValueError, ["patterns must have shape (n_patterns, n_units)"]),
+    "no sizes": (lambda: models.restricted(3), ValueError, ["weights=", "n_hidden"]),
+    "sizes against weights": (lambda: models.restricted(3, 2, weights=np.ones((2, 2))), ValueError, [
+        "n_visible is 3", "(2, 2)"]),
+    "visible bias": (lambda: models.restricted(weights=np.ones((2, 3)), visible_bias=[1]), ValueError, [
+        "visible_bias", "(2,)", "(1,)"]),
+    "hidden bias": (lambda: models.restricted(weights=np.ones((2, 3)), hidden_bias=[1]), ValueError, [
+        "hidden_bias", "(3,)", "(1,)"]),
+    "flat weights": (lambda: models.restricted(weights=np.ones(3)), ValueError, [
+        "weights must have shape (n_visible, n_hidden)"]),
+    "scale": (lambda: models.random_machine(3, scale=-1.0), ValueError, ["scale must be at least 0", "-1"]),
+    "all hidden": (lambda: models.random_machine(3, n_hidden=3), ValueError, ["n_hidden must be below", "3"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments_are_refused_by_name(case):
+    build, error, fragments = BAD[case]
+    with pytest.raises(error) as caught:
+        build()
+    for fragment in fragments:
+        assert fragment in str(caught.value)
