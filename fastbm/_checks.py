@@ -45,7 +45,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
     """Check that `value` is one of the names in `valid`."""
     valid = list(valid)
-    if value not in valid:
+    if not isinstance(value, str) or value not in valid:
         listed = ", ".join(map(repr, valid))
         raise ValueError(f"{argument} must be one of {listed}; got {value!r}.{nearest(str(value), valid)}")
     return str(value)
@@ -74,12 +74,21 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
     return value
 
 
+def any_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as an array; rows of unequal length are refused."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{argument} must be an array with rows of equal length: {error}") from None
+
+
 def finite_array(argument: str, value: Any) -> np.ndarray:
     """Return `value` as a new read-only C-contiguous float64 array, all entries finite."""
-    try:
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{argument} must be an array of real numbers: {error}") from None
+    given = any_array(argument, value)
+    if given.dtype.kind not in "biuf":
+        example = f", for instance {given.flat[0]!r}" if given.size else ""
+        raise TypeError(f"{argument} must be an array of real numbers; got dtype {given.dtype}{example}.")
+    array = np.array(given, dtype=np.float64, order="C")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         place = tuple(int(k) for k in bad[0])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _checks
+
 if TYPE_CHECKING:
     from .couplings import Couplings
     from .model import BoltzmannMachine
@@ -32,7 +34,7 @@ class Clamped:
     def of(cls, model: BoltzmannMachine, indices: Any, values: Any) -> Clamped:
         """Clamp `indices` of `model` to each row of `values`, both checked."""
         units = _check_indices(model, indices)
-        patterns = np.asarray(values)
+        patterns = _checks.any_array("clamp values", values)
         if patterns.ndim not in (1, 2) or patterns.shape[-1] != len(units):
             raise ValueError(
                 f"clamp values must have shape ({len(units)},) or (n_patterns, {len(units)}), one value for each clamped "
@@ -80,7 +82,7 @@ class Clamped:
 
 
 def _check_indices(model: BoltzmannMachine, indices: Any) -> np.ndarray:
-    units = np.asarray(indices)
+    units = _checks.any_array("clamp indices", indices)
     if units.ndim != 1 or (units.size and units.dtype.kind not in "iu"):
         raise TypeError(f"clamp indices must be a list of whole numbers; got {indices!r}.")
     units = units.astype(np.int64)

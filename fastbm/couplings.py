@@ -162,6 +162,11 @@ class Layered:
         return tuple(part.reshape(block.shape) for part, block in zip(parts, self.blocks, strict=True))
 
 
+def of_arrays(arrays: Sequence[np.ndarray], *, layered: bool) -> Couplings:
+    """Make couplings of trusted arrays, those of a conditioned machine included, whose layers may be empty."""
+    return Layered(arrays) if layered else Dense(arrays[0])
+
+
 def check(weights: Any) -> Couplings:
     """Check what a user passed as `weights` and return its couplings.
 
@@ -181,11 +186,14 @@ def check(weights: Any) -> Couplings:
     if not len(matrix):
         raise ValueError("weights must couple at least one unit; got an empty matrix.")
     _check_symmetric(matrix)
-    return Dense((matrix + matrix.T) / 2)
+    return Dense(matrix if np.array_equal(matrix, matrix.T) else (matrix + matrix.T) / 2)
 
 
 def _is_list_of_blocks(weights: Any) -> bool:
-    return isinstance(weights, (list, tuple)) and len(weights) > 0 and all(np.ndim(block) == 2 for block in weights)
+    if not isinstance(weights, (list, tuple)):
+        return False
+    blocks = [block if hasattr(block, "ndim") else _checks.any_array(f"weights[{k}]", block) for k, block in enumerate(weights)]
+    return len(blocks) > 0 and all(block.ndim == 2 for block in blocks)
 
 
 def _dense_from_sparse(weights: Any) -> np.ndarray:
@@ -215,6 +223,7 @@ def _check_symmetric(matrix: np.ndarray) -> None:
 
 
 def _check_layered(blocks: Sequence[Any]) -> Layered:
+    blocks = [block.toarray() if hasattr(block, "toarray") else block for block in blocks]
     checked = [_checks.finite_array(f"weights[{k}]", block) for k, block in enumerate(blocks)]
     for k, (upper, lower) in enumerate(itertools.pairwise(checked)):
         if upper.shape[1] != lower.shape[0]:

@@ -38,6 +38,11 @@ class BoltzmannMachine:
     offset : float
         A constant added to every energy.
 
+    Attributes
+    ----------
+    origin : dict
+        For machines from `fastbm.models`: the name and arguments they were made with; runs keep it.
+
     Raises
     ------
     ValueError, TypeError
@@ -58,7 +63,9 @@ class BoltzmannMachine:
         self.convention: Units = convention(units)
         self._bias = self._check_bias(bias)
         self.offset = _checks.real("offset", offset)
+        self._check_magnitude()
         self.n_hidden = self._check_hidden(n_hidden)
+        self.origin: dict[str, Any] = {}
 
     @classmethod
     def _trusted(
@@ -68,22 +75,32 @@ class BoltzmannMachine:
         model.couplings, model.convention, model.n_hidden, model.offset = kind, units, n_hidden, float(offset)
         model._bias = np.array(bias, np.float64)
         model._bias.setflags(write=False)
+        model.origin = {}
         return model
 
     def _check_bias(self, bias: Any) -> np.ndarray:
         if bias is None:
             bias = np.zeros(self.n_units)
-        elif self.is_layered and isinstance(bias, (list, tuple)) and np.ndim(bias[0]) == 1:
+        elif self.is_layered and isinstance(bias, (list, tuple)) and not (bias and all(np.ndim(b) == 0 for b in bias)):
             bias = self._join_layers(bias)
         array = _checks.finite_array("bias", bias)
         _checks.shape("bias", array, (self.n_units,))
         return array
 
     def _join_layers(self, bias: Sequence[Any]) -> np.ndarray:
-        sizes = tuple(len(layer) for layer in bias)
-        if sizes != self.couplings.sizes:
-            raise ValueError(f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got {sizes}.")
-        return np.concatenate([np.asarray(layer, np.float64) for layer in bias])
+        layers = [_checks.finite_array(f"bias[{k}]", layer) for k, layer in enumerate(bias)]
+        shapes = [layer.shape for layer in layers]
+        if shapes != [(size,) for size in self.couplings.sizes]:
+            raise ValueError(f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got shapes {shapes}.")
+        return np.concatenate(layers)
+
+    def _check_magnitude(self) -> None:
+        """Energies in either convention must be numbers: they are sums of at most 4 |W| and 2 |b|."""
+        with np.errstate(over="ignore"):
+            total = 4.0 * self.couplings.absolute_sums().sum() + 2.0 * np.abs(self._bias).sum() + abs(self.offset)
+        if not np.isfinite(total):
+            largest = max(float(np.abs(array).max(initial=0.0)) for array in (*self.couplings.arrays, self._bias))
+            raise ValueError(f"weights and bias are so large (up to {largest:.3g}) that energies overflow; rescale them and beta.")
 
     def _check_hidden(self, n_hidden: int) -> int:
         n_hidden = _checks.whole("n_hidden", n_hidden)
@@ -141,7 +158,7 @@ class BoltzmannMachine:
     def check_states(self, states: Any, *, argument: str = "states", n_units: int | None = None) -> np.ndarray:
         """Return the bits (uint8) of states in this machine's units; the last axis must be `n_units` long."""
         n_units = self.n_units if n_units is None else n_units
-        array = np.asarray(states)
+        array = _checks.any_array(argument, states)
         if array.ndim < 1 or array.shape[-1] != n_units:
             raise ValueError(f"{argument} must have a last axis of {n_units} units; got shape {array.shape}.")
         return self.convention.bits(argument, array)
@@ -189,7 +206,7 @@ class BoltzmannMachine:
         """
         units = np.asarray(i)
         if units.dtype.kind not in "iu" or units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units):
-            raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1}; got {i!r}.")
+            raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1} (or from the end); got {i!r}.")
         up = self.check_states(states)[..., units]
         rise = np.where(up, -1.0, 1.0) * self.convention.span
         return (-rise * self.field(states)[..., units])[()]
@@ -258,7 +275,8 @@ class BoltzmannMachine:
         """
         beta = _checks.real("beta", beta, least=0.0)
         up = self.check_states(visible, argument="visible", n_units=self.n_visible)
-        clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(up.reshape(-1, self.n_visible)))
+        rows = up.reshape(int(np.prod(up.shape[:-1])), self.n_visible)
+        clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(rows))
         if any(np.any(array) for array in clamped.couplings.arrays):
             raise ValueError(
                 "free_energy needs hidden units that are not coupled to one another. Use "
@@ -275,9 +293,8 @@ class BoltzmannMachine:
     def from_arrays(cls, arrays: dict[str, np.ndarray], *, layered: bool, units: str, n_hidden: int) -> BoltzmannMachine:
         """Make a machine of what `to_arrays` gave."""
         blocks = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
-        return cls(
-            blocks if layered else blocks[0], arrays["bias"], units=units, n_hidden=n_hidden, offset=float(arrays["offset"])
-        )
+        kind = couplings.of_arrays(blocks, layered=layered)
+        return cls._trusted(kind, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the machine to a small HDF5 file that `fastbm.load` reads.

@@ -45,6 +45,7 @@ def ising(shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, pe
         raise ValueError("shape must name at least one side; got an empty shape.")
     if periodic and 1 in sides:
         raise ValueError(f"shape has a periodic side of length 1: {tuple(sides)}. Leave it out, or pass periodic=False.")
+    coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
     n = math.prod(sides)
     site = np.arange(n).reshape(sides)
     weights = np.zeros((n, n))
@@ -53,7 +54,8 @@ def ising(shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, pe
         bonds = np.ones(sides, bool) if periodic else np.indices(sides)[axis] < side - 1
         np.add.at(weights, (site[bonds], neighbour[bonds]), coupling)
         np.add.at(weights, (neighbour[bonds], site[bonds]), coupling)
-    return BoltzmannMachine(weights, np.full(n, float(field)), units="spin")
+    made = BoltzmannMachine(weights, np.full(n, field), units="spin")
+    return _named(made, "ising", shape=sides, coupling=coupling, field=field, periodic=bool(periodic))
 
 
 def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0) -> BoltzmannMachine:
@@ -72,9 +74,10 @@ def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0)
     ----------
     Sherrington and Kirkpatrick, Phys. Rev. Lett. 35, 1792 (1975), doi:10.1103/PhysRevLett.35.1792.
     """
-    n = _checks.whole("n", n, least=1)
+    n, field = _checks.whole("n", n, least=1), _checks.real("field", field)
     weights = _symmetric(_generator(seed).normal(scale=1 / math.sqrt(n), size=(n, n)))
-    return BoltzmannMachine(weights, np.full(n, float(field)), units="spin")
+    made = BoltzmannMachine(weights, np.full(n, field), units="spin")
+    return _named(made, "sherrington_kirkpatrick", n=n, seed=seed, field=field)
 
 
 def curie_weiss(n: int, *, coupling: float = 1.0, field: float = 0.0) -> BoltzmannMachine:
@@ -92,9 +95,11 @@ def curie_weiss(n: int, *, coupling: float = 1.0, field: float = 0.0) -> Boltzma
     Kac, in Statistical Physics, Phase Transitions and Superfluidity (1968), p. 241.
     """
     n = _checks.whole("n", n, least=1)
+    coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
     weights = np.full((n, n), coupling / n)
     np.fill_diagonal(weights, 0.0)
-    return BoltzmannMachine(weights, np.full(n, float(field)), units="spin")
+    made = BoltzmannMachine(weights, np.full(n, field), units="spin")
+    return _named(made, "curie_weiss", n=n, coupling=coupling, field=field)
 
 
 def hopfield(patterns: Any) -> BoltzmannMachine:
@@ -187,6 +192,11 @@ def random_machine(
     weights = _symmetric(generator.normal(scale=_checks.real("scale", scale, least=0.0) / math.sqrt(n), size=(n, n)))
     bias = generator.normal(scale=_checks.real("bias_scale", bias_scale, least=0.0), size=n)
     return BoltzmannMachine(weights, bias, units=units, n_hidden=n_hidden)
+
+
+def _named(model: BoltzmannMachine, name: str, **arguments: Any) -> BoltzmannMachine:
+    model.origin = {"name": name, **arguments}
+    return model
 
 
 def _generator(seed: int | None) -> np.random.Generator:

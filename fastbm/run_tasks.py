@@ -26,7 +26,9 @@ def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
 def read_model(inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model") -> BoltzmannMachine:
     """The way back from `model_inputs`."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
-    return BoltzmannMachine.from_arrays(arrays, **{k: description[k] for k in ("layered", "units", "n_hidden")})
+    model = BoltzmannMachine.from_arrays(arrays, **{k: description[k] for k in ("layered", "units", "n_hidden")})
+    model.origin = dict(description["origin"])
+    return model
 
 
 def pack_rows(up: np.ndarray) -> np.ndarray:
@@ -51,7 +53,7 @@ def data_inputs(up: np.ndarray, holdout: np.ndarray | None, labels: np.ndarray |
 
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
     """What the spec says of a machine."""
-    return modelfile.describe(model) | {"sizes": list(model.couplings.sizes)}
+    return modelfile.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
 
 
 def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:

@@ -22,6 +22,7 @@ from .store import Memory, Reader
 from .units import units as convention
 
 R_HAT_LIMIT = 1.05
+READ_ROWS = 256  # samples that are unpacked at a time
 
 
 class Columns(Mapping[str, np.ndarray]):
@@ -151,6 +152,19 @@ class Run:
         """Energies of the samples, (n_samples, n_chains)."""
         self._need("samples/energy", "energies")
         return self._reader.read("samples/energy")
+
+    @property
+    def magnetisation(self) -> np.ndarray:
+        """Mean value of the units of every sample, (n_samples, n_chains)."""
+        self._need("samples/states", "samples")
+        n_units, units = self._start.n_units, convention(self.config["model"]["units"])
+        n_samples = self._reader.n_rows("samples/states")
+        up = [
+            np.bitwise_count(self._reader.read("samples/states", start, start + READ_ROWS)).sum(axis=-1, dtype=np.int64)
+            for start in range(0, n_samples, READ_ROWS)
+        ]
+        shape = self._reader.streams["samples/states"].shape[:1]
+        return units.lo + units.span * np.concatenate([np.empty((0, *shape), np.int64), *up]) / n_units
 
     @property
     def sweep(self) -> np.ndarray:

@@ -794,6 +794,20 @@ def test_a_segment_that_is_lost_swapped_or_zeroed_is_computed_again(damage: Call
     assert not damage(Path.unlink, 0)
 
 
+def test_a_segment_of_another_life_of_the_run_is_computed_again(tmp_path: Path, whole: Path) -> None:
+    parts, path = begun(tmp_path / "run.h5", 3), tmp_path / "run.h5"
+    shutil.copytree(parts, tmp_path / "twin.h5.parts")
+    with resume(path) as writer:
+        append(writer, 3, 5)
+    with resume(tmp_path / "twin.h5") as writer:
+        append(writer, 3, 4, commit_each=False)
+        append(writer, 4, 6)
+    shutil.copy(parts / "seg-00000005.h5", tmp_path / "twin.h5.parts")  # block 4, where block 5 should follow
+    with pytest.warns(UserWarning, match="it does not follow on the segment before it"):
+        complete(tmp_path / "twin.h5")
+    crashing.assert_same_run(whole, tmp_path / "twin.h5")
+
+
 def test_damage_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     parts = begun(Path("run.h5"))

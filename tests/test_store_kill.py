@@ -108,6 +108,23 @@ def test_killed_at_random_times(folder: Path) -> None:
     assert max(seen) > 0
 
 
+@pytest.mark.slow
+def test_killed_at_random_times_often(folder: Path) -> None:
+    assert crashing.kill_and_compare(work, folder, n_kills=200, seed=1, n_lives=4) >= 50
+
+
+def test_files_are_synced_before_they_are_renamed_and_folders_after(folder: Path) -> None:
+    trace: list[tuple[str, str]] = []
+    with crashing.watching(lambda number, name, arguments: trace.append((name, str(arguments[0])))):
+        work(folder / "run.h5")
+    names = [name for name, _ in trace]
+    renames = [k for k, name in enumerate(names) if name == "rename"]
+    assert len(renames) == 5  # four segments and the merged file
+    for k in renames:
+        assert names[k - 2 : k] == ["sync", "close"]
+        assert trace[k + 1] == ("sync_folder", str(Path(trace[k][1]).parent))
+
+
 @EVERY
 def test_killed_at_every_file_operation(folder: Path, whole: Path, every: bool) -> None:
     operations = crashing.operations_of(lambda: work(folder / "counted.h5"))
@@ -138,7 +155,7 @@ def test_extension_killed_at_every_file_operation(folder: Path, every: bool) -> 
         crashing.assert_same_run(longer, path)
 
 
-@pytest.mark.parametrize("merged", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("merged", [True, False])
 def test_replacement_killed_at_every_file_operation_leaves_the_old_run_or_the_new(folder: Path, merged: bool) -> None:
     old, new = folder / "old.h5", folder / "new.h5"
     work(old)
@@ -176,7 +193,7 @@ def test_replacement_killed_at_every_file_operation_leaves_the_old_run_or_the_ne
     assert found == {1, 2}
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("code", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("for_good", [False, True])
 @EVERY
 def test_every_file_operation_may_fail(folder: Path, whole: Path, every: bool, code: int, for_good: bool) -> None:

@@ -18,7 +18,8 @@ def exp_float32(x):
     x = max(np.float32(x), np.float32(-87.0))
     k = np.float32(np.float32(x * np.float32(1.4426950408889634)) + _ROUND32) - _ROUND32
     r = np.float32(x - np.float32(k * np.float32(0.693359375))) - np.float32(k * np.float32(-2.12194440e-4))
-    series = np.float32(r * np.float32(1.0 / 720.0)) + np.float32(1.0 / 120.0)
+    series = np.float32(r * np.float32(1.0 / 5040.0)) + np.float32(1.0 / 720.0)
+    series = np.float32(series * r) + np.float32(1.0 / 120.0)
     series = np.float32(series * r) + np.float32(1.0 / 24.0)
     series = np.float32(series * r) + np.float32(1.0 / 6.0)
     series = np.float32(series * r) + np.float32(0.5)
