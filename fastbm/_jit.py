@@ -1,8 +1,8 @@
 """The one door to numba: every compiled function of fastbm is decorated here.
 
-Compiled code is cached in a folder of fastbm's own, keyed by a hash of all kernel sources: numba's cache does not see an
-edit in another file that a kernel calls, and a hash of all of them does. Where no folder can be written the kernels are
-compiled anew in every process, after one warning.
+Compiled code is cached in a folder of fastbm's own, keyed by a hash of all kernel sources: numba's cache does not see
+an edit in another file that a kernel calls, and a hash of all of them does. Where no folder can be written the kernels
+are compiled anew in every process, after one warning.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import config as _config
 
 _HERE = Path(__file__).parent
+
+
+config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
 
 
 def _source_hash() -> str:
@@ -30,7 +33,9 @@ def _source_hash() -> str:
 
 def _cache_folder() -> str | None:
     """Return a folder that can be written, or None after a warning."""
-    root = config.CACHE_DIR or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm")
+    root = config.CACHE_DIR or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm"
+    )
     folder = os.path.join(root, f"kernels-{_source_hash()}")
     try:
         os.makedirs(folder, exist_ok=True)
@@ -49,7 +54,9 @@ CACHE_FOLDER = _cache_folder()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` on its first call: without the interpreter lock, cached, with C's rules for division by zero."""
+    """Compile `function` on its first call: without the interpreter lock, cached, with C's rules for division by
+    zero.
+    """
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE_FOLDER or before
     try:

@@ -1,7 +1,7 @@
 """Clamping is conditioning: clamped units leave the machine, and their pull becomes bias.
 
-Many patterns share the couplings of the free units and differ in bias and offset, so the clamped phase of learning is the free
-phase of a conditioned machine, one bias vector per pattern.
+Many patterns share the couplings of the free units and differ in bias and offset, so the clamped phase of learning is
+the free phase of a conditioned machine, one bias vector per pattern.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Clamped:
         patterns = _checks.any_array("clamp values", values)
         if patterns.ndim not in (1, 2) or patterns.shape[-1] != len(units):
             raise ValueError(
-                f"clamp values must have shape ({len(units)},) or (n_patterns, {len(units)}), one value for each clamped "
+                f"clamp values must have shape ({len(units)},) or (n_patterns, {len(units)}), one value for "
+                "each clamped "
                 f"unit; got {patterns.shape}."
             )
         up = model.convention.bits("clamp values", np.atleast_2d(patterns))
@@ -86,8 +87,10 @@ def _check_indices(model: BoltzmannMachine, indices: Any) -> np.ndarray:
     if units.ndim != 1 or (units.size and units.dtype.kind not in "iu"):
         raise TypeError(f"clamp indices must be a list of whole numbers; got {indices!r}.")
     units = units.astype(np.int64)
-    if units.size and not (0 <= units.min() and units.max() < model.n_units):
-        raise ValueError(f"clamp indices must be units from 0 to {model.n_units - 1}; got {int(units.min())} to {int(units.max())}.")
+    if units.size and not (units.min() >= 0 and units.max() < model.n_units):
+        raise ValueError(
+            f"clamp indices must be units from 0 to {model.n_units - 1}; got {int(units.min())} to {int(units.max())}."
+        )
     repeated = np.flatnonzero(np.bincount(units, minlength=model.n_units) > 1)
     if repeated.size:
         raise ValueError(f"clamp indices must name each unit once; unit {int(repeated[0])} is named twice.")

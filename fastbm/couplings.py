@@ -20,8 +20,13 @@ ROUNDING = 1e-12  # an asymmetry below this part of the largest coupling is roun
 class Couplings(Protocol):
     """What every kind of couplings can do. Arrays are read-only and C-contiguous."""
 
-    n_units: int
-    sizes: tuple[int, ...]
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the layers; a single one where there are no layers."""
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -132,9 +137,7 @@ class Layered:
         return field
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(
-            values[:, self.layers[k]].T @ values[:, self.layers[k + 1]] for k in range(len(self.blocks))
-        )
+        return tuple(values[:, self.layers[k]].T @ values[:, self.layers[k + 1]] for k in range(len(self.blocks)))
 
     def scaled(self, factor: float) -> Layered:
         return Layered([block * factor for block in self.blocks])
@@ -192,7 +195,10 @@ def check(weights: Any) -> Couplings:
 def _is_list_of_blocks(weights: Any) -> bool:
     if not isinstance(weights, (list, tuple)):
         return False
-    blocks = [block if hasattr(block, "ndim") else _checks.any_array(f"weights[{k}]", block) for k, block in enumerate(weights)]
+    blocks = [
+        block if hasattr(block, "ndim") else _checks.any_array(f"weights[{k}]", block)
+        for k, block in enumerate(weights)
+    ]
     return len(blocks) > 0 and all(block.ndim == 2 for block in blocks)
 
 
@@ -210,11 +216,12 @@ def _check_symmetric(matrix: np.ndarray) -> None:
     if diagonal.size:
         i = int(diagonal[0])
         raise ValueError(
-            f"weights must have a zero diagonal; got {matrix[i, i]:g} at ({i}, {i}), {len(diagonal)} such entries in all. "
+            f"weights must have a zero diagonal; got {matrix[i, i]:g} at ({i}, {i}), {len(diagonal)} such "
+            "entries in all. "
             "A unit's pull on itself belongs to the bias (binary units) or to the offset (spins)."
         )
     gap = np.abs(matrix - matrix.T)
-    i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
+    i, j = (int(k) for k in np.unravel_index(int(np.argmax(gap)), gap.shape))
     if gap[i, j] > ROUNDING * np.abs(matrix).max():
         raise ValueError(
             f"weights must be symmetric: max |W - W.T| = {gap[i, j]:.3g} at ({min(i, j)}, {max(i, j)}). "

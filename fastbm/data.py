@@ -27,8 +27,8 @@ def load(source: str, *, side: int = 4) -> Data:
     Parameters
     ----------
     source : str
-        "sklearn:digits"; "bars-and-stripes" or "shifter", of size `side`; or "FILE.h5:dataset", "FILE.mat:variable" (MATLAB v7.3),
-        "FILE.npz:member", "FILE.npy".
+        "sklearn:digits"; "bars-and-stripes" or "shifter", of size `side`; or "FILE.h5:dataset", "FILE.mat:variable"
+        (MATLAB v7.3), "FILE.npz:member", "FILE.npy".
 
     Raises
     ------
@@ -74,7 +74,9 @@ def _read(path: str, member: str) -> np.ndarray:
 
 def _check_member(path: str, member: str, names: list[str]) -> None:
     if member not in names:
-        raise ValueError(f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}.")
+        raise ValueError(
+            f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}."
+        )
 
 
 def _digits() -> Data:
@@ -103,8 +105,8 @@ def bars_and_stripes(side: int) -> np.ndarray:
 def shifter(side: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all rows (pattern, the pattern shifted by -1, 0 or 1, three units for the shift), and the shifts.
 
-    `side` units hold the pattern and as many the shifted one, on a ring. Hinton and Sejnowski, in Parallel Distributed Processing
-    1 (1986), p. 282.
+    `side` units hold the pattern and as many the shifted one, on a ring. Hinton and Sejnowski, in Parallel Distributed
+    Processing 1 (1986), p. 282.
     """
     side = _checks.whole("side", side, least=2)
     patterns = (np.arange(1 << side)[:, None] >> np.arange(side)) & 1

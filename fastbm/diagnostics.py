@@ -31,6 +31,12 @@ def _autocovariance(values: np.ndarray) -> np.ndarray:
     return products / (n - np.arange(n)).reshape((n,) + (1,) * (products.ndim - 1))
 
 
+def autocorrelation(values: Any) -> np.ndarray:
+    """Return rho(t), averaged over chains, for every lag t from 0: (n_samples, ...)."""
+    covariance = _autocovariance(_checked(values))
+    return covariance / np.where(covariance[0] > 0, covariance[0], 1.0)
+
+
 def tau_int(values: Any) -> Any:
     """Return the integrated autocorrelation time, in samples: 1/2 + sum_t rho(t), summed to Sokal's window.
 
@@ -47,14 +53,13 @@ def tau_int(values: Any) -> Any:
     ----------
     Sokal, in Functional Integration (1997), p. 131, eq. 3.20, doi:10.1007/978-1-4899-0319-8_6.
     """
-    covariance = _autocovariance(_checked(values))
-    variance = np.where(covariance[0] > 0, covariance[0], 1.0)
-    sums = np.cumsum(covariance / variance, axis=0) - 0.5
+    rho = autocorrelation(values)
+    sums = np.cumsum(rho, axis=0) - 0.5
     lags = np.arange(len(sums)).reshape((-1,) + (1,) * (sums.ndim - 1))
     beyond = lags >= WINDOW * sums
     window = np.where(beyond.any(axis=0), beyond.argmax(axis=0), len(sums) - 1)
     tau = np.take_along_axis(sums, window[None], axis=0)[0]
-    return np.maximum(np.where(covariance[0] > 0, tau, 0.5), 0.5)[()]
+    return np.maximum(np.where(rho[0] > 0, tau, 0.5), 0.5)[()]
 
 
 def ess(values: Any) -> Any:
@@ -78,7 +83,8 @@ def r_hat(values: Any) -> Any:
 
     References
     ----------
-    Gelman et al., Bayesian Data Analysis (2013), eq. 11.4; Vehtari et al., Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+    Gelman et al., Bayesian Data Analysis (2013), eq. 11.4; Vehtari et al., Bayesian Anal. 16, 667 (2021),
+    doi:10.1214/20-BA1221.
     """
     array = _checked(values)
     half = len(array) // 2
@@ -95,11 +101,11 @@ def r_hat(values: Any) -> Any:
 def standard_error(values: Any) -> Any:
     """Return the standard error of the mean over samples and chains.
 
-    The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the chains'
-    means, which knows of slow modes that no chain has seen the end of.
+    The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the
+    chains' means, which knows of slow modes that no chain has seen the end of.
     """
     array = _checked(values)
-    n_samples, n_chains = array.shape[:2]
+    n_chains = array.shape[1]
     within = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
     if n_chains < 8:
         return np.sqrt(within)

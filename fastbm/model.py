@@ -1,8 +1,8 @@
 r"""The model: a pairwise binary machine, and the conventions that everything else follows.
 
-E(s) = offset - 1/2 s^T W s - b^T s and P(s) = exp(-beta E(s)) / Z, with W symmetric and of zero diagonal (each pair counted
-once) and natural logarithms. Units are "spin" (-1, +1) or "binary" (0, 1); P(s_i up) = sigmoid(beta (hi - lo) field_i) with
-field = W s + b. Units are ordered visible first, then hidden, layer by layer.
+E(s) = offset - 1/2 s^T W s - b^T s and P(s) = exp(-beta E(s)) / Z, with W symmetric and of zero diagonal (each pair
+counted once) and natural logarithms. Units are "spin" (-1, +1) or "binary" (0, 1); P(s_i up) = sigmoid(beta (hi - lo)
+field_i) with field = W s + b. Units are ordered visible first, then hidden, layer by layer.
 
 Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
 """
@@ -17,8 +17,7 @@ import numpy as np
 
 from . import _checks, couplings
 from .clamping import Clamped
-from .units import Units
-from .units import units as convention
+from .units import Units, units as convention
 
 
 class BoltzmannMachine:
@@ -27,8 +26,8 @@ class BoltzmannMachine:
     Parameters
     ----------
     weights : (n_units, n_units) array, sparse matrix, or list of blocks
-        Symmetric with zero diagonal; or, for a layered machine, one (units of layer k, units of layer k + 1) block between each
-        two neighbouring layers, the first layer being visible and the others hidden.
+        Symmetric with zero diagonal; or, for a layered machine, one (units of layer k, units of layer k + 1) block
+        between each two neighbouring layers, the first layer being visible and the others hidden.
     bias : (n_units,) array or list of vectors, optional
         One number per unit, for layered machines also one vector per layer; 0 when left out.
     units : {"spin", "binary"}
@@ -91,7 +90,9 @@ class BoltzmannMachine:
         layers = [_checks.finite_array(f"bias[{k}]", layer) for k, layer in enumerate(bias)]
         shapes = [layer.shape for layer in layers]
         if shapes != [(size,) for size in self.couplings.sizes]:
-            raise ValueError(f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got shapes {shapes}.")
+            raise ValueError(
+                f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got shapes {shapes}."
+            )
         return np.concatenate(layers)
 
     def _check_magnitude(self) -> None:
@@ -100,7 +101,9 @@ class BoltzmannMachine:
             total = 4.0 * self.couplings.absolute_sums().sum() + 2.0 * np.abs(self._bias).sum() + abs(self.offset)
         if not np.isfinite(total):
             largest = max(float(np.abs(array).max(initial=0.0)) for array in (*self.couplings.arrays, self._bias))
-            raise ValueError(f"weights and bias are so large (up to {largest:.3g}) that energies overflow; rescale them and beta.")
+            raise ValueError(
+                f"weights and bias are so large (up to {largest:.3g}) that energies overflow; rescale them and beta."
+            )
 
     def _check_hidden(self, n_hidden: int) -> int:
         n_hidden = _checks.whole("n_hidden", n_hidden)
@@ -110,7 +113,9 @@ class BoltzmannMachine:
             return n_hidden
         derived = self.n_units - self.couplings.sizes[0]
         if n_hidden not in (0, derived):
-            raise ValueError(f"n_hidden of a layered machine is the size of its layers after the first, {derived}; got {n_hidden}.")
+            raise ValueError(
+                f"n_hidden of a layered machine is the size of its layers after the first, {derived}; got {n_hidden}."
+            )
         return derived
 
     @property
@@ -205,7 +210,9 @@ class BoltzmannMachine:
         float or array
         """
         units = np.asarray(i)
-        if units.dtype.kind not in "iu" or units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units):
+        if units.dtype.kind not in "iu" or (
+            units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units)
+        ):
             raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1} (or from the end); got {i!r}.")
         up = self.check_states(states)[..., units]
         rise = np.where(up, -1.0, 1.0) * self.convention.span
@@ -214,7 +221,8 @@ class BoltzmannMachine:
     def condition(self, indices: Any, values: Any) -> Any:
         """Return the machine of the other units, given that units `indices` have `values`.
 
-        The clamped units' pull becomes bias, their energy becomes offset: energies of the smaller machine are those of the whole.
+        The clamped units' pull becomes bias, their energy becomes offset: energies of the smaller machine are those of
+        the whole.
 
         Parameters
         ----------
@@ -234,7 +242,9 @@ class BoltzmannMachine:
         """
         clamped = Clamped.of(self, indices, values)
         if not clamped.free.size:
-            raise ValueError("condition needs at least one unit that is left free; all were clamped. Use energy() instead.")
+            raise ValueError(
+                "condition needs at least one unit that is left free; all were clamped. Use energy() instead."
+            )
         machines = [clamped.machine(k) for k in range(clamped.n_patterns)]
         return machines if np.ndim(values) == 2 else machines[0]
 
@@ -287,10 +297,12 @@ class BoltzmannMachine:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the parameters as arrays for a file; `from_arrays` is the way back."""
         blocks = {f"weights/{k}": array for k, array in enumerate(self.couplings.arrays)}
-        return {**blocks, "bias": self._bias, "offset": np.float64(self.offset)}
+        return {**blocks, "bias": self._bias, "offset": np.array(self.offset)}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], *, layered: bool, units: str, n_hidden: int) -> BoltzmannMachine:
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], *, layered: bool, units: str, n_hidden: int
+    ) -> BoltzmannMachine:
         """Make a machine of what `to_arrays` gave."""
         blocks = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
         kind = couplings.of_arrays(blocks, layered=layered)

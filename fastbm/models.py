@@ -12,7 +12,9 @@ from . import _checks, rng
 from .model import BoltzmannMachine
 
 
-def ising(shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, periodic: bool = True) -> BoltzmannMachine:
+def ising(
+    shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, periodic: bool = True
+) -> BoltzmannMachine:
     """Return the nearest-neighbour Ising model on a hypercubic lattice.
 
     Parameters
@@ -38,13 +40,16 @@ def ising(shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, pe
 
     References
     ----------
-    Ising, Z. Phys. 31, 253 (1925), doi:10.1007/BF02980577; Onsager, Phys. Rev. 65, 117 (1944), doi:10.1103/PhysRev.65.117.
+    Ising, Z. Phys. 31, 253 (1925), doi:10.1007/BF02980577; Onsager, Phys. Rev. 65, 117 (1944),
+    doi:10.1103/PhysRev.65.117.
     """
     sides = [_checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(np.atleast_1d(shape).tolist())]
     if not sides:
         raise ValueError("shape must name at least one side; got an empty shape.")
     if periodic and 1 in sides:
-        raise ValueError(f"shape has a periodic side of length 1: {tuple(sides)}. Leave it out, or pass periodic=False.")
+        raise ValueError(
+            f"shape has a periodic side of length 1: {tuple(sides)}. Leave it out, or pass periodic=False."
+        )
     coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
     n = math.prod(sides)
     site = np.arange(n).reshape(sides)
@@ -161,11 +166,14 @@ def restricted(
         weights = _generator(seed).normal(scale=_checks.real("scale", scale, least=0.0), size=size)
     block = _checks.finite_array("weights", weights)
     _checks.shape("weights", block, ("n_visible", "n_hidden"))
-    for name, size, found in (("n_visible", n_visible, block.shape[0]), ("n_hidden", n_hidden, block.shape[1])):
-        if size not in (None, found):
-            raise ValueError(f"{name} is {size}, but weights has shape {block.shape}.")
+    for name, wanted, found in (("n_visible", n_visible, block.shape[0]), ("n_hidden", n_hidden, block.shape[1])):
+        if wanted not in (None, found):
+            raise ValueError(f"{name} is {wanted}, but weights has shape {block.shape}.")
     biases = []
-    for name, bias, size in (("visible_bias", visible_bias, block.shape[0]), ("hidden_bias", hidden_bias, block.shape[1])):
+    for name, bias, size in (
+        ("visible_bias", visible_bias, block.shape[0]),
+        ("hidden_bias", hidden_bias, block.shape[1]),
+    ):
         vector = _checks.finite_array(name, np.zeros(size) if bias is None else bias)
         _checks.shape(name, vector, (size,))
         biases.append(vector)

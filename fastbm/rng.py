@@ -1,7 +1,7 @@
 """Where random numbers come from: one stream per chain, and generators keyed by what they are for.
 
-A chain's stream is a function of the seed and the chain's index alone. Generators of site orders and mini-batches are made
-anew from (seed, purpose, index), so there is nothing of theirs to store and nothing to lose.
+A chain's stream is a function of the seed and the chain's index alone. Generators of site orders and mini-batches are
+made anew from (seed, purpose, index), so there is nothing of theirs to store and nothing to lose.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def resolve(seed: int | None) -> int:
 def streams(seed: int, n_chains: int, *, first: int = 0, purpose: int = CHAINS) -> np.ndarray:
     """Return one xoshiro128++ state per chain, a (n_chains, 4) uint32 array.
 
-    Row c is ``SeedSequence(seed).spawn(...)[purpose].spawn(...)[first + c]``, so that chains can be run together or apart.
+    Row c is ``SeedSequence(seed).spawn(...)[purpose].spawn(...)[first + c]``, so that chains can be run together or
+    apart.
     """
     rows = np.empty((n_chains, 4), np.uint32)
     for c in range(n_chains):

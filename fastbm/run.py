@@ -18,10 +18,17 @@ STORAGE = ("commit_seconds", "commit_bytes", "compression", "merge")
 
 
 def begin(
-    spec: dict[str, Any], inputs: dict[str, np.ndarray], threads: int | None, out: Any, overwrite: bool, max_seconds: Any,
-    progress: Progress | None, stop: Stop | None, storage: dict[str, Any],
+    spec: dict[str, Any],
+    inputs: dict[str, np.ndarray],
+    threads: int | None,
+    out: Any,
+    overwrite: bool,
+    max_seconds: Any,
+    progress: Progress | None,
+    stop: Stop | None,
+    storage: dict[str, Any],
     arguments: Iterable[str] = (),
-) -> Run:  # fmt: skip
+) -> Run:
     """Make the task, and the place for its rows, and start."""
     if unknown := set(storage) - set(STORAGE):
         name = min(unknown)
@@ -33,7 +40,9 @@ def begin(
     return _go(task, writer, out, max_seconds, progress, stop)
 
 
-def _go(task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None) -> Run:
+def _go(
+    task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
+) -> Run:
     stop = Stop() if stop is None else stop
     with writer:
         done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
@@ -41,7 +50,9 @@ def _go(task: Any, writer: Any, path: Any, max_seconds: float | None, progress: 
     if not done and stop.requested:
         count, end = task.progress
         where = f' It goes on with fastbm.resume("{path}").' if path is not None else ""
-        raise _checks.Interrupted(f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.{where}", run)
+        raise _checks.Interrupted(
+            f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.{where}", run
+        )
     return run
 
 

@@ -17,8 +17,7 @@ from .run import begin
 from .run_loop import Progress, Stop
 from .run_tasks import data_inputs, describe, model_inputs
 from .run_view import Run
-from .units import BINARY, SPIN, Units
-from .units import units as convention
+from .units import BINARY, SPIN, Units, units as convention
 
 
 def fit(
@@ -67,12 +66,13 @@ def fit(
     data : (n_rows, n_visible) array, or str
         In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`).
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field"}
-        A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs clamped and free
-        chains, hidden units anywhere; "cd" and "pcd" are contrastive divergence from the data and with persistent chains;
-        "mean-field" is the deterministic machine.
+        A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
+        clamped and free chains, hidden units anywhere; "cd" and "pcd" are contrastive divergence from the data and with
+        persistent chains; "mean-field" is the deterministic machine.
     n_hidden : int
     layout : {"restricted", "general"}, optional
-        "general" couples hidden units to one another, and visible ones too; the default with hidden units is "restricted".
+        "general" couples hidden units to one another, and visible ones too; the default with hidden units is
+        "restricted".
     units : {"binary", "spin"}, optional
         Told from the data unless given.
     init : BoltzmannMachine, optional
@@ -82,7 +82,8 @@ def fit(
     labels, holdout_labels : arrays, optional
         Classes of the rows, for `classify`.
     classify : dict, optional
-        Options of a `BoltzmannClassifier` that is learned from the same rows; its error on the held-out rows is in the summary.
+        Options of a `BoltzmannClassifier` that is learned from the same rows; its error on the held-out rows is in the
+        summary.
     clamped : {"exact", "gibbs", "mean-field"}, optional
     free : {"exact", "gibbs", "contrastive", "mean-field"}, optional
         The phases one by one, in place of the preset's.
@@ -97,7 +98,8 @@ def fit(
     clamped_sweeps : int
         Sweeps thrown away, and as many averaged, of each row's hidden units where they are sampled.
     l2, l2_bias : float
-        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row; biases are free unless `l2_bias` says otherwise.
+        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row; biases are free unless `l2_bias` says
+        otherwise.
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
     weights_every, samples_every, monitor_every : int
@@ -136,7 +138,9 @@ def fit(
     if held is not None and held.shape[1] != up.shape[1]:
         raise ValueError(f"holdout must have {up.shape[1]} units a row, as data; got {held.shape[1]}.")
     seed = given["seed"] = rng.resolve(seed)
-    start = init if init is not None else start_machine(up, _checks.whole("n_hidden", n_hidden), layout, kind.name, seed)
+    start = (
+        init if init is not None else start_machine(up, _checks.whole("n_hidden", n_hidden), layout, kind.name, seed)
+    )
     if start.n_visible != up.shape[1]:
         raise ValueError(f"init has {start.n_visible} visible units; data has {up.shape[1]} units a row.")
     settings = fit_settings.check(start, len(up), method, given)
@@ -145,11 +149,14 @@ def fit(
         if labels is None or held is None or holdout_labels is None:
             raise ValueError("classify needs labels, holdout and holdout_labels.")
     spec = {
-        "kind": "fit", "model": describe(start), "fit": settings.as_dict(), "classify": None if classify is None else dict(classify),
+        "kind": "fit",
+        "model": describe(start),
+        "fit": settings.as_dict(),
+        "classify": None if classify is None else dict(classify),
         "data": {"n_rows": len(up), "n_holdout": 0 if held is None else len(held), "source": source},
-    }  # fmt: skip
+    }
     inputs = model_inputs(start) | data_inputs(up, held, _array(labels), _array(holdout_labels))
-    return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__)
+    return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or ())
 
 
 def _tell_units(rows: np.ndarray) -> Units:

@@ -11,8 +11,7 @@ import numpy as np
 from . import _checks, rng
 from .clamping import Clamped
 from .inference.comparison import Comparison
-from .inference.methods import check_options
-from .inference.methods import infer as infer_once
+from .inference.methods import check_options, infer as infer_once
 from .inference.result import Inference
 from .model import BoltzmannMachine
 from .run import begin, check_model
@@ -42,8 +41,9 @@ def infer(
     method : {"exact", "sampled-states", "mean-field", "ais", "gibbs", "metropolis"}
     beta : float
     clamp : (indices, values), optional
-        Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis. Means and moments
-        cover all units; `log_z` is the log of the sum over the free units, so log p(v) = log_z(clamped) - log_z.
+        Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
+        Means and moments cover all units; `log_z` is the log of the sum over the free units, so log p(v) =
+        log_z(clamped) - log_z.
     moments : bool
         Whether to compute means and second moments.
     seed : int or None
@@ -52,7 +52,8 @@ def infer(
         Leave an HDF5 file that `fastbm.open` reads; its `inference` is the result.
     overwrite : bool
     **options
-        Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused with the list.
+        Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
+        with the list.
 
     Returns
     -------
@@ -72,7 +73,13 @@ def infer(
     if clamp is not None:
         Clamped.of(model, *clamp)
         inputs = {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
-    cell = {"model": "model", "method": method, "beta": _checks.real("beta", beta, least=0.0), "seed": rng.resolve(seed), "options": options}
+    cell = {
+        "model": "model",
+        "method": method,
+        "beta": _checks.real("beta", beta, least=0.0),
+        "seed": rng.resolve(seed),
+        "options": options,
+    }
     return _cells("infer", {"model": model}, [cell], moments, inputs, threads, out, overwrite).inference
 
 
@@ -102,10 +109,15 @@ def compare(
     Returns
     -------
     Comparison
-        `.table` has one row for each cell; printed, it is a table. Where "exact" is among the methods the others are held against it.
+        `.table` has one row for each cell; printed, it is a table. Where "exact" is among the methods the others are
+        held against it.
     """
     models = {"model": model} if isinstance(model, BoltzmannMachine) else dict(model)
-    chosen = methods if isinstance(methods, Mapping) else {name: {} for name in ([methods] if isinstance(methods, str) else methods)}
+    chosen = (
+        methods
+        if isinstance(methods, Mapping)
+        else {name: {} for name in ([methods] if isinstance(methods, str) else methods)}
+    )
     if not models or not chosen:
         raise ValueError("compare needs at least one model and one method.")
     for one in models.values():
@@ -116,17 +128,44 @@ def compare(
     seed = rng.resolve(seed)
     cells = [
         {"model": name, "method": method, "beta": b, "seed": seed, "options": dict(options)}
-        for name in models for b in betas for method, options in chosen.items()
-    ]  # fmt: skip
+        for name in models
+        for b in betas
+        for method, options in chosen.items()
+    ]
     run = _cells("compare", models, cells, True, {}, threads, out, overwrite, progress, stop, **storage)
     return run.comparison
 
 
 def _cells(
-    kind: str, models: Mapping[str, BoltzmannMachine], cells: list[dict[str, Any]], moments: bool, inputs: dict[str, np.ndarray],
-    threads: int | None, out: Any, overwrite: bool, progress: Progress | None = None, stop: Stop | None = None, **storage: Any,
-) -> Run:  # fmt: skip
-    spec = {"kind": kind, "models": [{"name": name, **describe(one)} for name, one in models.items()], "cells": cells, "moments": moments}
+    kind: str,
+    models: Mapping[str, BoltzmannMachine],
+    cells: list[dict[str, Any]],
+    moments: bool,
+    inputs: dict[str, np.ndarray],
+    threads: int | None,
+    out: Any,
+    overwrite: bool,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    **storage: Any,
+) -> Run:
+    spec = {
+        "kind": kind,
+        "models": [{"name": name, **describe(one)} for name, one in models.items()],
+        "cells": cells,
+        "moments": moments,
+    }
     for k, one in enumerate(models.values()):
         inputs = inputs | model_inputs(one, f"models/{k}")
-    return begin(spec, inputs, threads, out, overwrite, None, progress, stop, storage, ("beta", "seed", "threads", "out", "overwrite"))
+    return begin(
+        spec,
+        inputs,
+        threads,
+        out,
+        overwrite,
+        None,
+        progress,
+        stop,
+        storage,
+        ("beta", "seed", "threads", "out", "overwrite"),
+    )

@@ -19,7 +19,6 @@ class Task(Protocol):
     """A run's work, cut into blocks. Sampling, learning and inference each have one."""
 
     unit: str
-    converged: bool | None
 
     @property
     def streams(self) -> dict[str, Stream]: ...
@@ -38,8 +37,8 @@ Progress = Callable[[Task, Mapping[str, np.ndarray]], None]
 class Stop:
     """Turns signals into a request to stop at the end of the present block.
 
-    Ctrl-C is listened to for the length of a run, in the main thread; the command line adds SIGTERM and SIGHUP. A second signal
-    acts as it did before the run.
+    Ctrl-C is listened to for the length of a run, in the main thread; the command line adds SIGTERM and SIGHUP. A
+    second signal acts as it did before the run.
     """
 
     def __init__(self, signals: Iterable[int] = (signal.SIGINT,)) -> None:
@@ -60,12 +59,19 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._restore()
 
 
 def execute(
-    task: Task, writer: Writer | Memory, *, stop: Stop, progress: Progress | None = None, max_seconds: float | None = None
+    task: Task,
+    writer: Writer | Memory,
+    *,
+    stop: Stop,
+    progress: Progress | None = None,
+    max_seconds: float | None = None,
 ) -> bool:
     """Run `task` to its end, or until a stop is asked for; return whether it is done.
 

@@ -48,13 +48,13 @@ def sample(
     model : BoltzmannMachine
     sampler : {"gibbs", "metropolis"}
     order : {"sequential", "permuted", "random"}, optional
-        How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose other orders
-        are periodic on free units.
+        How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose
+        other orders are periodic on free units.
     n_chains : int
         Independent chains.
     n_sweeps, burn_in, thin : int
-        A sweep is n_units attempts. Sample t is taken after ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin`` in all;
-        `burn_in` is a tenth of `n_sweeps` unless given.
+        A sweep is n_units attempts. Sample t is taken after ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin``
+        in all; `burn_in` is a tenth of `n_sweeps` unless given.
     beta : float or list of float
         Inverse temperature; of a list, each goes to an equal group of consecutive chains.
     initial : "random", "up", (n_units,) or (n_chains, n_units) array, or Run
@@ -99,9 +99,16 @@ def sample(
     """
     check_model(model)
     settings = SampleSettings.check(
-        sampler=sampler, order=order, n_chains=n_chains, n_sweeps=n_sweeps, burn_in=burn_in, thin=thin, beta=beta, seed=seed,
+        sampler=sampler,
+        order=order,
+        n_chains=n_chains,
+        n_sweeps=n_sweeps,
+        burn_in=burn_in,
+        thin=thin,
+        beta=beta,
+        seed=seed,
         first_chain=first_chain,
-    )  # fmt: skip
+    )
     spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
     inputs = model_inputs(model)
     if isinstance(initial, Run):
@@ -112,4 +119,6 @@ def sample(
         up = start_bits(initial, model.n_units, settings.n_chains, settings.seed, first_chain, model.convention)
         inputs["initial"] = pack_rows(np.ascontiguousarray(up))
         spec["initial"] = "given"
-    return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__)
+    return begin(
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or ()
+    )

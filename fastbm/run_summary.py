@@ -11,8 +11,6 @@ from . import diagnostics
 if TYPE_CHECKING:
     from .run_view import Run
 
-LARGEST_READ = 1 << 28  # unit values; of larger runs the magnetisation is left out of the summary
-
 
 class Summary(dict[str, Any]):
     """A dict that prints as a table of two columns."""
@@ -45,13 +43,12 @@ def _sample(run: Run) -> dict[str, Any]:
     if not len(run.sweep):
         return found
     energy, beta = run.energy, run.beta
-    for b in np.unique(beta):
-        name = f"energy at beta = {b:g}" if len(np.unique(beta)) > 1 else "energy"
-        chosen = energy[:, beta == b]
-        found[name] = (float(chosen.mean()), float(diagnostics.standard_error(chosen)))
     if len(np.unique(beta)) == 1:
         tau = float(diagnostics.tau_int(energy))
-        found |= {"tau_int": tau * settings["thin"], "ess": energy.size / (2 * tau)}
+        found["energy"] = (float(energy.mean()), float(diagnostics.standard_error(energy)))
+        found |= {"tau_int": f"{tau * settings['thin']:.4g} sweeps", "ess": energy.size / (2 * tau)}
+    else:
+        found["beta"] = f"{beta.min():g} to {beta.max():g}, {len(np.unique(beta))} values"
     return found | {"r_hat": max(run.r_hat), "converged": run.converged}
 
 
@@ -59,22 +56,24 @@ def _fit(run: Run) -> dict[str, Any]:
     settings = run.config["fit"]
     found: dict[str, Any] = {
         "model": repr(run.model)[1:-1],
-        "method": f"{settings['method']} (clamped {settings['clamped']}, free {settings['free']}, {settings['optimizer']})",
+        "method": f"{settings['method']} (clamped {settings['clamped']}, free {settings['free']}, "
+        "{settings['optimizer']})",
         "rows": f"{run.config['data']['n_rows']}, held out {run.config['data']['n_holdout']}",
     }
     steps = run.metrics["step"]
     if len(steps):
         found["epochs"] = f"{int(steps[-1]) + 1} of {settings['epochs']}"
         for name in run.metrics:
-            if name != "step":
+            if name not in ("step", *run.evaluation):
                 found[name.replace("_", "-")] = float(run.metrics[name][-1])
     evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
     if "log_z" in evaluation:
         found["log Z"] = (evaluation["log_z"], evaluation["log_z_error"])
     names = {
-        "log_likelihood": "log-likelihood, nats a row", "holdout_log_likelihood": "log-likelihood, held out",
+        "log_likelihood": "log-likelihood, nats a row",
+        "holdout_log_likelihood": "log-likelihood, held out",
         "classifier_error": "error of one machine a class",
-    }  # fmt: skip
+    }
     found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}
     return found if run.converged is None else found | {"converged": run.converged}
 

@@ -23,7 +23,9 @@ def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
     return {f"{name}/{key}": np.asarray(array) for key, array in model.to_arrays().items()}
 
 
-def read_model(inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model") -> BoltzmannMachine:
+def read_model(
+    inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model"
+) -> BoltzmannMachine:
     """The way back from `model_inputs`."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
     model = BoltzmannMachine.from_arrays(arrays, **{k: description[k] for k in ("layered", "units", "n_hidden")})
@@ -40,7 +42,9 @@ def _unpack(inputs: Mapping[str, np.ndarray], name: str, n_units: int) -> np.nda
     return np.unpackbits(inputs[name], axis=1, count=n_units, bitorder="little")
 
 
-def data_inputs(up: np.ndarray, holdout: np.ndarray | None, labels: np.ndarray | None, holdout_labels: np.ndarray | None) -> Arrays:
+def data_inputs(
+    up: np.ndarray, holdout: np.ndarray | None, labels: np.ndarray | None, holdout_labels: np.ndarray | None
+) -> Arrays:
     """A data set, packed, as inputs of a run."""
     found: Arrays = {"data/rows": pack_rows(up)}
     if holdout is not None:
@@ -64,13 +68,19 @@ def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: in
 def _sample(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
     settings = SampleSettings(**{**spec["sample"], "beta": tuple(spec["sample"]["beta"])})
     model = read_model(inputs, spec["model"])
-    initial = model.convention.values(_unpack(inputs, "initial", model.n_units)) if "initial" in inputs else spec["initial"]
+    initial = (
+        model.convention.values(_unpack(inputs, "initial", model.n_units)) if "initial" in inputs else spec["initial"]
+    )
     return SampleTask(model, settings, initial=initial, threads=threads)
 
 
 def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
     start = read_model(inputs, spec["model"])
-    data = {name: _unpack(inputs, f"data/{name}", start.n_visible) for name in ("rows", "holdout") if f"data/{name}" in inputs}
+    data = {
+        name: _unpack(inputs, f"data/{name}", start.n_visible)
+        for name in ("rows", "holdout")
+        if f"data/{name}" in inputs
+    }
     data |= {name: inputs[f"data/{name}"] for name in ("labels", "holdout_labels") if f"data/{name}" in inputs}
     return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
 

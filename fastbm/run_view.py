@@ -1,4 +1,6 @@
-"""What a user holds of a run: samples, weights, metrics, the machine, the summary; live or finished, in memory or in a file."""
+"""What a user holds of a run: samples, weights, metrics, the machine, the summary; live or finished, in memory or in
+a file.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ class Run:
         All that it was told (the spec).
     kind : {"sample", "fit", "infer", "compare"}
     metrics, weights, evaluation : mappings of name to array
-        One row for each record; `metrics["step"]` and `weights["epoch"]` tell when. `evaluation` is the last look of `fit`.
+        One row for each record; `metrics["step"]` and `weights["epoch"]` tell when. `evaluation` is the last look of
+        `fit`.
     """
 
     def __init__(self, reader: Reader | Memory) -> None:
@@ -138,11 +141,20 @@ class Run:
 
     def _need(self, name: str, what: str) -> None:
         if not self._has(name):
-            raise AttributeError(f"this run of kind {self.kind!r} has no {what}; its streams are {', '.join(self._reader.streams)}")
+            raise AttributeError(
+                f"this run of kind {self.kind!r} has no {what}; its streams are {', '.join(self._reader.streams)}"
+            )
+
+    @property
+    def has_states(self) -> bool:
+        """Whether any samples were recorded."""
+        return self._has("samples/states") and self._reader.n_rows("samples/states") > 0
 
     @property
     def states(self) -> States:
-        """Samples, (n_samples, n_chains, n_units) int8 in the model's units; from a file they are read as they are sliced."""
+        """Samples, (n_samples, n_chains, n_units) int8 in the model's units; from a file they are read as they are
+        sliced.
+        """
         self._need("samples/states", "samples")
         lazy = LazyStates(self._reader, "samples/states", convention(self.config["model"]["units"]))
         return np.asarray(lazy) if isinstance(self._reader, Memory) else lazy
@@ -199,7 +211,9 @@ class Run:
 
     @property
     def converged(self) -> bool | None:
-        """Whether chains agree (sampling), the gradient vanished ("l-bfgs"), or all results converged; None where nothing tells."""
+        """Whether chains agree (sampling), the gradient vanished ("l-bfgs"), or all results converged; None where
+        nothing tells.
+        """
         if self.kind == "sample":
             return all(r <= R_HAT_LIMIT for r in self.r_hat)
         if self.kind in ("infer", "compare"):

@@ -45,9 +45,8 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
 
 @cache
 def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
     import scipy.linalg  # noqa: F401  (SciPy's BLAS must be loaded before the controller looks for libraries)
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 

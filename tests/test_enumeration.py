@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.enumeration import enumerate_slice, tabulate_low
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.dense import _add_row, init_fields_dense, sweep_dense
 

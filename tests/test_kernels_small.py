@@ -7,8 +7,7 @@ import math
 import mpmath
 import numpy as np
 import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp_float32, exp_float64

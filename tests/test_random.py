@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fastbm import rng
 from fastbm.kernels.random import draw_bits, log_float32, log_of_bits, logit_of_bits

@@ -1,14 +1,15 @@
 """Annealed importance sampling on layered machines, every second layer summed analytically.
 
-Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Salakhutdinov and Murray, ICML (2008), p. 872,
-doi:10.1145/1390156.1390266.
+Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Salakhutdinov and Murray, ICML (2008), p.
+872, doi:10.1145/1390156.1390266.
 
-The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E). The layers of odd number are summed out, so
-log w = sum_k log f_{t[k+1]}(s_k) - log f_{t[k]}(s_k) is a function of the even layers, and Z = Z_0 <w>.
+The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E). The layers of odd number are summed
+out, so log w = sum_k log f_{t[k+1]}(s_k) - log f_{t[k]}(s_k) is a function of the even layers, and Z = Z_0 <w>.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from typing import Any
@@ -60,7 +61,9 @@ def ais(
         If the machine is not layered, or `betas` does not increase from 0 to 1.
     """
     if not isinstance(model.couplings, Layered):
-        raise ValueError('ais needs a layered machine (weights as a list of blocks). Use "exact", "sampled-states" or "mean-field".')
+        raise ValueError(
+            'ais needs a layered machine (weights as a list of blocks). Use "exact", "sampled-states" or "mean-field".'
+        )
     n_chains = _checks.whole("n_chains", n_chains, least=1)
     path = _check_path(n_betas, betas)
     base = _product_model(model, beta, _checks.choice("start", start, ("mean-field", "uniform")), seed)
@@ -79,7 +82,8 @@ def ais(
     ess = float(w.sum() ** 2 / (w**2).sum())
     if ess < HEALTHY_ESS and n_chains > HEALTHY_ESS:
         warnings.warn(
-            f"ais: {ess:.1f} of {n_chains} weights carry the average; its error bar is not to be trusted. Raise n_betas.",
+            f"ais: {ess:.1f} of {n_chains} weights carry the average; its error bar is not to be trusted. "
+            "Raise n_betas.",
             _checks.ConvergenceWarning,
             stacklevel=5,
         )
@@ -151,7 +155,7 @@ class _Path:
         for layer in evens:
             rows = self._layers[layer]
             gibbs_layer(up[rows], np.repeat(self._base[rows][:, None], lanes, axis=1), scale, stream)
-        for before, after in zip(path[:-1], path[1:], strict=True):
+        for before, after in itertools.pairwise(path):
             for layer in evens:
                 totals += (after - before) * (tilt[self._layers[layer]] @ up[self._layers[layer]])
             for layer in odds:

@@ -30,8 +30,8 @@ class Comparison:
     Attributes
     ----------
     cells : tuple of Cell
-        In the order in which they were computed; ``comparison[k]`` is the Inference of cell k, ``comparison["ais"]`` that of the
-        first cell with this method.
+        In the order in which they were computed; ``comparison[k]`` is the Inference of cell k, ``comparison["ais"]``
+        that of the first cell with this method.
     """
 
     cells: tuple[Cell, ...]
@@ -58,19 +58,29 @@ class Comparison:
     def table(self) -> list[dict[str, Any]]:
         """One row (a dict) for each cell.
 
-        "log_z_off" is log Z less the exact value, "mean_off" the largest error of a mean, "bound_kept" whether a bound lies on its
-        side; None where there is nothing to compare. "corrected" is the estimate of "sampled-states" beside its bound.
+        "log_z_off" is log Z less the exact value, "mean_off" the largest error of a mean, "bound_kept" whether a bound
+        lies on its side; None where there is nothing to compare. "corrected" is the estimate of "sampled-states" beside
+        its bound.
         """
         return [self._row(cell) for cell in self.cells]
 
     def _row(self, cell: Cell) -> dict[str, Any]:
         result, exact = cell.result, self.exact(cell)
         row: dict[str, Any] = {
-            "model": cell.model, "beta": cell.beta, "method": cell.method, "log_z": result.log_z, "log_z_error": result.log_z_error,
-            "log_z_off": None, "bound": result.bound, "bound_kept": None, "mean_off": None,
-            "corrected": result.detail.get("log_z_corrected"), "corrected_error": result.detail.get("log_z_corrected_error"),
-            "converged": result.converged, "seconds": result.seconds,
-        }  # fmt: skip
+            "model": cell.model,
+            "beta": cell.beta,
+            "method": cell.method,
+            "log_z": result.log_z,
+            "log_z_error": result.log_z_error,
+            "log_z_off": None,
+            "bound": result.bound,
+            "bound_kept": None,
+            "mean_off": None,
+            "corrected": result.detail.get("log_z_corrected"),
+            "corrected_error": result.detail.get("log_z_corrected_error"),
+            "converged": result.converged,
+            "seconds": result.seconds,
+        }
         if exact is None:
             return row
         if result.log_z is not None:
@@ -87,9 +97,16 @@ class Comparison:
 
 
 COLUMNS = {
-    "model": "model", "beta": "beta", "method": "method", "log_z": "log Z", "log_z_error": "+-", "log_z_off": "off by", "bound": "bound",
-    "mean_off": "mean off", "seconds": "seconds",
-}  # fmt: skip
+    "model": "model",
+    "beta": "beta",
+    "method": "method",
+    "log_z": "log Z",
+    "log_z_error": "+-",
+    "log_z_off": "off by",
+    "bound": "bound",
+    "mean_off": "mean off",
+    "seconds": "seconds",
+}
 
 
 def text(value: Any, name: str) -> str:
@@ -98,7 +115,7 @@ def text(value: Any, name: str) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.6f}" if name == "log_z" else f"{value:.2g}" if name != "beta" else f"{value:g}"
-    return str(value)
+    return str(value).replace("stochastic ", "~")
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:

@@ -68,7 +68,8 @@ def exact(
     if seconds > _checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0) or model.n_units > MOST_UNITS:
         raise ValueError(
             f"exact would sum 2^{model.n_units} states, about {_duration(seconds)} on {threads} threads; the limit is "
-            f'max_forecast_seconds={max_forecast_seconds:g}. Use "ais", "sampled-states" or "mean-field" for log Z, "gibbs" for '
+            f'max_forecast_seconds={max_forecast_seconds:g}. Use "ais", "sampled-states" or "mean-field" for '
+            'log Z, "gibbs" for '
             "moments, or clamp units."
         )
     form = FixedPoint.of(model)

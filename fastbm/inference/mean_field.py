@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,9 @@ CHECK_EVERY = 10  # sweeps between two looks at convergence
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed points, one a column: `arguments` = beta (W m + b) (n_units, lanes), and how well they solve their equations."""
+    """Fixed points, one a column: `arguments` = beta (W m + b) (n_units, lanes), and how well they solve their
+    equations.
+    """
 
     arguments: np.ndarray
     residual: np.ndarray
@@ -34,7 +37,9 @@ class Solution:
         return np.tanh(self.arguments)
 
     def log_z(self, couplings: Couplings, bias: np.ndarray, beta: float) -> np.ndarray:
-        """The lower bound S(m) - beta E(m), without offset, per column; it holds whether or not the equations are solved."""
+        """The lower bound S(m) - beta E(m), without offset, per column; it holds whether or not the equations are
+        solved.
+        """
         x, m = np.abs(self.arguments), self.means
         entropy = x + np.log1p(np.exp(-2 * x)) - x * np.tanh(x)
         energy = -((0.5 * couplings.field(m.T).T + bias) * m)
@@ -42,7 +47,14 @@ class Solution:
 
 
 def solve(
-    couplings: Couplings, bias: np.ndarray, beta: float, start: np.ndarray, *, tolerance: float, damping: float, max_sweeps: int
+    couplings: Couplings,
+    bias: np.ndarray,
+    beta: float,
+    start: np.ndarray,
+    *,
+    tolerance: float,
+    damping: float,
+    max_sweeps: int,
 ) -> Solution:
     """Solve the mean-field equations of spins from `start` (n_units, lanes), with `bias` (n_units, lanes)."""
     means = np.array(start, np.float64)
@@ -98,29 +110,41 @@ def mean_field(
     start[:, 0] = 0.0
     bias = np.repeat(spin.flat_bias[:, None], n_starts, axis=1)
     solution = solve(
-        spin.couplings, bias, beta, start, tolerance=_checks.real("tolerance", tolerance, above=0.0), damping=damping,
+        spin.couplings,
+        bias,
+        beta,
+        start,
+        tolerance=_checks.real("tolerance", tolerance, above=0.0),
+        damping=damping,
         max_sweeps=_checks.whole("max_sweeps", max_sweeps, least=1),
-    )  # fmt: skip
+    )
     bounds = solution.log_z(spin.couplings, bias, beta)
     best = int(np.argmax(bounds))
     log_z = float(bounds[best]) - beta * spin.offset
     converged = bool(solution.residual[best] <= tolerance)
     if not converged:
         warnings.warn(
-            f"mean-field did not converge: residual {solution.residual[best]:.2g} after {solution.n_sweeps} sweeps; the bound "
+            f"mean-field did not converge: residual {solution.residual[best]:.2g} after {solution.n_sweeps} "
+            "sweeps; the bound "
             "holds all the same. Raise max_sweeps or damping.",
             _checks.ConvergenceWarning,
             stacklevel=5,
         )
     m = solution.means[:, best]
     energy = float(-((0.5 * spin.couplings.field(m[None])[0] + spin.flat_bias) @ m)) + spin.offset
-    result = {"log_z": log_z, "bound": "lower", "energy": energy, "entropy": log_z + beta * energy}
+    result: dict[str, Any] = {"log_z": log_z, "bound": "lower", "energy": energy, "entropy": log_z + beta * energy}
     if moments:
         result |= _moments(model, m, linear_response(spin.couplings, beta, solution.arguments[:, best]))
     return Inference(
-        "mean-field", **result, converged=converged,
-        detail={"residual": float(solution.residual[best]), "n_sweeps": solution.n_sweeps, "bounds of all starts": bounds - beta * spin.offset},
-    )  # fmt: skip
+        "mean-field",
+        **result,
+        converged=converged,
+        detail={
+            "residual": float(solution.residual[best]),
+            "n_sweeps": solution.n_sweeps,
+            "bounds of all starts": bounds - beta * spin.offset,
+        },
+    )
 
 
 def _moments(model: BoltzmannMachine, m: np.ndarray, covariance: np.ndarray) -> dict[str, np.ndarray]:

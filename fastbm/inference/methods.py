@@ -58,12 +58,21 @@ def check_options(method: str, options: dict[str, Any]) -> None:
     for name in options:
         if name not in valid:
             raise TypeError(
-                f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: {', '.join(valid) or 'none'}."
+                f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: "
+                f"{', '.join(valid) or 'none'}."
             )
 
 
 def run_method(
-    model: BoltzmannMachine, method: str, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, **options: Any
+    model: BoltzmannMachine,
+    method: str,
+    *,
+    beta: float,
+    clamp: Any,
+    moments: bool,
+    seed: int,
+    threads: int,
+    **options: Any,
 ) -> Inference:
     """Run a checked method on a machine, or on what clamping leaves of it."""
     start = time.perf_counter()
@@ -93,11 +102,20 @@ def _nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
     """All units are clamped: a single state is left."""
     energy = float(clamped.offset[pattern])
     mean = clamped.full_states(pattern, np.empty(0))
-    moments = moments_of(mean, np.outer(mean, mean))
+    moments: dict[str, Any] = {**moments_of(mean, np.outer(mean, mean))}
     return Inference(
-        "exact", log_z=-beta * energy, log_z_error=0.0, bound="exact", energy=energy, energy_error=0.0, energy_variance=0.0,
-        entropy=0.0, mean_error=np.zeros_like(mean), n_samples=1, **moments,
-    )  # fmt: skip
+        "exact",
+        log_z=-beta * energy,
+        log_z_error=0.0,
+        bound="exact",
+        energy=energy,
+        energy_error=0.0,
+        energy_variance=0.0,
+        entropy=0.0,
+        mean_error=np.zeros_like(mean),
+        n_samples=1,
+        **moments,
+    )
 
 
 def infer(
@@ -118,6 +136,12 @@ def infer(
     if clamp is not None and (not isinstance(clamp, (tuple, list)) or len(clamp) != 2):
         raise ValueError("clamp must be a pair (indices, values).")
     return run_method(
-        model, method, beta=_checks.real("beta", beta, least=0.0), clamp=clamp, moments=moments, seed=rng.resolve(seed),
-        threads=threads_module.resolve(threads), **options,
-    )  # fmt: skip
+        model,
+        method,
+        beta=_checks.real("beta", beta, least=0.0),
+        clamp=clamp,
+        moments=moments,
+        seed=rng.resolve(seed),
+        threads=threads_module.resolve(threads),
+        **options,
+    )

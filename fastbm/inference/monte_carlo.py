@@ -118,7 +118,13 @@ def monte_carlo(
 
 
 def _result(
-    model: BoltzmannMachine, rule: str, energies: np.ndarray, blocks: np.ndarray, pairs: PairCounts | None, burnt: int, chains: Chains
+    model: BoltzmannMachine,
+    rule: str,
+    energies: np.ndarray,
+    blocks: np.ndarray,
+    pairs: PairCounts | None,
+    burnt: int,
+    chains: Chains,
 ) -> Inference:
     r_hat = float(max(diagnostics.r_hat(energies), np.max(diagnostics.r_hat(blocks))))
     tau = float(diagnostics.tau_int(energies))
@@ -126,7 +132,8 @@ def _result(
     converged = bool(r_hat <= R_HAT_LIMIT)
     if not converged:
         warnings.warn(
-            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {R_HAT_LIMIT}); the chains disagree and the error bars are too "
+            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {R_HAT_LIMIT}); the chains disagree and "
+            "the error bars are too "
             'small. Run longer, or compare with "ais".',
             _checks.ConvergenceWarning,
             stacklevel=5,

@@ -18,8 +18,8 @@ BOUNDS = ("exact", "lower", "upper", "stochastic lower", "stochastic upper", Non
 class Inference:
     """What a method says of log Z and of the moments, with its errors and whether to believe it.
 
-    Fields that a method cannot give are None. Energies are in the units of the model, entropies and log Z in nats. With many
-    clamped patterns every numeric field has a leading axis, one entry for each pattern.
+    Fields that a method cannot give are None. Energies are in the units of the model, entropies and log Z in nats. With
+    many clamped patterns every numeric field has a leading axis, one entry for each pattern.
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
 """log Z from the unique low-energy states that sequential dynamics visits.
 
-The sum over the set S of distinct visited states is a lower bound. At the target temperature the probability P(S) of the set is
-the fraction of samples of independent chains that lie in it, and log Z = log sum_S exp(-beta E) - log P(S). Beside it stands the
-missing mass of Good, Biometrika 40, 237 (1953), doi:10.1093/biomet/40.3-4.237, where samples are far enough apart.
+The sum over the set S of distinct visited states is a lower bound. At the target temperature the probability P(S) of
+the set is the fraction of samples of independent chains that lie in it, and log Z = log sum_S exp(-beta E) - log P(S).
+Beside it stands the missing mass of Good, Biometrika 40, 237 (1953), doi:10.1093/biomet/40.3-4.237, where samples are
+far enough apart.
 """
 
 from __future__ import annotations
@@ -51,14 +52,19 @@ def sampled_states(
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
     n_samples = max(n_sweeps // thin, 1)
     collectors, energies = _visit(
-        make_chains(model, n_chains // 2, order=order, beta=beta, seed=seed, threads=threads), n_samples, thin, burn_in, n_sweeps
+        make_chains(model, n_chains // 2, order=order, beta=beta, seed=seed, threads=threads),
+        n_samples,
+        thin,
+        burn_in,
+        n_sweeps,
     )
     witnesses, _ = _visit(
-        make_chains(
-            model, n_chains - n_chains // 2, order=order, beta=beta, seed=rng.derive(seed, 1), threads=threads
-        ),
-        n_samples, thin, burn_in, n_sweeps,
-    )  # fmt: skip
+        make_chains(model, n_chains - n_chains // 2, order=order, beta=beta, seed=rng.derive(seed, 1), threads=threads),
+        n_samples,
+        thin,
+        burn_in,
+        n_sweeps,
+    )
     unique, first, counts = np.unique(_keys(collectors).ravel(), return_index=True, return_counts=True)
     state_energies = energies.ravel()[first] + model.offset
     lowest = state_energies.min()
@@ -68,8 +74,11 @@ def sampled_states(
     inside = np.isin(_keys(witnesses), unique).astype(np.float64)
     energy = float(weights @ state_energies)
     result: dict[str, Any] = {
-        "log_z": log_z, "bound": "lower", "energy": energy, "energy_variance": float(weights @ (state_energies - energy) ** 2)
-    }  # fmt: skip
+        "log_z": log_z,
+        "bound": "lower",
+        "energy": energy,
+        "energy_variance": float(weights @ (state_energies - energy) ** 2),
+    }
     if moments:
         packed = collectors.reshape(-1, collectors.shape[2])[first]
         result |= _moments(model, packed, weights)
@@ -105,7 +114,8 @@ def _correction(log_z: float, inside: np.ndarray) -> dict[str, float | None]:
     probability = float(inside.mean())
     if probability == 0.0:
         warnings.warn(
-            "sampled-states: no independent sample fell among the states visited, so there is a lower bound but no estimate. "
+            "sampled-states: no independent sample fell among the states visited, so there is a lower bound "
+            "but no estimate. "
             'Raise n_sweeps, or use "ais".',
             _checks.ConvergenceWarning,
             stacklevel=6,
@@ -114,7 +124,11 @@ def _correction(log_z: float, inside: np.ndarray) -> dict[str, float | None]:
     ess = min(float(diagnostics.ess(inside)), inside.size)
     smoothed = (probability * ess + 1.0) / (ess + 2.0)  # Laplace's rule: an error bar where all samples agree
     error = max(math.sqrt(smoothed * (1.0 - smoothed) / ess), float(diagnostics.standard_error(inside))) / probability
-    return {"probability": probability, "log_z_corrected": log_z - math.log(probability), "log_z_corrected_error": error}
+    return {
+        "probability": probability,
+        "log_z_corrected": log_z - math.log(probability),
+        "log_z_corrected_error": error,
+    }
 
 
 def _moments(model: BoltzmannMachine, packed: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:

@@ -51,10 +51,15 @@ class CellsTask:
     """
 
     unit = "cell"
-    converged: bool | None = None
 
     def __init__(
-        self, models: Mapping[str, BoltzmannMachine], cells: list[dict[str, Any]], *, clamp: Any, moments: bool, threads: int
+        self,
+        models: Mapping[str, BoltzmannMachine],
+        cells: list[dict[str, Any]],
+        *,
+        clamp: Any,
+        moments: bool,
+        threads: int,
     ) -> None:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
         self._n_done = 0
@@ -89,7 +94,7 @@ class CellsTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on."""
-        return {"n_done": np.int64(self._n_done)}
+        return {"n_done": np.array(self._n_done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""

@@ -4,9 +4,9 @@ Glauber, J. Math. Phys. 4, 294 (1963), doi:10.1063/1.1703954; Metropolis et al.,
 doi:10.1063/1.1699114.
 
 The site loop runs outside and the chain loop inside, so that one row of couplings serves every chain while it is in the
-cache. Couplings and fields are integers (fixed point): sums of integers do not drift and do not depend on the order of the
-updates, so a cached field equals the recomputed one exactly. Rows are padded to a multiple of 64 and walked in blocks of
-64: the update of a row is then full-width vector code without a scalar tail.
+cache. Couplings and fields are integers (fixed point): sums of integers do not drift and do not depend on the order of
+the updates, so a cached field equals the recomputed one exactly. Rows are padded to a multiple of 64 and walked in
+blocks of 64: the update of a row is then full-width vector code without a scalar tail.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from .random import draw_bits, log_of_bits, logit_of_bits
 def init_fields_dense(fields, up, rises, start):
     """Compute the fields of all chains from their states. Mutates `fields` (n_chains, width).
 
-    Invariant on exit: fields[c, i] = start[c, i] + sum_j rises[j, i] up[j, c], where `rises` (n_units, width) is what a unit
-    that goes up adds and `start` (n_chains, width) is the field with all units down.
-    Cost: n_units^2 n_chains integer additions at most.
+    Invariant on exit: fields[c, i] = start[c, i] + sum_j rises[j, i] up[j, c], where `rises` (n_units, width) is what a
+    unit that goes up adds and `start` (n_chains, width) is the field with all units down. Cost: n_units^2 n_chains
+    integer additions at most.
     """
     for c in range(fields.shape[0]):
         for i in range(fields.shape[1]):
@@ -41,8 +41,8 @@ def _add_row(field, row, sign):
 
 @kernel
 def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, metropolis):
-    """Attempt one update at every entry of `sites` (rows, n_units), row after row, `n_sweeps` rows. Mutates `up`, `fields`,
-    `streams`; returns the number of flips.
+    """Attempt one update at every entry of `sites` (rows, n_units), row after row, `n_sweeps` rows. Mutates `up`,
+    `fields`, `streams`; returns the number of flips.
 
     `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. `scale`
     (lanes,) float32 turns a threshold in log-odds into the units of the fields; entries of `sites` below 0 are held.

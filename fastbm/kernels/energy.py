@@ -1,4 +1,7 @@
-"""Energies of many states at once, in float64 from the user's couplings: E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i."""
+"""Energies of many states at once, in float64 from the user's couplings.
+
+E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
+"""
 
 import numpy as np
 
@@ -9,8 +12,8 @@ from .._jit import kernel
 def energies_dense(values, weights, bias, energies):
     """Compute the energy (without offset) of every lane. Mutates `energies` (lanes,).
 
-    `values` (n_units, lanes) float64 holds the units' values, `bias` is (n_units, 1) or (n_units, lanes); lanes is a multiple of 16.
-    Cost: n_units^2 / 2 multiplications and additions a lane, in the same order on every processor.
+    `values` (n_units, lanes) float64 holds the units' values, `bias` is (n_units, 1) or (n_units, lanes); lanes is a
+    multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane, in the same order on every processor.
     """
     total = np.empty(16)
     field = np.empty(16)

@@ -1,9 +1,9 @@
 """Exact sums over all states: Gray code over the high units, a vectorised table over the low ones.
 
-The code changes one high unit a step (Gray, US patent 2632058, 1953), which costs O(n) additions for the fields; for every
-setting of the high units the 2^k settings of the low ones are one vector. Energies are integers in units of `unit`
-(fixed point), so that they neither drift nor round, and states of equal energy are exactly equal. Weights are taken relative
-to the lowest energy seen, so that nothing overflows.
+The code changes one high unit a step (Gray, US patent 2632058, 1953), which costs O(n) additions for the fields; for
+every setting of the high units the 2^k settings of the low ones are one vector. Energies are integers in units of
+`unit` (fixed point), so that they neither drift nor round, and states of equal energy are exactly equal. Weights are
+taken relative to the lowest energy seen, so that nothing overflows.
 """
 
 import numpy as np
@@ -14,7 +14,8 @@ from .functions import exp_float64
 
 @kernel
 def tabulate_low(rises, table):
-    """Fill `table` (2^k,) with the couplings' energy of every setting of k units, bit l of the index for unit l. Mutates `table`.
+    """Fill `table` (2^k,) with the couplings' energy of every setting of k units, bit l of the index for unit l.
+    Mutates `table`.
 
     `rises` (k, k) int64 symmetric.  Cost: 2^k k additions.
     """
@@ -23,9 +24,9 @@ def tabulate_low(rises, table):
     for unit in range(rises.shape[0]):
         half = 1 << unit
         field[0] = 0
-        for l in range(unit):
-            for x in range(1 << l):
-                field[(1 << l) + x] = field[x] + rises[unit, l]
+        for low in range(unit):
+            for x in range(1 << low):
+                field[(1 << low) + x] = field[x] + rises[unit, low]
         for x in range(half):
             table[half + x] = table[x] - field[x]
 
@@ -71,14 +72,14 @@ def _lower_reference(sums, pairs, shift):
 
 @kernel
 def enumerate_slice(rises, fields, table, start, stop, unit, sums, pairs):
-    """Sum exp(-beta E) and its moments over steps `start` to `stop` of the Gray code of the high units; return the lowest
-    energy met, which all sums are relative to.
+    """Sum exp(-beta E) and its moments over steps `start` to `stop` of the Gray code of the high units; return the
+    lowest energy met, which all sums are relative to.
 
-    Units 0 to k - 1 are low (2^k = size of `table`, k >= 1), the rest high; all are 0 or 1, with couplings `rises` (n, n) and
-    biases `fields` (n,) in int64. `unit` is beta times the energy of one integer step.
-    Mutates, all from zero: `sums` (3, 2^k), for every setting of the low units the sum of w, w x and w x^2, where
-    w = exp(-x) and x = beta (E - lowest); `pairs` (n, n), the weight with units i and j up, for i <= j high and for i high, j low.
-    Cost: an exponential and about fifteen additions a state, vectorised, and O(n^2) a step.
+    Units 0 to k - 1 are low (2^k = size of `table`, k >= 1), the rest high; all are 0 or 1, with couplings `rises` (n,
+    n) and biases `fields` (n,) in int64. `unit` is beta times the energy of one integer step. Mutates, all from zero:
+    `sums` (3, 2^k), for every setting of the low units the sum of w, w x and w x^2, where w = exp(-x) and x = beta (E -
+    lowest); `pairs` (n, n), the weight with units i and j up, for i <= j high and for i high, j low. Cost: an
+    exponential and about fifteen additions a state, vectorised, and O(n^2) a step.
     """
     size = table.size
     n, k = rises.shape[0], 0
@@ -127,8 +128,8 @@ def enumerate_slice(rises, fields, table, start, stop, unit, sums, pairs):
         whole = _fold(weights, low_sums)
         for i in range(k, n):
             if up[i]:
-                for l in range(k):
-                    pairs[i, l] += low_sums[l]
+                for low in range(k):
+                    pairs[i, low] += low_sums[low]
                 for j in range(i, n):
                     if up[j]:
                         pairs[i, j] += whole

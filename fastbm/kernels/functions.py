@@ -1,7 +1,7 @@
 """Exponentials that vectorise: polynomials after range reduction, no libm, the same bits on every processor.
 
-exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2) / 2 (Cody and Waite, Software Manual for the Elementary Functions,
-1980, ch. 6).
+exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2) / 2 (Cody and Waite, Software Manual for the Elementary
+Functions, 1980, ch. 6).
 """
 
 import numpy as np

@@ -1,4 +1,5 @@
-"""One layer at a time: the passes that follow a matrix product when units of a layer are independent given their neighbours.
+"""One layer at a time: the passes that follow a matrix product when units of a layer are independent given their
+neighbours.
 
 Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32 or float64, as the engine chose.
 """
@@ -77,11 +78,12 @@ def sum_softplus_layer(fields, scale, totals):
 
 @kernel
 def anneal_layer(up, fields, base, before, after, streams, totals):
-    """Move a summed-out layer from temperature `before` to `after` of a path, then draw it. Mutates `up`, `streams`, `totals`.
+    """Move a summed-out layer from temperature `before` to `after` of a path, then draw it. Mutates `up`, `streams`,
+    `totals`.
 
-    Log-odds are (1 - t) base + t field, `base` (n,) and `fields` (n, lanes). Adds to `totals` (lanes,) float64 the change of
-    sum_i log(1 + exp(log-odds_i)), and draws `up` at t = `after`.
-    Cost: two exponentials and one draw a unit, vectorised over lanes.
+    Log-odds are (1 - t) base + t field, `base` (n,) and `fields` (n, lanes). Adds to `totals` (lanes,) float64 the
+    change of sum_i log(1 + exp(log-odds_i)), and draws `up` at t = `after`. Cost: two exponentials and one draw a unit,
+    vectorised over lanes.
     """
     lanes = fields.shape[1]
     kind = fields.dtype.type

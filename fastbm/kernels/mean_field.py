@@ -13,7 +13,8 @@ from .._jit import kernel
 
 @kernel
 def sweep_mean_field(means, weights, bias, beta, damping):
-    """Set every mean to tanh(beta field), in turn. Mutates `means` (n_units, lanes); returns the largest change per lane.
+    """Set every mean to tanh(beta field), in turn. Mutates `means` (n_units, lanes); returns the largest change per
+    lane.
 
     `bias` is (n_units, lanes). Without damping each step maximises the bound in one mean, so that it never falls.
     Cost: n_units^2 multiplications and additions a lane, vectorised over lanes.

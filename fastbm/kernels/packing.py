@@ -7,7 +7,8 @@ from .._jit import kernel
 
 @kernel
 def pack_units(up, packed):
-    """Pack each lane's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, ceil(n_units / 8)) uint8.
+    """Pack each lane's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, ceil(n_units / 8))
+    uint8.
 
     `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
     """
@@ -25,7 +26,8 @@ def pack_units(up, packed):
 
 @kernel
 def pack_chains(up, n_chains, words):
-    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit. Mutates `words` (n_units, ceil(n_chains / 64)).
+    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit. Mutates `words` (n_units, ceil(n_chains /
+    64)).
 
     Bits beyond `n_chains` are 0.  Cost: one pass over `up` (n_units, lanes).
     """

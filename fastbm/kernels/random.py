@@ -1,4 +1,5 @@
-"""Random numbers for lanes: one xoshiro128++ stream per chain, and the thresholds that single-spin updates compare with.
+"""Random numbers for lanes: one xoshiro128++ stream per chain, and the thresholds that single-spin updates compare
+with.
 
 Blackman and Vigna, ACM Trans. Math. Softw. 47, 36 (2021), doi:10.1145/3460772. A uniform number is (k + 1/2) / 2^32.
 Logarithms are polynomials in float32 (no libm, no re-association), so that the bits are the same on every processor.
@@ -38,7 +39,9 @@ def draw_bits(streams, bits):
 
 @kernel
 def _split(x, least_bits):
-    """Split a positive normal float32 into 2^e and m, the mantissa from the float with bits `least_bits` to twice that."""
+    """Split a positive normal float32 into 2^e and m, the mantissa from the float with bits `least_bits` to twice
+    that.
+    """
     word = np.float32(x).view(np.int32)
     exponent = np.int32(np.int32(word - least_bits) >> np.int32(23))
     mantissa = np.int32(word - np.int32(exponent << np.int32(23))).view(np.float32)
@@ -49,7 +52,8 @@ def _split(x, least_bits):
 def log_float32(x):
     """Return the natural logarithm of a positive normal float32, to 2e-7 of the larger of itself and 1.
 
-    x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(t), t = (m - 1) / (m + 1), by a polynomial in t^2 (error 7e-10).
+    x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(t), t = (m - 1) / (m + 1), by a polynomial in t^2 (error
+    7e-10).
     """
     exponent, m = _split(x, _SQRT_HALF_BITS)
     t = np.float32(np.float32(m - np.float32(1.0)) / np.float32(m + np.float32(1.0)))

@@ -36,9 +36,14 @@ class ClampedExact(Phase):
             return self._independent(model, rows)
         unique, counts = np.unique(rows, axis=0, return_counts=True)
         exact = run_method(
-            model, "exact", beta=self.settings.beta, clamp=(np.arange(model.n_visible), unique), moments=True,
-            seed=self.settings.seed, threads=self.settings.threads,
-        )  # fmt: skip
+            model,
+            "exact",
+            beta=self.settings.beta,
+            clamp=(np.arange(model.n_visible), unique),
+            moments=True,
+            seed=self.settings.seed,
+            threads=self.settings.threads,
+        )
         weights = counts / counts.sum()
         second = np.tensordot(weights, exact.second_moment, axes=1)
         return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
@@ -74,9 +79,17 @@ class ClampedGibbs(Phase):
         up = rng.keyed(seed, rng.INITIAL).integers(0, 2, (len(rows), model.n_hidden), dtype=np.uint8)
         layered = isinstance(clamped.couplings, Layered)
         chains = couple_chains(
-            clamped.couplings, clamped.bias, model.convention, up, rng.streams(seed, len(rows)), beta=settings.beta,
-            rule="gibbs", order="sequential", seed=seed, threads=settings.threads,
-        )  # fmt: skip
+            clamped.couplings,
+            clamped.bias,
+            model.convention,
+            up,
+            rng.streams(seed, len(rows)),
+            beta=settings.beta,
+            rule="gibbs",
+            order="sequential",
+            seed=seed,
+            threads=settings.threads,
+        )
         chains.sweep(settings.clamped_sweeps)
         mean = np.zeros(model.n_units)
         pairs = [np.zeros_like(array) for array in model.couplings.arrays]
@@ -91,7 +104,7 @@ class ClampedGibbs(Phase):
         return Moments(mean, tuple(pairs))
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"n_calls": np.int64(self._n_calls)}
+        return {"n_calls": np.array(self._n_calls)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self._n_calls = int(state["n_calls"])
@@ -111,7 +124,13 @@ class ClampedMeanField(Phase):
         clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
         beta = self.settings.beta
         solution = solve(
-            clamped.couplings, clamped.bias.T, beta, np.zeros_like(clamped.bias.T), tolerance=1e-8, damping=0.0, max_sweeps=1000
+            clamped.couplings,
+            clamped.bias.T,
+            beta,
+            np.zeros_like(clamped.bias.T),
+            tolerance=1e-8,
+            damping=0.0,
+            max_sweeps=1000,
         )
         weights = counts / counts.sum()
         means = np.concatenate([unique, solution.means.T], axis=1)

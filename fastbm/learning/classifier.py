@@ -59,7 +59,9 @@ class BoltzmannClassifier:
         up = self._units.bits("data", data)
         labels = np.asarray(labels)
         if up.ndim != 2 or labels.shape != up.shape[:1]:
-            raise ValueError(f"labels must have one entry for each row of data; got {labels.shape} for data of shape {up.shape}.")
+            raise ValueError(
+                f"labels must have one entry for each row of data; got {labels.shape} for data of shape {up.shape}."
+            )
         self.classes = np.unique(labels)
         if len(self.classes) < 2:
             raise ValueError(f"labels must name at least two classes; got {self.classes.tolist()}.")

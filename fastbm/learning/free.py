@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from .. import rng
-from ..couplings import Layered
 from ..inference.mean_field import mean_field
 from ..inference.methods import run_method
 from ..inference.monte_carlo import PairCounts
@@ -53,7 +52,9 @@ def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> Moments:
     if isinstance(chains, LayeredChains) and len(model.couplings.sizes) == 2:
         units = model.convention
         field = values[:, : model.n_visible] @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
-        values[:, model.n_visible :] = (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(0.5 * beta * units.span * field)
+        values[:, model.n_visible :] = (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(
+            0.5 * beta * units.span * field
+        )
     return from_values(model.couplings, values)
 
 
@@ -71,9 +72,17 @@ class FreeGibbs(Phase):
         s = self.settings
         up = rng.keyed(s.seed, rng.INITIAL).integers(0, 2, (s.n_chains, model.n_units), dtype=np.uint8)
         self._chains = couple_chains(
-            model.couplings, model.flat_bias, model.convention, up, rng.streams(s.seed, s.n_chains), beta=s.beta,
-            rule="gibbs", order="sequential", seed=s.seed, threads=s.threads,
-        )  # fmt: skip
+            model.couplings,
+            model.flat_bias,
+            model.convention,
+            up,
+            rng.streams(s.seed, s.n_chains),
+            beta=s.beta,
+            rule="gibbs",
+            order="sequential",
+            seed=s.seed,
+            threads=s.threads,
+        )
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
         self._chains.couple(model.couplings, model.flat_bias)
@@ -115,9 +124,17 @@ class FreeContrastive(Phase):
         up = np.zeros((len(rows), model.n_units), np.uint8)
         up[:, : model.n_visible] = rows == model.convention.hi
         chains = couple_chains(
-            model.couplings, model.flat_bias, model.convention, up, self._streams[: len(rows)], beta=s.beta,
-            rule="gibbs", order="sequential", seed=s.seed, threads=s.threads,
-        )  # fmt: skip
+            model.couplings,
+            model.flat_bias,
+            model.convention,
+            up,
+            self._streams[: len(rows)],
+            beta=s.beta,
+            rule="gibbs",
+            order="sequential",
+            seed=s.seed,
+            threads=s.threads,
+        )
         if isinstance(chains, LayeredChains):
             chains.draw_layer(1)
         chains.sweep(s.n_sweeps)
@@ -129,4 +146,3 @@ class FreeContrastive(Phase):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self._streams = np.array(state["streams"])
-

@@ -1,7 +1,8 @@
 """Maximum likelihood by SciPy's L-BFGS-B, made resumable.
 
-SciPy's optimiser keeps its state to itself. Every value and gradient is recorded in the order in which it was asked for; to go
-on after a stop the optimiser is run again from the start and fed the record, which takes no time and leads to the same bits.
+SciPy's optimiser keeps its state to itself. Every value and gradient is recorded in the order in which it was asked
+for; to go on after a stop the optimiser is run again from the start and fed the record, which takes no time and leads
+to the same bits.
 
 Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16, 1190 (1995), doi:10.1137/0916069.
 """
@@ -9,6 +10,7 @@ Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16, 1190 (1995), doi:10.1137/091
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +60,13 @@ class Lbfgs:
             path.append((x.copy(), *latest[x.tobytes()]))
             latest.clear()
 
-        options = {
-            "maxiter": max_iterations, "maxfun": 20 * max_iterations, "maxcor": MEMORY, "gtol": self._tolerance, "ftol": 0.0
-        }  # fmt: skip
+        options: Any = {
+            "maxiter": max_iterations,
+            "maxfun": 20 * max_iterations,
+            "maxcor": MEMORY,
+            "gtol": self._tolerance,
+            "ftol": 0.0,
+        }
         minimize(evaluate, self._start, jac=True, method="L-BFGS-B", callback=accept, options=options)
         self.done = len(path) < max_iterations
         gradient = path[-1][2] if path else self._gradients[0]

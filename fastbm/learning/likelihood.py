@@ -1,8 +1,8 @@
 """Maximum likelihood with exact phases, by L-BFGS; an iteration counts as an epoch.
 
 The optimiser sees centred and scaled parameters: couplings W_ij times the standard deviations of both units, and biases
-b + W mu, with mu the data's means. Centring takes away most of what couples biases to couplings (Montavon and Mueller, 2012,
-doi:10.1007/978-3-642-35289-8_33), so that tens of iterations do where plain parameters take hundreds.
+b + W mu, with mu the data's means. Centring takes away most of what couples biases to couplings (Montavon and Mueller,
+2012, doi:10.1007/978-3-642-35289-8_33), so that tens of iterations do where plain parameters take hundreds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Centring:
         return Parameters(weights, plain[n_pairs:] - pull)
 
     def slope(self, slope: Parameters) -> np.ndarray:
-        """The gradient with respect to the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
+        """The gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
         cross = self._pairs(self._means + slope.bias) - self._pairs(self._means) - self._pairs(slope.bias)
         return np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias]) / self._scale
 
@@ -101,7 +101,9 @@ class Likelihood:
         parameters = self._centring.parameters(vector)
         model = parameters.machine(self._like)
         free = self._free.moments(model, self._rows)
-        clamped = self._clamped.moments(model, self._rows) if self._data is None else self._clamped_data(model, self._data)
+        clamped = (
+            self._clamped.moments(model, self._rows) if self._data is None else self._clamped_data(model, self._data)
+        )
         slope = gradient(clamped, free, self._settings.beta, parameters, self._settings.l2, self._settings.l2_bias)
         assert clamped.log_z is not None and free.log_z is not None
         return self._penalty(parameters) - clamped.log_z + free.log_z, -self._centring.slope(slope)
@@ -115,7 +117,7 @@ class Likelihood:
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         record = with_prefix("optimizer", self._lbfgs.state())
-        return {**self.parameters.to_state(), **record, "n_done": np.int64(self._n_done)}
+        return {**self.parameters.to_state(), **record, "n_done": np.array(self._n_done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,7 +74,9 @@ def without_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np
     return {name[len(prefix) + 1 :]: array for name, array in state.items() if name.startswith(prefix + "/")}
 
 
-def gradient(clamped: Moments, free: Moments, beta: float, parameters: Parameters, l2: float, l2_bias: float) -> Parameters:
+def gradient(
+    clamped: Moments, free: Moments, beta: float, parameters: Parameters, l2: float, l2_bias: float
+) -> Parameters:
     """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
 
     L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter.
@@ -91,12 +94,14 @@ def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = 
     return without_diagonal(Moments(values.mean(axis=0), pairs, log_z))
 
 
-def from_matrix(couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None) -> Moments:
+def from_matrix(
+    couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None
+) -> Moments:
     """Take the coupled pairs out of a full matrix of second moments."""
     if len(couplings.sizes) == 1:
         return without_diagonal(Moments(mean, (second_moment.copy(),), log_z))
     layers = couplings.layers  # type: ignore[attr-defined]
-    return Moments(mean, tuple(second_moment[a, b] for a, b in zip(layers[:-1], layers[1:], strict=True)), log_z)
+    return Moments(mean, tuple(second_moment[a, b] for a, b in itertools.pairwise(layers)), log_z)
 
 
 def without_diagonal(moments: Moments) -> Moments:

@@ -30,8 +30,8 @@ def moment_error(clamped: Moments, free: Moments) -> float:
 class PseudoLikelihood:
     """sum_i log p(v_i | other visible units), averaged over at most 256 rows, which are the same at every look.
 
-    Of more than 64 units as many are drawn once and stand for all. Hidden units are summed out, which needs them independent.
-    Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
+    Of more than 64 units as many are drawn once and stand for all. Hidden units are summed out, which needs them
+    independent. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
     """
 
     def __init__(self, model: BoltzmannMachine, rows: np.ndarray, beta: float, seed: int) -> None:

@@ -1,4 +1,6 @@
-"""Steps uphill: gradient ascent with momentum, and Adam. Each is a pure function of parameters, gradient and its own state."""
+"""Steps uphill: gradient ascent with momentum, and Adam. Each is a pure function of parameters, gradient and its own
+state.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class Adam:
     def state(self) -> dict[str, np.ndarray]:
         moments = {"first": self._first, "second": self._second}
         arrays = {f"{name}/{k}": a for name, group in moments.items() for k, a in enumerate(group)}
-        return {**arrays, "n_steps": np.int64(self._n_steps)}
+        return {**arrays, "n_steps": np.array(self._n_steps)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self._first = [np.array(state[f"first/{k}"]) for k in range(len(self._first))]

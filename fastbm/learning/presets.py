@@ -32,7 +32,9 @@ PRESETS = {
     "monte-carlo": Preset("gibbs", "gibbs", "clamped and free chains, hidden units anywhere", "sgd", 200, 0.05, 0, 10),
     "pcd": Preset("exact", "gibbs", "persistent contrastive divergence"),
     "cd": Preset("exact", "contrastive", "contrastive divergence"),
-    "mean-field": Preset("mean-field", "mean-field", "the deterministic machine, with linear response", "sgd", 500, 0.05, 0),
+    "mean-field": Preset(
+        "mean-field", "mean-field", "the deterministic machine, with linear response", "sgd", 500, 0.05, 0
+    ),
 }
 
 
@@ -48,7 +50,8 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
     _checks.choice("free", free, FREE)
     if free == "contrastive" and not hidden_are_independent(model):
         raise ValueError(
-            'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use method="monte-carlo" '
+            'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '
+            'method="monte-carlo" '
             'or layout="restricted".'
         )
     return preset, clamped, free

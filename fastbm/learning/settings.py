@@ -57,7 +57,8 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
     optimizer = _checks.choice("optimizer", values.get("optimizer", preset.optimizer), OPTIMIZER_NAMES)
     if optimizer == "l-bfgs" and (clamped, free) != ("exact", "exact"):
         raise ValueError(
-            f'optimizer="l-bfgs" needs exact phases (method="exact"); got clamped={clamped!r}, free={free!r}. Use "sgd" or "adam".'
+            f'optimizer="l-bfgs" needs exact phases (method="exact"); got clamped={clamped!r}, free={free!r}. '
+            'Use "sgd" or "adam".'
         )
     batch_size = whole("batch_size", preset.batch_size or n_rows)
     if optimizer == "l-bfgs" and batch_size < n_rows:

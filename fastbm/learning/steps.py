@@ -25,7 +25,9 @@ class Steps:
     ) -> None:
         self._like, self._up, self._settings, self._clamped, self._free = like, up, settings, clamped, free
         self.parameters = Parameters.of(like)
-        self._optimizer: Any = OPTIMIZERS[settings.optimizer](self.parameters, settings.learning_rate, settings.momentum)
+        self._optimizer: Any = OPTIMIZERS[settings.optimizer](
+            self.parameters, settings.learning_rate, settings.momentum
+        )
         self._whole: Moments | None = None
 
     @property

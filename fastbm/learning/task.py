@@ -49,15 +49,27 @@ class FitTask:
     unit = "epoch"
 
     def __init__(
-        self, start: BoltzmannMachine, data: Mapping[str, np.ndarray], settings: FitSettings, *, classify: dict[str, Any] | None, threads: int
+        self,
+        start: BoltzmannMachine,
+        data: Mapping[str, np.ndarray],
+        settings: FitSettings,
+        *,
+        classify: dict[str, Any] | None,
+        threads: int,
     ) -> None:
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
         self._classify = classify
         common = PhaseSettings(
-            settings.beta, settings.seed, threads, settings.n_chains, settings.n_sweeps, settings.clamped_sweeps,
-            settings.batch_size, settings.optimizer == "l-bfgs",
-        )  # fmt: skip
+            settings.beta,
+            settings.seed,
+            threads,
+            settings.n_chains,
+            settings.n_sweeps,
+            settings.clamped_sweeps,
+            settings.batch_size,
+            settings.optimizer == "l-bfgs",
+        )
         self._clamped = presets.CLAMPED[settings.clamped](common)
         self._free = presets.FREE[settings.free](common)
         for phase in (self._clamped, self._free):
@@ -67,7 +79,9 @@ class FitTask:
         self._pseudo: PseudoLikelihood | None = None
         if has_pseudo_likelihood(start):
             self._pseudo = PseudoLikelihood(start, data["rows"], settings.beta, settings.seed)
-        self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(start, len(np.unique(data["rows"], axis=0)))
+        self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(
+            start, len(np.unique(data["rows"], axis=0))
+        )
         self.method = self._evaluation_method()
 
     @property
@@ -91,7 +105,11 @@ class FitTask:
             **{f"evaluation/{name}": Stream(FLOAT) for name in self._evaluation_names()},
         }
         if (packed := self._free.samples()) is not None and self.settings.samples_every:
-            attrs = {"n_units": n_units, "bitorder": "little", "one": self.start.convention.hi}
+            attrs: dict[str, int | float | str] = {
+                "n_units": n_units,
+                "bitorder": "little",
+                "one": self.start.convention.hi,
+            }
             streams["samples/states"] = Stream("|u1", packed.shape, attrs)
             streams["samples/epoch"] = Stream("<i8")
         return streams
@@ -106,11 +124,6 @@ class FitTask:
     def done(self) -> bool:
         """Whether all epochs, and the last look, are done."""
         return self._evaluated
-
-    @property
-    def converged(self) -> bool | None:
-        """For an optimiser that knows: whether the gradient vanished."""
-        return self._driver.converged if isinstance(self._driver, Likelihood) else None
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -136,7 +149,9 @@ class FitTask:
         rows: dict[str, np.ndarray] = {}
         if self._due(self.settings.monitor_every):
             found = metrics[0] | self._monitor(model)
-            rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()} | {"metrics/step": np.array([epoch])}
+            rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()} | {
+                "metrics/step": np.array([epoch])
+            }
         if self.settings.weights_every and self._due(self.settings.weights_every):
             arrays = model.couplings.arrays
             names = ["weights"] if len(arrays) == 1 else [f"weights_{k}" for k in range(len(arrays))]
@@ -160,7 +175,9 @@ class FitTask:
             log_z = run_method(
                 model, "exact", beta=s.beta, clamp=None, moments=False, seed=s.seed, threads=self.threads
             ).log_z
-            found["log_likelihood"] = float(log_likelihood(model, self._values("rows"), log_z, s.beta, self.threads).mean())
+            found["log_likelihood"] = float(
+                log_likelihood(model, self._values("rows"), log_z, s.beta, self.threads).mean()
+            )
         return found
 
     def _values(self, name: str) -> np.ndarray:
@@ -181,7 +198,9 @@ class FitTask:
     def _evaluation_names(self) -> list[str]:
         names = []
         if self.method:
-            names += ["log_z", "log_z_error", "log_likelihood"] + (["holdout_log_likelihood"] if "holdout" in self.data else [])
+            names += ["log_z", "log_z_error", "log_likelihood"] + (
+                ["holdout_log_likelihood"] if "holdout" in self.data else []
+            )
         return names + (["classifier_error"] if self._classify is not None else [])
 
     def _evaluate(self) -> dict[str, np.ndarray]:
@@ -207,7 +226,7 @@ class FitTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
-        counters = {"n_epochs": np.int64(self.n_epochs), "evaluated": np.bool_(self._evaluated)}
+        counters = {"n_epochs": np.array(self.n_epochs), "evaluated": np.array(self._evaluated)}
         phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self._free.state())
         return {**self._driver.state(), **phases, **counters}
 
@@ -222,9 +241,11 @@ class FitTask:
 def start_machine(
     up: np.ndarray, n_hidden: int, layout: str | None, units: str, seed: int, *, scale: float = 0.01
 ) -> BoltzmannMachine:
-    """Return where learning starts: biases that give the visible units their means, small random couplings to hidden ones.
+    """Return where learning starts: biases that give the visible units their means, small random couplings to hidden
+    ones.
 
-    Hinton, A practical guide to training restricted Boltzmann machines (2012), sect. 8, doi:10.1007/978-3-642-35289-8_32.
+    Hinton, A practical guide to training restricted Boltzmann machines (2012), sect. 8,
+    doi:10.1007/978-3-642-35289-8_32.
     """
     layout = layout or ("restricted" if n_hidden else "general")
     _checks.choice("layout", layout, ("restricted", "general"))

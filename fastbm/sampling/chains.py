@@ -12,8 +12,7 @@ from ..couplings import Couplings
 from ..model import BoltzmannMachine
 from ..units import Units
 from .dense import DenseChains
-from .engine import Engine as Chains
-from .engine import start_bits
+from .engine import Engine as Chains, start_bits
 from .layered import LayeredChains
 
 RULES = ("gibbs", "metropolis")
@@ -23,8 +22,8 @@ ORDERS = ("sequential", "permuted", "random")
 def resolve_order(order: str | None, rule: str) -> str:
     """Return the order of updates; left out, sequential for Gibbs and random for Metropolis.
 
-    Metropolis dynamics accepts every proposal that costs no energy. In an order that visits each unit once a sweep, free units
-    then flip at every sweep and the chain is periodic; random order is safe.
+    Metropolis dynamics accepts every proposal that costs no energy. In an order that visits each unit once a sweep,
+    free units then flip at every sweep and the chain is periodic; random order is safe.
     """
     if order is None:
         return "random" if rule == "metropolis" else "sequential"
@@ -64,9 +63,17 @@ def make_chains(
         _warn_if_periodic(model, float(betas.min()))
     up = start_bits(initial, model.n_units, n_chains, seed, first_chain, model.convention)
     return couple_chains(
-        model.couplings, model.flat_bias, model.convention, up, rng.streams(seed, n_chains, first=first_chain),
-        beta=betas, rule=rule, order=chosen, seed=seed, threads=threads_module.resolve(threads),
-    )  # fmt: skip
+        model.couplings,
+        model.flat_bias,
+        model.convention,
+        up,
+        rng.streams(seed, n_chains, first=first_chain),
+        beta=betas,
+        rule=rule,
+        order=chosen,
+        seed=seed,
+        threads=threads_module.resolve(threads),
+    )
 
 
 def couple_chains(
@@ -85,8 +92,10 @@ def _warn_if_periodic(model: BoltzmannMachine, beta: float) -> None:
     free = int((beta * model.convention.span * strongest < 0.05).sum())
     if free:
         warnings.warn(
-            f"{free} of {model.n_units} units are nearly free at beta = {beta:g}: Metropolis updates in an order that visits "
-            'each unit once a sweep flip them at almost every sweep, so that samples are periodic. Use order="random" or '
+            f"{free} of {model.n_units} units are nearly free at beta = {beta:g}: Metropolis updates in an "
+            "order that visits "
+            "each unit once a sweep flip them at almost every sweep, so that samples are periodic. Use "
+            'order="random" or '
             'sampler="gibbs".',
             UserWarning,
             stacklevel=4,

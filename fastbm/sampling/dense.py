@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,9 @@ from ..kernels.energy import energies_dense
 from .engine import Engine, up_form
 from .orders import sites
 
-LOG_ODDS_ERROR = 1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
+LOG_ODDS_ERROR = (
+    1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
+)
 
 
 class DenseChains(Engine):
@@ -26,9 +27,10 @@ class DenseChains(Engine):
         form, field = up_form(couplings, self._bias, self.units)
         largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max())
         worst = float(self.beta.max(initial=0.0)) * (self.n_units + 1) / 2
-        exponent, dtype = _scale(largest, 30), np.int32
+        exponent = _scale(largest, 30)
+        dtype: np.dtype[Any] = np.dtype(np.int32)
         if worst * 2.0**-exponent > LOG_ODDS_ERROR:
-            exponent, dtype = _scale(largest, 61), np.int64
+            exponent, dtype = _scale(largest, 61), np.dtype(np.int64)
         width = -(-self.n_units // 64) * 64
         self._rises = np.zeros((self.n_units, width), dtype)
         self._rises[:, : self.n_units] = np.rint(np.ldexp(form.matrix(), exponent))
@@ -39,7 +41,7 @@ class DenseChains(Engine):
         self._fields: list[np.ndarray] | None = None
         self.detail = {
             "kernel": self.kernel,
-            "fields": f"{np.dtype(dtype).name} in units of 2^-{exponent}",
+            "fields": f"{dtype.name} in units of 2^-{exponent}",
             "largest log-odds error": worst * 2.0**-exponent,
         }
 
@@ -104,5 +106,3 @@ class DenseChains(Engine):
 def _scale(largest: float, bits: int) -> int:
     """The largest exponent with largest * 2^exponent < 2^bits."""
     return bits - math.frexp(max(largest, 1e-300))[1]
-
-

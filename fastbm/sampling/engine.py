@@ -45,7 +45,16 @@ class Engine:
     detail: dict[str, Any]
 
     def __init__(
-        self, units: Units, up: np.ndarray, streams: np.ndarray, *, beta: Any, rule: str, order: str, seed: int, threads: int
+        self,
+        units: Units,
+        up: np.ndarray,
+        streams: np.ndarray,
+        *,
+        beta: Any,
+        rule: str,
+        order: str,
+        seed: int,
+        threads: int,
     ) -> None:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
@@ -97,7 +106,7 @@ class Engine:
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.streams, strict=True)]
-        return {"chains": self.packed(), "streams": np.concatenate(streams), "n_swept": np.int64(self.n_swept)}
+        return {"chains": self.packed(), "streams": np.concatenate(streams), "n_swept": np.array(self.n_swept)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""

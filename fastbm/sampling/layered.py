@@ -31,7 +31,11 @@ class LayeredChains(Engine):
             scale[: block.stop - block.start] = self.beta[block]
             self._scale.append(scale)
         self._values = [up.astype(self.dtype) for up in self.up]
-        self.detail = {"kernel": self.kernel, "fields": self.dtype.name, "largest log-odds error": worst * (2.0**-22 if single else 2.0**-51)}
+        self.detail = {
+            "kernel": self.kernel,
+            "fields": self.dtype.name,
+            "largest log-odds error": worst * (2.0**-22 if single else 2.0**-51),
+        }
 
     def _start_of(self, block: slice, field: np.ndarray) -> np.ndarray:
         """The field with all units down: one column, or one for each chain of the block."""

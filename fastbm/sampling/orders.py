@@ -1,7 +1,7 @@
 """The order in which a sweep visits the units, the same for all chains of a run.
 
-Random orders come in chunks keyed by the sweep's number, so that nothing need be stored and a sweep's order does not depend on
-how a run was cut into blocks.
+Random orders come in chunks keyed by the sweep's number, so that nothing need be stored and a sweep's order does not
+depend on how a run was cut into blocks.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import numpy as np
 from .. import rng
 
 
-def sites(order: str, n_units: int, seed: int, first: int, n_sweeps: int, *, holds: bool) -> Iterator[tuple[np.ndarray, int]]:
+def sites(
+    order: str, n_units: int, seed: int, first: int, n_sweeps: int, *, holds: bool
+) -> Iterator[tuple[np.ndarray, int]]:
     """Yield (rows of units to visit, number of sweeps) for sweeps `first` to `first + n_sweeps`.
 
-    With `holds`, random order has one more slot that visits no unit (-1). Without it Metropolis dynamics on free units would
-    flip one unit at every attempt, and the parity of the number of units up would be fixed by the number of sweeps.
+    With `holds`, random order has one more slot that visits no unit (-1). Without it Metropolis dynamics on free units
+    would flip one unit at every attempt, and the parity of the number of units up would be fixed by the number of
+    sweeps.
     """
     if order == "sequential":
         yield np.arange(n_units, dtype=np.int32)[None], n_sweeps

@@ -32,7 +32,17 @@ class SampleSettings:
 
     @classmethod
     def check(
-        cls, *, sampler: str, order: str | None, n_chains: Any, n_sweeps: Any, burn_in: Any, thin: Any, beta: Any, seed: Any, first_chain: Any
+        cls,
+        *,
+        sampler: str,
+        order: str | None,
+        n_chains: Any,
+        n_sweeps: Any,
+        burn_in: Any,
+        thin: Any,
+        beta: Any,
+        seed: Any,
+        first_chain: Any,
     ) -> SampleSettings:
         """Check every value and resolve defaults."""
         sampler = _checks.choice("sampler", sampler, RULES)
@@ -65,15 +75,21 @@ class SampleTask:
     """One sampling run."""
 
     unit = "sweep"
-    converged: bool | None = None
 
     def __init__(self, model: BoltzmannMachine, settings: SampleSettings, *, initial: Any, threads: int) -> None:
         self.model, self.settings = model, settings
         s = settings
         self._chains = make_chains(
-            model, s.n_chains, rule=s.sampler, order=s.order, beta=list(s.beta), seed=s.seed, initial=initial, threads=threads,
+            model,
+            s.n_chains,
+            rule=s.sampler,
+            order=s.order,
+            beta=list(s.beta),
+            seed=s.seed,
+            initial=initial,
+            threads=threads,
             first_chain=s.first_chain,
-        )  # fmt: skip
+        )
         row_bytes = s.n_chains * (-(-model.n_units // 8) + 8)
         by_work = BLOCK_ATTEMPTS // (model.n_units * s.n_chains)
         self._block = max(1, min(by_work, s.thin * max(1, BLOCK_BYTES // row_bytes)))
@@ -87,7 +103,11 @@ class SampleTask:
     def streams(self) -> dict[str, Stream]:
         """What the run writes."""
         chains, n_units = self.settings.n_chains, self.model.n_units
-        attrs = {"n_units": n_units, "bitorder": "little", "one": self.model.convention.hi}
+        attrs: dict[str, int | float | str] = {
+            "n_units": n_units,
+            "bitorder": "little",
+            "one": self.model.convention.hi,
+        }
         return {
             "samples/states": Stream("|u1", (chains, -(-n_units // 8)), attrs),
             "samples/energy": Stream("<f8", (chains,)),

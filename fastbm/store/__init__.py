@@ -3,12 +3,12 @@
 A run killed at any instant resumes and ends with every dataset byte-identical to the uninterrupted run's.
 """
 
-from fastbm.store.creating import create
-from fastbm.store.memory import Memory
-from fastbm.store.merge import merge_parts
-from fastbm.store.reader import Reader, open_reader
-from fastbm.store.resuming import resume
-from fastbm.store.schema import Stream
-from fastbm.store.writer import Writer
+from .creating import create
+from .memory import Memory
+from .merge import merge_parts
+from .reader import Reader, open_reader
+from .resuming import resume
+from .schema import Stream
+from .writer import Writer
 
 __all__ = ["Memory", "Reader", "Stream", "Writer", "create", "merge_parts", "open_reader", "resume"]

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastbm._checks import StorageError
-from fastbm.store import hdf
-from fastbm.store.image import Damaged, Foreign, open_image, read_trailer
-from fastbm.store.names import Names
-from fastbm.store.schema import INPUTS, META, SPEC, Arrays, Stream
-from fastbm.store.segment import Header, read_header
+from .._checks import StorageError
+from . import hdf
+from .image import Damaged, Foreign, open_image, read_trailer
+from .names import Names
+from .schema import INPUTS, META, SPEC, Arrays, Stream
+from .segment import Header, read_header
 
 
 @dataclass

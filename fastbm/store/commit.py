@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fastbm._checks import StorageError
-from fastbm.store import files
-from fastbm.store.chain import blocks_safe
-from fastbm.store.lock import Lock
-from fastbm.store.names import Names
-from fastbm.store.schema import LARGE_STATE_BYTES, Arrays, Stream
-from fastbm.store.segment import Contents, Header, segment_image, write_sealed, write_state_file
+from .._checks import StorageError
+from . import files
+from .chain import blocks_safe
+from .lock import Lock
+from .names import Names
+from .schema import LARGE_STATE_BYTES, Arrays, Stream
+from .segment import Contents, Header, segment_image, write_sealed, write_state_file
 
 STATE_SHARE = 0.03
 KEPT_STATES = 4

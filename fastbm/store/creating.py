@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from fastbm._checks import StorageError, choice, real, whole
-from fastbm.store import files, hdf
-from fastbm.store.commit import disk_errors
-from fastbm.store.image import Damaged, Foreign
-from fastbm.store.lock import Lock
-from fastbm.store.names import Names
-from fastbm.store.rows import copy_arrays
-from fastbm.store.schema import Stream, canonical_json, check_streams, package_version
-from fastbm.store.segment import Contents, Header, read_header, segment_image, spec_hash, write_sealed
-from fastbm.store.standing import read_merged
-from fastbm.store.writer import Settings, Writer, index_of
+from .._checks import StorageError, choice, real, whole
+from . import files, hdf
+from .commit import disk_errors
+from .image import Damaged, Foreign
+from .lock import Lock
+from .names import Names
+from .rows import copy_arrays
+from .schema import Stream, canonical_json, check_streams, package_version
+from .segment import Contents, Header, read_header, segment_image, spec_hash, write_sealed
+from .standing import read_merged
+from .writer import Settings, Writer, index_of
 
 OWN_META = ("run_id", "created", "machine", "replaces", "settings", "merged_from", "n_blocks", "written")
 VERSIONED = ("fastbm", "numpy", "numba", "h5py")
@@ -189,4 +189,3 @@ def _check_meta(meta: Mapping[str, Any]) -> None:
             raise ValueError(f"meta: {key!r} is written by the store itself; choose another name.")
         if not isinstance(value, (str, int, float, np.number, np.bool_)):
             raise TypeError(f"meta: {key!r} must be a number or text; got {value!r}.")
-

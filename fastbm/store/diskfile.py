@@ -17,8 +17,8 @@ from typing import Any
 
 import h5py
 
-from fastbm.store import files
-from fastbm.store.image import MAGIC, TRAILER
+from . import files
+from .image import MAGIC, TRAILER
 
 _BLOCK = 1 << 20
 

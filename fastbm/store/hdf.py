@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fastbm.store.schema import INDEX, INPUTS, SPEC, STATE, Arrays, Stream, chunk_shape
+from .schema import INDEX, INPUTS, SPEC, STATE, Arrays, Stream, chunk_shape
 
 TEXT = h5py.string_dtype("utf-8")
 _LARGE_BLOCK = 64 << 10
@@ -84,9 +84,7 @@ def declare(group: h5py.Group, name: str, stream: Stream, compression: str | Non
     return dataset
 
 
-def write_rows(
-    group: h5py.Group, name: str, stream: Stream, blocks: list[np.ndarray], compression: str | None
-) -> None:
+def write_rows(group: h5py.Group, name: str, stream: Stream, blocks: list[np.ndarray], compression: str | None) -> None:
     """Write the rows of one commit, whose number is final."""
     n_rows, n_bytes = sum(map(len, blocks)), sum(block.nbytes for block in blocks)
     options = {"dtype": TEXT if stream.dtype == "str" else stream.numpy_dtype}

@@ -11,9 +11,9 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from fastbm._checks import StorageError
-from fastbm.store import files
-from fastbm.store.names import Names
+from .._checks import StorageError
+from . import files
+from .names import Names
 
 _ATTEMPTS, _PAUSE = 10, 0.02
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

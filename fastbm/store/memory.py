@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fastbm._checks import nearest
-from fastbm.store.rows import copy_arrays, copy_rows
-from fastbm.store.schema import Stream, canonical_json, check_streams
+from .._checks import nearest
+from .rows import copy_arrays, copy_rows
+from .schema import Stream, canonical_json, check_streams
 
 
 class Memory:

@@ -11,16 +11,16 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fastbm._checks import StorageError
-from fastbm.store import files, hdf
-from fastbm.store.chain import blocks_safe, follow
-from fastbm.store.commit import disk_errors
-from fastbm.store.diskfile import DiskFile
-from fastbm.store.image import open_image
-from fastbm.store.lock import Lock
-from fastbm.store.names import Names
-from fastbm.store.reader import Reader
-from fastbm.store.schema import (
+from .._checks import StorageError
+from . import files, hdf
+from .chain import blocks_safe, follow
+from .commit import disk_errors
+from .diskfile import DiskFile
+from .image import open_image
+from .lock import Lock
+from .names import Names
+from .reader import Reader
+from .schema import (
     FORMAT,
     FORMAT_VERSION,
     INPUTS,
@@ -32,7 +32,7 @@ from fastbm.store.schema import (
     chunk_shape,
     package_version,
 )
-from fastbm.store.standing import Standing, find
+from .standing import Standing, find
 
 LARGEST_MERGE_BYTES = 20 * 10**9
 _BATCH_BYTES = 8 << 20
@@ -204,4 +204,3 @@ def update_hash(digest: Any, rows: np.ndarray) -> None:
     for text in rows.flat:
         encoded = text.encode()
         digest.update(len(encoded).to_bytes(8, "little") + encoded)
-

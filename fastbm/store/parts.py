@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastbm.store.chain import Missing, Origin, Stale, check_link
-from fastbm.store.image import Damaged
-from fastbm.store.names import Names
-from fastbm.store.segment import Header
+from .chain import Missing, Origin, Stale, check_link
+from .image import Damaged
+from .names import Names
+from .segment import Header
 
 Stamp = tuple[int, int, int]
 

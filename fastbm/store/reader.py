@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
-from fastbm._checks import StorageError, nearest
-from fastbm.store import hdf
-from fastbm.store.chain import blocks_safe, damage, read_inputs, read_spec
-from fastbm.store.image import Damaged, open_image
-from fastbm.store.lock import is_locked
-from fastbm.store.memory import Memory
-from fastbm.store.names import Names
-from fastbm.store.parts import At, Parts, stamp
-from fastbm.store.schema import INPUTS, STATE, Arrays, Stream
-from fastbm.store.segment import read_state
-from fastbm.store.standing import Merged, find
+from .._checks import StorageError, nearest
+from . import hdf
+from .chain import blocks_safe, damage, read_inputs, read_spec
+from .image import Damaged, open_image
+from .lock import is_locked
+from .memory import Memory
+from .names import Names
+from .parts import At, Parts, stamp
+from .schema import INPUTS, STATE, Arrays, Stream
+from .segment import read_state
+from .standing import Merged, find
 
 MAX_OPEN_FILES = 8
 _LOOKS, _PAUSE = 3, 0.02
@@ -192,7 +192,8 @@ class Reader:
 
     def _check_parts(self) -> None:
         for number in range(self._parts.last_number + 1 if self._parts else 0):
-            self._parts and self._parts.header(number)
+            assert self._parts is not None
+            self._parts.header(number)
 
     def _read_spec(self) -> str:
         if self._parts is None:

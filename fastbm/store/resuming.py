@@ -9,19 +9,19 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from fastbm._checks import StorageError
-from fastbm.store import files
-from fastbm.store.chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
-from fastbm.store.commit import disk_errors, prune_states
-from fastbm.store.creating import clear_leftovers, give_up, write_first
-from fastbm.store.image import Damaged
-from fastbm.store.lock import Lock
-from fastbm.store.merge import remove_parts, remove_segments
-from fastbm.store.names import Names
-from fastbm.store.schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
-from fastbm.store.segment import Contents, Header, read_header, read_state, spec_hash
-from fastbm.store.standing import Merged, Standing, find
-from fastbm.store.writer import Settings, Writer, index_of
+from .._checks import StorageError
+from . import files
+from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
+from .commit import disk_errors, prune_states
+from .creating import clear_leftovers, give_up, write_first
+from .image import Damaged
+from .lock import Lock
+from .merge import remove_parts, remove_segments
+from .names import Names
+from .schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
+from .segment import Contents, Header, read_header, read_state, spec_hash
+from .standing import Merged, Standing, find
+from .writer import Settings, Writer, index_of
 
 HASHED_ON_RESUME = 64
 
@@ -178,7 +178,7 @@ def _set_aside(names: Names, chain: Chain) -> None:
     end, safe, aside = -1, chain.headers[-1].end_block, ""
     for number in reversed(chain.bad):  # last first, so that a kill in between leaves no hole
         path = names.segment(number)
-        with suppress(Damaged, Exception):
+        with suppress(Exception):
             end = max(end, read_header(path, names.show(path), hashed=True).end_block)
         target = names.bad(path)
         files.rename(path, target)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fastbm._checks import nearest
-from fastbm.store.hdf import as_array
-from fastbm.store.schema import Arrays, Stream, check_names
+from .._checks import nearest
+from .hdf import as_array
+from .schema import Arrays, Stream, check_names
 
 
 def copy_rows(rows: Mapping[str, Any], streams: Mapping[str, Stream]) -> Arrays:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastbm._checks import StorageError
+from .._checks import StorageError
 
 FORMAT = "fastbm"
 FORMAT_VERSION = (1, 0)

@@ -11,10 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fastbm.store import files, hdf
-from fastbm.store.image import Damaged, build_image, check_hash, open_image, read_trailer, seal
-from fastbm.store.names import Names
-from fastbm.store.schema import (
+from . import files, hdf
+from .image import Damaged, build_image, check_hash, open_image, read_trailer, seal
+from .names import Names
+from .schema import (
     FORMAT,
     FORMAT_VERSION,
     INDEX,

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fastbm._checks import StorageError
-from fastbm.store import hdf
-from fastbm.store.chain import Origin, read_origin
-from fastbm.store.image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
-from fastbm.store.names import Names
-from fastbm.store.schema import FORMAT, META, SPEC, Arrays, Stream, check_major
+from .._checks import StorageError
+from . import hdf
+from .chain import Origin, read_origin
+from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
+from .names import Names
+from .schema import FORMAT, META, SPEC, Arrays, Stream, check_major
 
 HASHED_AT_OPEN = 256 << 20
 
@@ -26,8 +26,6 @@ class Merged:
     ----------
     sha256 : str
         Of the whole file, from its trailer; empty if another program has rewritten the file.
-    merged_from : str
-        The sha256 of the first of the segments that it was merged from.
     """
 
     names: Names
@@ -44,6 +42,7 @@ class Merged:
 
     @property
     def merged_from(self) -> str:
+        """The sha256 of the first of the segments that it was merged from."""
         return str(self.meta["merged_from"])
 
     @property
@@ -170,4 +169,3 @@ def missing(names: Names) -> StorageError:
     runs = {path.name.removesuffix(".parts") for path in folder.iterdir() if ".h5" in path.suffixes}
     close = difflib.get_close_matches(names.merged.name, sorted(runs), n=3, cutoff=0.4)
     return StorageError(f"{text}." + (f" Nearest by name: {', '.join(close)}." if close else ""))
-

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fastbm._checks import StorageError
-from fastbm.store.commit import Committer, Job, Pace
-from fastbm.store.lock import Lock
-from fastbm.store.merge import merge_chain, reason_to_keep_parts
-from fastbm.store.names import Names
-from fastbm.store.rows import copy_arrays, copy_rows
-from fastbm.store.schema import Arrays, Stream
-from fastbm.store.segment import Header
+from .._checks import StorageError
+from .commit import Committer, Job, Pace
+from .lock import Lock
+from .merge import merge_chain, reason_to_keep_parts
+from .names import Names
+from .rows import copy_arrays, copy_rows
+from .schema import Arrays, Stream
+from .segment import Header
 
 State = Mapping[str, Any]
 

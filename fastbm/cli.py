@@ -1,0 +1,140 @@
+"""The verbs on the command line. Exit codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import __version__
+from ._checks import Interrupted, StorageError
+
+DONE, BAD_INPUT, STOPPED = 0, 2, 3
+
+app = typer.Typer(
+    name="fastbm",
+    help="Simulate, measure and train Boltzmann machines; every run streams into one HDF5 file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; runs/ holds ready ones.")]
+Out = Annotated[Path, typer.Argument(metavar="OUT.h5", help="The file of a run.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting of the file.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="OUT.h5", help="Where to write.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of that name.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; all processors unless given.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"fastbm {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    file: File,
+    changes: Set = None,
+    out: OutOption = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run what a TOML file names: sample, fit, infer or compare."""
+    from . import report
+
+    report.run_file(file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet)
+
+
+@app.command()
+def compare(
+    file: File,
+    changes: Set = None,
+    out: OutOption = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a comparison of methods: a file with a table [compare]."""
+    from . import report
+
+    report.run_file(file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet, only="compare")
+
+
+@app.command()
+def resume(out: Out, threads: Threads = None, quiet: Quiet = False) -> None:
+    """Go on with a run that was stopped; it ends as if it had never been."""
+    from . import report
+
+    report.resume_run(out, threads=threads, quiet=quiet)
+
+
+@app.command()
+def show(out: Out) -> None:
+    """Show what a run was told and what it found; works while it runs."""
+    from . import report
+
+    report.show(out)
+
+
+@app.command()
+def plot(
+    out: Out,
+    picture: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE.png", help="Where to draw; beside the run unless given.")
+    ] = None,
+) -> None:
+    """Draw a run."""
+    from . import report
+
+    report.draw(out, picture)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(_code(arguments))
+
+
+def _code(arguments: list[str] | None) -> int:
+    try:
+        result: Any = app(args=arguments, standalone_mode=False)
+    except Interrupted as stopped:
+        return _tell(str(stopped), STOPPED)
+    except KeyboardInterrupt:
+        return _tell("stopped; what was committed is kept.", STOPPED)
+    except (ValueError, TypeError, StorageError, ImportError) as error:
+        if _is_ours(error):
+            return _tell(str(error), BAD_INPUT)
+        raise
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
+            return _tell(error.format_message(), BAD_INPUT)
+        raise
+    return result if isinstance(result, int) else DONE
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the error was raised by fastbm itself, and so is the user's to mend; anything deeper is a fault."""
+    trace = error.__traceback__
+    last = None
+    while trace is not None:
+        last, trace = trace, trace.tb_next
+    return isinstance(error, StorageError) or (
+        last is not None and last.tb_frame.f_globals.get("__name__", "").startswith("fastbm")
+    )
+
+
+def _tell(text: str, code: int) -> int:
+    typer.echo(f"fastbm: {' '.join(text.split())}", err=True)
+    return code

@@ -1,0 +1,251 @@
+"""A TOML file names one run; here it is read, checked against the functions' own arguments, and turned into a call.
+
+The keys of a table are the arguments of the function it stands for, so that there is nothing to keep in step.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import numpy as np
+
+from . import _checks, data, models, rng
+from .inference.methods import METHODS, check_options
+from .learning.classifier import BoltzmannClassifier
+from .model import BoltzmannMachine
+from .modelfile import load
+from .run import open as open_run
+from .run_fit import fit
+from .run_infer import compare, infer
+from .run_sample import sample
+
+MODELS = ("ising", "sherrington_kirkpatrick", "curie_weiss", "restricted", "random_machine")
+VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
+TABLES = ("model", "data", *VERBS, "classify", "store")
+STORE_KEYS = {
+    "out": str,
+    "overwrite": bool,
+    "commit_seconds": float,
+    "commit_bytes": int,
+    "compression": str,
+    "merge": bool,
+    "max_seconds": float,
+    "weights_every": int,
+    "samples_every": int,
+}
+DATA_KEYS = {"source": str, "side": int, "threshold": float, "holdout": float, "units": str, "max_rows": int}
+# arguments that a file names in another table, or cannot name
+NOT_IN_FILES = {
+    "model",
+    "data",
+    "holdout",
+    "labels",
+    "holdout_labels",
+    "classify",
+    "init",
+    "clamp",
+    "progress",
+    "stop",
+    "threads",
+    "storage",
+    "options",
+    "units",
+    *STORE_KEYS,
+}
+
+
+def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Read a file's tables and apply changes of the form ``table.key=value``.
+
+    Raises
+    ------
+    ValueError
+        For text that is not TOML, or a change that is not of the form; the text names the place.
+    StorageError
+        For a missing file.
+    """
+    if not Path(path).is_file():
+        raise _checks.StorageError(f"{path} does not exist.")
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        name, separator, text = change.partition("=")
+        table, dot, key = name.strip().partition(".")
+        if not separator or not dot or not key:
+            raise ValueError(f"--set must have the form table.key=value; got {change!r}.")
+        tables.setdefault(table, {})
+        if isinstance(tables[table], dict):
+            tables[table][key] = _value(text.strip())
+    return tables
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def check(tables: Mapping[str, Any]) -> str:
+    """Refuse unknown tables and keys and wrong types, naming the nearest; return the verb."""
+    for name, table in tables.items():
+        if name not in TABLES:
+            raise ValueError(f"unknown table [{name}].{_checks.nearest(name, TABLES)} Tables are {', '.join(TABLES)}.")
+        if not isinstance(table, dict):
+            raise ValueError(f"[{name}] must be a table; got {name} = {table!r}.")
+    verbs = [verb for verb in VERBS if verb in tables]
+    if len(verbs) != 1:
+        raise ValueError(
+            f"a file needs exactly one of the tables [sample], [fit], [infer], [compare]; this has {verbs or 'none'}."
+        )
+    verb = verbs[0]
+    source = "data" if verb == "fit" else "model"
+    if source not in tables:
+        raise ValueError(f"[{verb}] needs a table [{source}].")
+    if (other := "model" if verb == "fit" else "data") in tables:
+        raise ValueError(f"[{verb}] takes a table [{source}], not [{other}].")
+    if "classify" in tables and verb != "fit":
+        raise ValueError("[classify] stands beside [fit] only.")
+    keys = {
+        "store": STORE_KEYS,
+        "data": DATA_KEYS,
+        "classify": _arguments(BoltzmannClassifier, drop={"units"}),
+        verb: _verb_keys(verb, tables),
+    }
+    for name, table in tables.items():
+        if name != "model":
+            _check_table(name, table, keys[name])
+    return verb
+
+
+def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
+    """Names and types of a function's keyword arguments."""
+    target = function.__init__ if inspect.isclass(function) else function
+    hints = get_type_hints(target.func if isinstance(target, partial) else target)
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return {name: hints.get(name, Any) for name in names if name not in set(drop)}
+
+
+def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    keys = _arguments(VERBS[verb], NOT_IN_FILES)
+    if verb == "infer":
+        method = tables["infer"].get("method", "")
+        _checks.choice("infer.method", method, METHODS)
+        keys |= _arguments(METHODS[method].function, {"model", "rule", "beta", "moments", "seed", "threads"})
+    if verb == "compare":
+        keys |= {"methods": list[str], "beta": float | list[float], "options": dict[str, dict[str, Any]]}
+    if verb == "sample":
+        keys |= {"beta": float | list[float], "initial": str}
+    return keys
+
+
+def _check_table(name: str, table: Mapping[str, Any], keys: Mapping[str, Any]) -> None:
+    for key, value in table.items():
+        if key not in keys:
+            raise ValueError(
+                f"unknown key {key!r} in [{name}].{_checks.nearest(key, keys)} Keys are {', '.join(sorted(keys))}."
+            )
+        try:
+            msgspec.convert(value, keys[key])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name}.{key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}.") from None
+
+
+def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
+    """Return the call that a checked file stands for; storage, progress and threads are given to it by the caller."""
+    if verb == "fit":
+        return _fit_call(tables)
+    settings = dict(tables[verb])
+    if verb != "compare":
+        return partial(VERBS[verb], _one_model(tables["model"]), **settings)
+    options = settings.pop("options", {})
+    methods = {name: options.pop(name, {}) for name in settings.pop("methods", list(METHODS))}
+    if options:
+        raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
+    for name, chosen in methods.items():
+        check_options(name, chosen)
+    return partial(compare, _many_models(tables["model"]), methods, **settings)
+
+
+def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
+    table, settings = tables["data"], dict(tables["fit"])
+    if "source" not in table:
+        raise ValueError('[data] needs a source, for instance source = "sklearn:digits".')
+    found = data.load(table["source"], **{k: table[k] for k in ("side",) if k in table})
+    rows = data.check_rows(found.rows)[: table.get("max_rows")]
+    labels = None if found.labels is None else found.labels[: len(rows)]
+    if "threshold" in table:
+        rows = (rows > table["threshold"]).astype(np.uint8)
+    if "units" in table:
+        settings["units"] = table["units"]
+    seed = rng.resolve(settings.get("seed", 0))
+    kept, held = data.split(len(rows), table.get("holdout", 0.0), seed)
+    settings |= {"seed": seed, "holdout": rows[held] if len(held) else None}
+    if labels is not None:
+        settings |= {"labels": labels[kept], "holdout_labels": labels[held]}
+    if "classify" in tables:
+        if labels is None:
+            raise ValueError(f"[classify] needs labels, which {table['source']!r} does not have.")
+        settings["classify"] = dict(tables["classify"])
+    return partial(fit, rows[kept], **settings)
+
+
+def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
+    """A named model with its arguments, or one from a file."""
+    settings = dict(table)
+    if "source" in settings:
+        if len(settings) > 1:
+            raise ValueError(f"[model] has a source, so it takes no {min(set(settings) - {'source'})!r}.")
+        return _stored_model(settings["source"])
+    if "name" not in settings:
+        raise ValueError(
+            f"[model] needs a name ({', '.join(MODELS)}) or a source (a file that holds a machine or a run)."
+        )
+    function = getattr(models, _checks.choice("model.name", settings.pop("name"), MODELS))
+    keys = _arguments(function)
+    _check_table("model", settings, {"name": str, **keys})
+    missing = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.default is p.empty and p.name not in settings
+    ]
+    if missing:
+        raise ValueError(f"[model] needs {missing[0]} for {table['name']!r}.")
+    return function(**settings)
+
+
+def _stored_model(source: Any) -> BoltzmannMachine:
+    if not isinstance(source, str):
+        raise ValueError(f"model.source must be the path of a file; got {source!r}.")
+    try:
+        return load(source)
+    except _checks.StorageError as error:
+        if "fastbm.open" not in str(error):
+            raise
+        return open_run(source).model
+
+
+def _many_models(table: Mapping[str, Any]) -> dict[str, BoltzmannMachine]:
+    """One machine for each combination of the lists in a table (the shape of a lattice is one value)."""
+    lists = {k: v for k, v in table.items() if isinstance(v, list) and k not in ("shape", "weights") and v}
+    label = str(table.get("name", table.get("source")))
+    found = {}
+    for values in itertools.product(*lists.values()):
+        chosen = dict(zip(lists, values, strict=True))
+        name = ", ".join([label, *(f"{k} = {v}" for k, v in chosen.items())])
+        found[name] = _one_model({**table, **chosen})
+    return found
+
+
+def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of [store]; the default output stands beside the file's name."""
+    return dict(tables.get("store", {}))

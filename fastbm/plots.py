@@ -1,0 +1,255 @@
+"""Pictures of runs, with Matplotlib: one figure for each kind."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from . import diagnostics, lattice
+from .observables import by_temperature, lattice_energy, square_lattice
+from .run_view import Run
+
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10.0,
+    "legend.frameon": False,
+}
+BLUE, ORANGE, GREY, LIGHT = "#2166ac", "#d6604d", "#777777", "#e4e4e4"
+
+
+def plot_run(run: Run, path: str | Path) -> Path:
+    """Draw a run of any kind to a PNG file and return its path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE):
+        figure = DRAWERS[run.kind](run)
+        unfinished = path.with_suffix(".tmp.png")
+        figure.savefig(unfinished, dpi=150)
+        unfinished.replace(path)
+    return path
+
+
+def _fit(run: Run) -> Figure:
+    """Learning curve; receptive fields or couplings; samples beside data, where rows are square pictures."""
+    side = _side(run.model.n_visible)
+    pictures = side is not None and side >= 3
+    figure = Figure(figsize=(10.0, 6.4 if pictures else 3.4), layout="constrained")
+    panes: Any = figure.subfigures(2, 1, height_ratios=(1.0, 1.25)) if pictures else (figure, None)
+    top, bottom = panes
+    left, right = top.subplots(1, 2)
+    _learning_curve(left, run)
+    if run.model.is_layered or not run.model.n_hidden:
+        _couplings(right, run)
+    else:
+        _coupling_matrix(right, run.model.couplings.matrix())
+    if bottom is not None and side is not None:
+        panels = bottom.subfigures(1, 3)
+        _gallery(panels[0], _receptive_fields(run), side, "receptive fields", signed=True)
+        _gallery(panels[1], _samples(run), side, "samples")
+        _gallery(panels[2], run.data["rows"][:64], side, "data")
+    return figure
+
+
+def _learning_curve(axes: Any, run: Run) -> None:
+    step = run.metrics["step"] + 1
+    lines = [
+        (n, label)
+        for n, label in (("log_likelihood", "log-likelihood"), ("pseudo_likelihood", "pseudo-likelihood"))
+        if n in run.metrics
+    ]
+    for colour, (name, label) in zip((BLUE, GREY), lines, strict=False):
+        axes.plot(step, run.metrics[name], color=colour, label=label)
+    for name, label, marker in (
+        ("log_likelihood", "data, at the end", "o"),
+        ("holdout_log_likelihood", "held out, at the end", "s"),
+    ):
+        values = run.evaluation.get(name, np.empty(0))
+        if len(values) and len(step):
+            axes.plot(step[-1], values[-1], marker, color=ORANGE, label=f"log-likelihood, {label}", clip_on=False, ms=4)
+    axes.set(xlabel="epoch", ylabel="nats a row", title="learning")
+    other = "moment_error" if "moment_error" in run.metrics else "gradient"
+    if other in run.metrics and len(step):
+        twin = axes.twinx()
+        twin.spines["right"].set_visible(True)
+        twin.plot(step, run.metrics[other], color=ORANGE, lw=0.8, alpha=0.7)
+        twin.set(ylabel=other.replace("_", " "), yscale="log")
+        twin.yaxis.label.set_color(ORANGE)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best", fontsize=7.5)
+
+
+def _couplings(axes: Any, run: Run) -> None:
+    weights = np.concatenate([w.ravel() for w in run.model.couplings.arrays])
+    if not run.model.is_layered:
+        weights = run.model.couplings.matrix()[np.triu_indices(run.model.n_units, 1)]
+    axes.hist(weights, bins=80, color=BLUE)
+    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings", yscale="log")
+
+
+def _coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
+    limit = float(np.quantile(np.abs(matrix), 0.99)) or 1.0
+    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set(title="couplings (visible units first)", xlabel="unit", ylabel="unit")
+
+
+def _receptive_fields(run: Run) -> np.ndarray:
+    """Couplings of the hidden units with the strongest ones; of visible machines those of each unit."""
+    model = run.model
+    block = (
+        model.couplings.arrays[0]
+        if model.is_layered
+        else model.couplings.matrix()[: model.n_visible, model.n_visible :]
+    )
+    if not block.size:
+        block = model.couplings.matrix()
+    strongest = np.argsort(-np.linalg.norm(block, axis=0))[:64]
+    return block[:, strongest].T
+
+
+def _samples(run: Run) -> np.ndarray:
+    """The last recorded states of the free chains, visible units; fresh samples of the machine where none were
+    recorded.
+    """
+    if run.has_states:
+        return np.asarray(run.states[-1])[:64, : run.model.n_visible]
+    from .sampling import make_chains
+
+    chains = make_chains(run.model, 64, beta=run.config["fit"]["beta"], seed=run.config["fit"]["seed"], threads=1)
+    chains.sweep(500)
+    return chains.bits()[:, : run.model.n_visible]
+
+
+def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: bool = False) -> None:
+    """Up to 64 square pictures."""
+    across = min(8, math.ceil(math.sqrt(len(rows))))
+    down = -(-len(rows) // across)
+    gap = 2
+    sheet = np.full((down * (side + gap) - gap, across * (side + gap) - gap), np.nan)
+    for k, row in enumerate(rows):
+        y, x = divmod(k, across)
+        sheet[y * (side + gap) : y * (side + gap) + side, x * (side + gap) : x * (side + gap) + side] = row.reshape(
+            side, side
+        )
+    axes = panel.subplots()
+    axes.set_facecolor(LIGHT)
+    limit = float(np.nanquantile(np.abs(sheet), 0.995 if signed else 1.0)) or 1.0
+    options = (
+        {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+        if signed
+        else {"cmap": "gray_r", "vmin": float(np.nanmin(sheet)), "vmax": limit}
+    )
+    axes.imshow(sheet, interpolation="nearest", **options)
+    axes.set_title(title)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+def _side(n: int) -> int | None:
+    side = math.isqrt(n)
+    return side if side * side == n else None
+
+
+def _sample(run: Run) -> Figure:
+    if len(np.unique(run.beta)) > 1:
+        return _temperatures(run)
+    figure = Figure(figsize=(10.0, 3.2), layout="constrained")
+    trace, histogram, correlation = figure.subplots(1, 3)
+    energy = run.energy
+    trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
+    trace.set(xlabel="sweep", ylabel="energy", title="first chains")
+    histogram.hist(energy.ravel(), bins=60, color=BLUE, density=True)
+    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples")
+    rho = diagnostics.autocorrelation(energy)
+    n = max(2, min(len(rho), int(10 * diagnostics.tau_int(energy)) + 10))
+    correlation.plot(np.arange(n) * run.config["sample"]["thin"], rho[:n], ".-", color=BLUE, ms=3)
+    correlation.axhline(0.0, color=GREY, lw=0.6)
+    correlation.set(
+        xlabel="lag / sweeps",
+        ylabel="autocorrelation of the energy",
+        title=f"tau_int = {diagnostics.tau_int(energy):.3g} samples",
+    )
+    return figure
+
+
+def _temperatures(run: Run) -> Figure:
+    rows = by_temperature(run)
+    beta = np.array([row.beta for row in rows])
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    sides = square_lattice(run)
+    if sides is not None:
+        fine = np.linspace(beta.min(), beta.max(), 400)
+        left.plot(
+            fine,
+            [lattice_energy(*sides, float(b)) for b in fine],
+            color=GREY,
+            lw=1,
+            label=f"Kaufman, {sides[0]} x {sides[1]}",
+        )
+        left.plot(
+            fine, [lattice.onsager_energy(float(b)) for b in fine], ":", color=GREY, lw=1, label="Onsager, infinite"
+        )
+        right.plot(
+            fine, [lattice.onsager_magnetisation(float(b)) for b in fine], ":", color=GREY, lw=1, label="Yang, infinite"
+        )
+    options: dict[str, Any] = {
+        "fmt": "o",
+        "color": BLUE,
+        "ms": 3.5,
+        "capsize": 2,
+        "label": run.config["sample"]["sampler"],
+    }
+    left.errorbar(beta, [r.energy for r in rows], yerr=[r.energy_error for r in rows], **options)
+    right.errorbar(beta, [r.magnetisation for r in rows], yerr=[r.magnetisation_error for r in rows], **options)
+    left.set(xlabel="beta", ylabel="energy per unit")
+    right.set(xlabel="beta", ylabel="|magnetisation| per unit")
+    for axes in (left, right):
+        axes.legend()
+    return figure
+
+
+def _cells(run: Run) -> Figure:
+    """How far log Z is off, or log Z itself where nothing is exact, one panel for each machine."""
+    table = [row for row in run.comparison.table if row["log_z"] is not None]
+    models = list(dict.fromkeys(row["model"] for row in table)) or ["model"]
+    methods = list(dict.fromkeys(row["method"] for row in table if row["bound"] != "exact"))
+    known = all(row["log_z_off"] is not None for row in table)
+    figure = Figure(figsize=(max(4.0, 3.3 * len(models)), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(models), sharey=known, squeeze=False)[0]
+    for axes, model in zip(panels, models, strict=True):
+        if known:
+            axes.axhline(0.0, color=GREY, lw=0.8)
+        for k, method in enumerate(methods):
+            _method_line(
+                axes, [row for row in table if (row["model"], row["method"]) == (model, method)], known, f"C{k}"
+            )
+        axes.set(xlabel="beta", title=model.partition(", ")[2] or model)
+    panels[0].set_ylabel("log Z less the exact value" if known else "log Z")
+    if methods:
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def _method_line(axes: Any, rows: list[dict[str, Any]], known: bool, colour: str) -> None:
+    """One method's log Z over beta, and the corrected value where the method has one."""
+    beta = [row["beta"] for row in rows]
+    y = [row["log_z_off"] if known else row["log_z"] for row in rows]
+    label = rows[0]["method"] if rows else ""
+    axes.errorbar(beta, y, yerr=[row["log_z_error"] or 0.0 for row in rows], fmt="o-", color=colour, ms=4, label=label)
+    better = [row for row in rows if known and row["corrected"] is not None]
+    if better:
+        off = [row["corrected"] - row["log_z"] + row["log_z_off"] for row in better]
+        errors = [row["corrected_error"] for row in better]
+        beta = [row["beta"] for row in better]
+        axes.errorbar(beta, off, yerr=errors, fmt="s--", color=colour, mfc="none", ms=6, label=f"{label}, corrected")
+
+
+DRAWERS = {"fit": _fit, "sample": _sample, "compare": _cells, "infer": _cells}

@@ -1,0 +1,211 @@
+"""What the command line shows: progress, tables, where the files are."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from . import config
+from .inference.comparison import COLUMNS, Comparison, text
+from .run import open as open_run, resume
+from .run_loop import Stop, Task
+from .run_summary import format_value
+from .run_view import Run
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WIDTHS = {
+    "beta": 4,
+    "method": 14,
+    "log_z": 11,
+    "log_z_error": 7,
+    "log_z_off": 8,
+    "bound": 6,
+    "mean_off": 8,
+    "seconds": 7,
+}
+METRICS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood", "moment_error": "moment error"}
+
+
+def run_file(
+    file: Path,
+    changes: list[str],
+    *,
+    out: Path | None,
+    overwrite: bool,
+    threads: int | None,
+    quiet: bool,
+    only: str | None = None,
+) -> None:
+    """Read, check and run a file; then show and draw what it found."""
+    tables = config.read(file, changes)
+    verb = config.check(tables)
+    if only not in (None, verb):
+        raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
+    settings = config.storage(tables)
+    settings["out"] = str(out or settings.get("out") or Path(file).with_suffix(".h5"))
+    settings["overwrite"] = overwrite or settings.get("overwrite", False)
+    begin = config.call(tables, verb)
+    started = time.perf_counter()
+    if verb == "infer":
+        print(begin(threads=threads, out=settings["out"], overwrite=settings["overwrite"]))
+    else:
+        with Bar(quiet) as bar:
+            begin(**settings, threads=threads, progress=bar, stop=Stop(SIGNALS))
+    finish(Path(settings["out"]), time.perf_counter() - started)
+
+
+def resume_run(out: Path, *, threads: int | None, quiet: bool) -> None:
+    """Go on with a run to its end, and show it."""
+    started = time.perf_counter()
+    if open_run(out).finished:
+        Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
+    with Bar(quiet) as bar:
+        resume(out, threads=threads, progress=bar, stop=Stop(SIGNALS))
+    finish(out, time.perf_counter() - started)
+
+
+def finish(out: Path, seconds: float) -> None:
+    """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
+    console = Console(highlight=False)
+    show(out)
+    files = {"run": str(out)}
+    try:
+        files["picture"] = str(draw_picture(open_run(out), out.with_suffix(".png")))
+    except ImportError as error:
+        files["picture"] = f"none: {error}"
+    for name, place in files.items():
+        console.print(f"{name:<8} {place}", soft_wrap=True, markup=False)
+    console.print(f"{'took':<8} {seconds:.1f} s")
+
+
+def show(out: Path) -> None:
+    """Print the summary of a run, and its table where it has one."""
+    console = Console(highlight=False)
+    run = open_run(out)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in run.summary().items():
+        table.add_row(name, format_value(value))
+    console.print(table)
+    if run.kind in ("compare", "infer"):
+        print_comparison(console, run.comparison)
+    elif (rows := temperatures(run)) is not None:
+        console.print()
+        console.print(rows)
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print the cells of a comparison, one table for each machine."""
+    rows = comparison.table
+    for model in dict.fromkeys(row["model"] for row in rows):
+        console.print(f"\n{model}", style="bold", markup=False)
+        console.print(_cells_table([row for row in rows if row["model"] == model]))
+
+
+def _cells_table(rows: list[dict[str, Any]]) -> Table:
+    names = {name: title for name, title in COLUMNS.items() if name != "model"}
+    table = Table(box=None, pad_edge=False)
+    for name, title in names.items():
+        left = name in ("method", "bound")
+        table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=WIDTHS[name])
+    exact = {row["beta"]: row["log_z"] for row in rows if row["bound"] == "exact"}
+    for row in rows:
+        table.add_row(*(text(row[name], name) for name in names))
+        if row["corrected"] is not None:
+            off = row["corrected"] - exact[row["beta"]] if row["beta"] in exact else None
+            estimate = {
+                "method": "  corrected",
+                "log_z": row["corrected"],
+                "log_z_error": row["corrected_error"],
+                "log_z_off": off,
+            }
+            table.add_row(*(text(estimate[name], name) if name in estimate else "" for name in names))
+    return table
+
+
+def temperatures(run: Run) -> Table | None:
+    """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
+    if run.kind != "sample" or not len(run.sweep) or len(np.unique(run.beta)) < 2:
+        return None
+    from .observables import by_temperature
+
+    rows = by_temperature(run)
+    table = Table(box=None, pad_edge=False)
+    for title in ("beta", "energy / unit", "exact", "|m|", "infinite", "r_hat"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(
+            f"{row.beta:g}",
+            f"{row.energy:.5f} +- {row.energy_error:.5f}",
+            _fixed(row.exact_energy),
+            f"{row.magnetisation:.4f} +- {row.magnetisation_error:.4f}",
+            _fixed(row.exact_magnetisation),
+            f"{row.r_hat:.3f}",
+        )
+    return table
+
+
+def _fixed(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5f}"
+
+
+def draw(out: Path, picture: Path | None) -> None:
+    """Draw a run and say where."""
+    Console(highlight=False).print(
+        f"picture  {draw_picture(open_run(out), picture or out.with_suffix('.png'))}", soft_wrap=True, markup=False
+    )
+
+
+def draw_picture(run: Run, path: Path) -> Path:
+    """Draw a run to a PNG file."""
+    try:
+        from .plots import plot_run
+    except ImportError:
+        raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
+    return plot_run(run, path)
+
+
+class Bar:
+    """A progress bar with the last metrics and the time left."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            disable=quiet,
+            console=Console(stderr=True),
+        )
+        self._task: Any = None
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        done, total = task.progress
+        total = done if task.done else total
+        if self._task is None:
+            self._task = self._progress.add_task(task.unit, total=total, metrics="")
+        found = [
+            f"{label} {rows[f'metrics/{name}'][-1]:.4g}"
+            for name, label in METRICS.items()
+            if len(rows.get(f"metrics/{name}", ()))
+        ]
+        fields: dict[str, Any] = {"metrics": ", ".join(found[:2])} if found else {}
+        self._progress.update(self._task, completed=done, total=total, **fields)
