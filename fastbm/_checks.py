@@ -29,11 +29,14 @@ class Interrupted(KeyboardInterrupt):
     ----------
     run : Run
         All that was finished before the stop.
+    reason : str
+        What stopped it, and where.
     """
 
-    def __init__(self, message: str, run: Any = None) -> None:
-        super().__init__(message)
-        self.run = run
+    def __init__(self, reason: str, run: Any = None) -> None:
+        path = getattr(run, "path", None)
+        super().__init__(f"{reason} Go on with: fastbm.resume({str(path)!r})" if path else reason)
+        self.run, self.reason = run, reason
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +55,7 @@ def run(
     """Run what a TOML file names: sample, fit, infer or compare."""
     from . import report
 
-    report.run_file(file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet)
+    _stoppable(report.run_file, file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet)
 
 
 @app.command()
@@ -69,7 +70,9 @@ def compare(
     """Run a comparison of methods: a file with a table [compare]."""
     from . import report
 
-    report.run_file(file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet, only="compare")
+    _stoppable(
+        report.run_file, file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet, only="compare"
+    )
 
 
 @app.command()
@@ -77,7 +80,7 @@ def resume(out: Out, threads: Threads = None, quiet: Quiet = False) -> None:
     """Go on with a run that was stopped; it ends as if it had never been."""
     from . import report
 
-    report.resume_run(out, threads=threads, quiet=quiet)
+    _stoppable(report.resume_run, out, threads=threads, quiet=quiet)
 
 
 @app.command()
@@ -109,10 +112,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _code(arguments: list[str] | None) -> int:
     try:
         result: Any = app(args=arguments, standalone_mode=False)
-    except Interrupted as stopped:
+    except Stopped as stopped:
         return _tell(str(stopped), STOPPED)
-    except KeyboardInterrupt:
-        return _tell("stopped; what was committed is kept.", STOPPED)
     except (ValueError, TypeError, StorageError, ImportError) as error:
         if _is_ours(error):
             return _tell(str(error), BAD_INPUT)
@@ -122,6 +123,20 @@ def _code(arguments: list[str] | None) -> int:
             return _tell(error.format_message(), BAD_INPUT)
         raise
     return result if isinstance(result, int) else DONE
+
+
+class Stopped(Exception):
+    """A run was stopped by a signal; unlike KeyboardInterrupt it passes through the argument parser."""
+
+
+def _stoppable(function: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    """Call `function`; say how to go on if it is stopped."""
+    try:
+        function(*arguments, **options)
+    except Interrupted as stopped:
+        raise Stopped(f"{stopped.reason} Go on with: fastbm resume {stopped.run.path}") from None
+    except KeyboardInterrupt:
+        raise Stopped("stopped; what was committed is kept.") from None
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -49,9 +49,8 @@ def _go(
     run = Run(writer if path is None else store.open_reader(path))
     if not done and stop.requested:
         count, end = task.progress
-        where = f' It goes on with fastbm.resume("{path}").' if path is not None else ""
         raise _checks.Interrupted(
-            f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.{where}", run
+            f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.", run
         )
     return run
 

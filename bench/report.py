@@ -1,0 +1,134 @@
+"""Turn the JSON of pytest-benchmark into a Markdown table, fastbm beside the best of its peers.
+
+pytest bench --benchmark-only --benchmark-json=BENCH.json
+python bench/report.py BENCH.json [--readme README.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+OURS = "fastbm"
+HEAD = ["workload", "threads", "fastbm", "best peer", "", "ratio"]
+PREFIXES = [(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, " ")]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One benchmark: the median time of a round, and the work that a round does (None where only the time matters)."""
+
+    workload: str
+    threads: int
+    program: str
+    seconds: float
+    count: float | None
+    unit: str
+
+    @classmethod
+    def of(cls, benchmark: dict[str, Any]) -> Entry:
+        info = benchmark["extra_info"]
+        seconds = benchmark["stats"]["median"]
+        return cls(benchmark["group"], info["threads"], info["program"], seconds, info["count"], info["unit"])
+
+    @property
+    def speed(self) -> float:
+        """Work per second, or runs per second."""
+        return (1.0 if self.count is None else self.count) / self.seconds
+
+    def __str__(self) -> str:
+        if self.count is None or self.count == 1:
+            return duration(self.seconds)
+        rate = f"{scaled(self.speed)}{self.unit}/s"
+        return f"{rate} ({duration(self.seconds)})" if self.unit == "states" else rate
+
+
+def scaled(value: float) -> str:
+    """Three digits and a prefix."""
+    size, prefix = next(((s, p) for s, p in PREFIXES if value >= s), PREFIXES[-1])
+    return f"{digits(value / size)}{prefix}"
+
+
+def duration(seconds: float) -> str:
+    """Three digits and s, ms or µs."""
+    size, name = next(((s, n) for s, n in ((1.0, "s"), (1e-3, "ms")) if seconds >= s), (1e-6, "µs"))
+    return f"{digits(seconds / size)} {name}"
+
+
+def digits(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def rows(entries: list[Entry]) -> list[list[str]]:
+    """One row for each workload and number of threads that fastbm has, in the order of the run."""
+    cells: dict[tuple[str, int], list[Entry]] = {}
+    for entry in entries:
+        cells.setdefault((entry.workload, entry.threads), []).append(entry)
+    found = []
+    for (workload, threads), cell in cells.items():
+        ours = [entry for entry in cell if entry.program == OURS]
+        if not ours:
+            continue
+        peers = [entry for entry in cell if entry.program != OURS]
+        row = [workload, str(threads), str(ours[0])]
+        if peers:
+            best = max(peers, key=lambda entry: entry.speed)
+            row += [str(best), best.program, f"{ours[0].speed / best.speed:.2g}×"]
+        else:
+            row += ["–", "", "–"]
+        found.append(row)
+    return found
+
+
+def table(report: dict[str, Any]) -> str:
+    """The table, and below it what it was measured on."""
+    entries = [Entry.of(benchmark) for benchmark in report["benchmarks"] if "program" in benchmark["extra_info"]]
+    lines = [HEAD, ["---", "--:", "--:", "--:", "---", "--:"], *rows(entries)]
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + ["", machine(report)])
+
+
+def machine(report: dict[str, Any]) -> str:
+    """Processor, BLAS, versions and date in one line."""
+    info = report["machine_info"]["fastbm"]
+    versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
+    kernels = f", OPENBLAS_CORETYPE={info['OPENBLAS_CORETYPE']}" if info["OPENBLAS_CORETYPE"] else ""
+    return (
+        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded unless named; "
+        f"{versions}; {', '.join(info['blas'])}{kernels}."
+    )
+
+
+def replace_block(text: str, block: str) -> str:
+    """Put `block` between the two markers of a text."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise ValueError(f"the file must have {BEGIN} once, and {END} once after it")
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{block}\n{END}{rest.split(END)[1]}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table, or write it into a file that has a place for it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("json", type=Path, help="what --benchmark-json wrote")
+    parser.add_argument("--readme", type=Path, help="replace the block between the markers of this file")
+    options = parser.parse_args(arguments)
+    block = table(json.loads(options.json.read_text()))
+    if options.readme is None:
+        print(block)
+        return 0
+    try:
+        options.readme.write_text(replace_block(options.readme.read_text(), block))
+    except ValueError as error:
+        print(f"{options.readme}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

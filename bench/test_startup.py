@@ -1,0 +1,84 @@
+"""How long a user waits before anything happens: import, help, a first run with an empty and a warm compilation cache."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import fastbm as bm
+
+ROOT = Path(__file__).parents[1]
+IMPORT = "import fastbm; import sys; print(fastbm.__version__, 'numba' in sys.modules)"
+HELP = "from fastbm.cli import main; main()"
+SAMPLE = """
+import fastbm as bm
+run = bm.sample(bm.models.curie_weiss(8), n_chains=16, n_sweeps=100, seed=1)
+print(run.states.shape)
+"""
+ALL_VERBS = """
+import numpy as np, fastbm as bm
+glass, layered = bm.models.random_machine(12, seed=1), bm.models.restricted(12, 6, seed=1)
+for sampler in ("gibbs", "metropolis"):
+    bm.sample(glass, sampler=sampler, n_sweeps=10)
+    bm.sample(layered, sampler=sampler, order="sequential" if sampler == "gibbs" else None, n_sweeps=10)
+for method in ("exact", "mean-field", "gibbs"):
+    bm.infer(glass, method)
+print(round(bm.infer(layered, "exact").log_z, 6))
+bm.infer(layered, "ais", n_betas=100)
+rows = np.random.default_rng(1).integers(0, 2, (200, 12))
+bm.fit(rows, n_hidden=6, epochs=2)
+bm.fit(rows, method="exact", epochs=5)
+"""
+
+
+def python(*arguments, cache_folder=None):
+    """The output of a Python process of its own."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    if cache_folder is not None:
+        env["NUMBA_CACHE_DIR"] = str(cache_folder)
+    command = [sys.executable, "-c", *arguments]
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
+
+def expected(code):
+    """What a script must print."""
+    if code is SAMPLE:
+        return "(100, 16, 8)\n"
+    return f"{bm.infer(bm.models.restricted(12, 6, seed=1), 'exact').log_z:.6f}".rstrip("0") + "\n"
+
+
+def test_import(work):
+    assert work(partial(python, IMPORT), None, "s", workload="import fastbm", rounds=5) == f"{bm.__version__} False\n"
+
+
+@pytest.mark.parametrize(("program", "code"), [("empty Python process", "pass"), ("import numpy", "import numpy")])
+def test_import_of_others(program, code, work):
+    assert work(partial(python, code), None, "s", workload="import fastbm", program=program, rounds=5) == ""
+
+
+@pytest.mark.skipif(find_spec("fastbm.cli") is None, reason="there is no command line yet")
+def test_help(work):
+    assert "resume" in work(partial(python, HELP, "--help"), None, "s", workload="fastbm --help", rounds=5)
+
+
+@pytest.mark.parametrize(("name", "code"), [("one sample", SAMPLE), ("every verb", ALL_VERBS)])
+def test_empty_cache(name, code, work, tmp_path):
+    numbers = count()
+
+    def run():
+        return python(code, cache_folder=tmp_path / str(next(numbers)))
+
+    found = work(run, None, "s", workload=f"{name}, empty compilation cache", rounds=1, warm_up=partial(python, "pass"))
+    assert found == expected(code)
+
+
+@pytest.mark.parametrize(("name", "code"), [("one sample", SAMPLE), ("every verb", ALL_VERBS)])
+def test_warm_cache(name, code, work, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "compiled"
+    found = work(partial(python, code, cache_folder=folder), None, "s", workload=f"{name}, warm compilation cache")
+    assert found == expected(code)

@@ -1,0 +1,208 @@
+"""The command line: runs, tables, exit codes, and one line for every bad input."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm import cli
+
+SAMPLE = """
+[model]
+name = "ising"
+shape = [4, 4]
+
+[sample]
+n_chains = 16
+n_sweeps = 200
+beta = [0.2, 0.4]
+"""
+FIT = """
+[data]
+source = "bars-and-stripes"
+side = 3
+
+[fit]
+method = "pcd"
+n_hidden = 4
+epochs = 6
+n_chains = 16
+
+[store]
+samples_every = 2
+"""
+COMPARE = """
+[model]
+name = "sherrington_kirkpatrick"
+n = [6, 8]
+
+[compare]
+methods = ["exact", "sampled-states", "mean-field"]
+beta = [0.5, 1.0]
+options = { sampled-states = { n_sweeps = 100 } }
+"""
+INFER = """
+[model]
+name = "curie_weiss"
+n = 8
+
+[infer]
+method = "gibbs"
+n_sweeps = 200
+"""
+
+
+@pytest.fixture(autouse=True)
+def narrow_terminal(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*words):
+    """Run the command line in this process; return its exit code."""
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(word) for word in words])
+    return left.value.code
+
+
+def write(text, name="run.toml"):
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+@pytest.mark.parametrize("text", [SAMPLE, FIT, COMPARE, INFER], ids=["sample", "fit", "compare", "infer"])
+def test_a_file_runs_and_its_run_can_be_shown_plotted_and_resumed(text, capsys):
+    pytest.importorskip("matplotlib")
+    assert call("run", write(text), "--out", "a.h5", "-q") == 0
+    assert Path("a.h5").is_file() and Path("a.png").is_file() and not Path("a.h5.parts").exists()
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    assert call("show", "a.h5") == 0
+    assert call("plot", "a.h5", "--png", "b.png") == 0
+    assert Path("b.png").read_bytes()[:4] == b"\x89PNG"
+    assert call("resume", "a.h5", "-q") == 0
+    assert "nothing left to do" in capsys.readouterr().out
+
+
+def test_settings_can_be_changed_and_the_threads_do_not_matter():
+    file = write(SAMPLE)
+    assert call("run", file, "--set", "sample.seed=3", "--set", "sample.sampler=metropolis", "--out", "a.h5", "-q") == 0
+    assert call("run", file, "--set", "sample.seed=3", "--set", 'sample.sampler="metropolis"', "--out", "b.h5",
+                "--threads", "1", "-q") == 0  # fmt: skip
+    one, two = bm.open("a.h5"), bm.open("b.h5")
+    assert one.config["sample"]["seed"] == 3 and one.config["sample"]["order"] == "random"
+    assert np.array_equal(one.states[:], two.states[:])
+
+
+def test_the_comparison_shows_exact_values_and_bounds_below_them(capsys):
+    assert call("compare", write(COMPARE), "--out", "c.h5", "-q") == 0
+    printed = capsys.readouterr().out
+    assert "sherrington_kirkpatrick, n = 6" in printed and "corrected" in printed
+    rows = bm.open("c.h5").comparison.table
+    assert len(rows) == 12
+    for row in rows:
+        assert row["log_z_off"] <= 0 if row["bound"] == "lower" else row["log_z_off"] == 0
+
+
+def test_a_learned_machine_is_sampled_by_name():
+    assert call("run", write(FIT), "--out", "d.h5", "-q") == 0
+    text = '[model]\nsource = "d.h5"\n[sample]\nn_chains = 8\nn_sweeps = 20\n'
+    assert call("run", write(text, "s.toml"), "--out", "e.h5", "-q") == 0
+    assert np.array_equal(bm.open("e.h5").model.weights[0], bm.open("d.h5").model.weights[0])
+
+
+BAD = {
+    "unknown key": (SAMPLE.replace("n_sweeps", "n_sweps"), [], ["n_sweps", "[sample]", "n_sweeps"]),
+    "unknown table": (SAMPLE.replace("[sample]", "[sampel]"), [], ["sampel", "sample"]),
+    "unknown model": (SAMPLE.replace("ising", "isling"), [], ["isling", "ising"]),
+    "unknown argument of a model": (SAMPLE.replace("shape", "shap"), [], ["shap", "shape"]),
+    "wrong type": (SAMPLE.replace("200", '"many"'), [], ["sample.n_sweeps", "many", "int"]),
+    "wrong type of a list": (SAMPLE.replace("[0.2, 0.4]", '["hot"]'), [], ["sample.beta", "hot"]),
+    "negative sweeps": (SAMPLE, ["--set", "sample.n_sweeps=-5"], ["n_sweeps must be at least 0", "-5"]),
+    "negative beta": (SAMPLE, ["--set", "sample.beta=-1.0"], ["beta must be at least 0", "-1"]),
+    "beta that does not fit": (SAMPLE, ["--set", "sample.n_chains=15"], ["beta", "n_chains", "15"]),
+    "unknown sampler": (SAMPLE, ["--set", "sample.sampler=gibs"], ["sampler", "gibs", "gibbs"]),
+    "bad change": (SAMPLE, ["--set", "nonsense"], ["--set", "table.key=value"]),
+    "not TOML": ("[model", [], ["run.toml", "not valid TOML"]),
+    "two verbs": (SAMPLE + '[infer]\nmethod = "exact"\n', [], ["exactly one", "sample", "infer"]),
+    "no model": ("[sample]\nn_chains = 4\n", [], ["[model]"]),
+    "missing argument": ('[model]\nname = "ising"\n[sample]\n', [], ["shape", "ising"]),
+    "unknown data": (FIT.replace("bars-and-stripes", "bars"), [], ["source", "bars"]),
+    "missing data": (FIT.replace("bars-and-stripes", "gone.h5:x"), [], ["gone.h5", "does not exist"]),
+    "missing machine": ('[model]\nsource = "gone.h5"\n[sample]\n', [], ["gone.h5", "does not exist"]),
+    "data in no units": (FIT.replace('"bars-and-stripes"\nside = 3', '"grey.npy"'), [], ["data must be 0 or 1", "0.5"]),
+    "data in other units": (FIT.replace('side = 3', 'side = 3\nunits = "spin"'), [], ["data must be -1 or 1", "binary"]),
+    "empty data": (FIT.replace('"bars-and-stripes"\nside = 3', '"empty.npy"'), [], ["data is empty"]),
+    "too many units for exact": (INFER.replace("n = 8", "n = 60").replace("gibbs", "exact").replace("n_sweeps = 200", ""), [],
+                                 ["2^60", "years", "mean-field"]),
+    "unknown option of a method": (INFER.replace("n_sweeps", "n_sweeep"), [], ["n_sweeep", "n_sweeps"]),
+    "unknown method": (INFER.replace("gibbs", "gips"), [], ["gips", "gibbs"]),
+    "method of compare": (COMPARE.replace('"exact"', '"exakt"'), [], ["exakt", "exact"]),
+    "option of compare": (COMPARE.replace("n_sweeps", "sweeps"), [], ["sweeps", "n_sweeps"]),
+    "classify without labels": (FIT + "[classify]\n", [], ["[classify]", "labels"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(case, capsys):
+    text, options, fragments = BAD[case]
+    np.save("grey.npy", np.full((5, 4), 0.5))
+    np.save("empty.npy", np.zeros((0, 4)))
+    assert call("run", write(text), *options, "-q") == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and "Traceback" not in captured.err
+    for fragment in fragments:
+        assert fragment in captured.err
+
+
+def test_nothing_is_replaced_unasked(capsys):
+    file = write(SAMPLE)
+    assert call("run", file, "--out", "a.h5", "-q") == 0
+    before = Path("a.h5").read_bytes()
+    assert call("run", file, "--out", "a.h5", "-q") == 2
+    message = capsys.readouterr().err
+    assert "a.h5 exists" in message and "overwrite" in message
+    assert Path("a.h5").read_bytes() == before
+    assert call("run", file, "--out", "a.h5", "--overwrite", "-q") == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "gone.toml"), ("show", "gone.h5"), ("plot", "gone.h5"), ("resume", "gone.h5")]
+)
+def test_a_missing_file_is_bad_input(words, capsys):
+    assert call(*words) == 2
+    assert "gone" in capsys.readouterr().err
+
+
+def test_compare_takes_comparisons_only(capsys):
+    assert call("compare", write(SAMPLE)) == 2
+    assert "[compare]" in capsys.readouterr().err
+
+
+def test_a_wrong_command_is_bad_input(capsys):
+    assert call("rnu", "x.toml") == 2
+    assert "rnu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_leaves_with_3_and_resumes_to_the_same_bytes(number):
+    from crashing import assert_same_run
+
+    file = write(SAMPLE.replace("200", "400_000"))
+    command = [sys.executable, "-c", "from fastbm.cli import main; main()", "run", file, "-q"]
+    with subprocess.Popen([*command, "--out", "cut.h5"], stderr=subprocess.PIPE, text=True) as child:
+        while not Path("cut.h5.parts/seg-00000000.h5").exists() and child.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        child.send_signal(number)
+        message = child.communicate(timeout=60)[1]
+    assert child.returncode == 3, message
+    assert "fastbm resume cut.h5" in message
+    assert not bm.open("cut.h5").finished
+    assert call("resume", "cut.h5", "-q") == 0
+    assert call("run", file, "--out", "whole.h5", "-q") == 0
+    assert_same_run("cut.h5", "whole.h5")
