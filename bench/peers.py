@@ -45,7 +45,7 @@ def sweep(model: Any, n_chains: int, n_sweeps: int, rule: str, threads: int, see
 
 @njit(nogil=True, error_model="numpy")
 def _gray_slice(weights, bias, first, last, moments):
-    """Sums over steps `first` to `last` of the Gray code, relative to exp(top): weights, weighted spins, weighted pairs."""
+    """Sums over steps `first` to `last` of the Gray code, relative to exp(top): weights, spins, pairs."""
     n = len(bias)
     state = np.empty(n)
     code = first ^ (first >> 1)

@@ -71,7 +71,8 @@ def rows(entries: list[Entry]) -> list[list[str]]:
     for entry in entries:
         cells.setdefault((entry.workload, entry.threads), []).append(entry)
     found = []
-    for (workload, threads), cell in cells.items():
+    order = list(dict.fromkeys(workload for workload, _ in cells))
+    for (workload, threads), cell in sorted(cells.items(), key=lambda item: (order.index(item[0][0]), item[0][1])):
         ours = [entry for entry in cell if entry.program == OURS]
         if not ours:
             continue
@@ -99,8 +100,8 @@ def machine(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
     kernels = f", OPENBLAS_CORETYPE={info['OPENBLAS_CORETYPE']}" if info["OPENBLAS_CORETYPE"] else ""
     return (
-        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded unless named; "
-        f"{versions}; {', '.join(info['blas'])}{kernels}."
+        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded unless named "
+        f"so; {versions}; {', '.join(info['blas'])}{kernels}."
     )
 
 

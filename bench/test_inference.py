@@ -30,7 +30,7 @@ def test_ais_fastbm(threads, work):
     def run(n_betas):
         return bm.infer(model, "ais", n_chains=CHAINS, n_betas=n_betas, moments=False, threads=threads)
 
-    found = work(partial(run, BETAS), CHAINS * BETAS, "moves", workload=AIS, threads=threads, warm_up=partial(run, 100))
+    found = work(partial(run, BETAS), CHAINS * BETAS, "steps", workload=AIS, threads=threads, warm_up=partial(run, 100))
     log_z, error = numpy_peers.anneal(*model.weights, *model.bias, 64, BETAS, seed=19)
     assert abs(found.log_z - log_z) < 6 * math.hypot(error, found.log_z_error)
 
@@ -42,7 +42,7 @@ def test_ais_numpy(threads, work):
         log_z, error = work(
             partial(run, BETAS),
             CHAINS * BETAS,
-            "moves",
+            "steps",
             workload=AIS,
             program="minimal NumPy",
             threads=threads,

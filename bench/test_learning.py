@@ -100,8 +100,11 @@ def test_exact_fastbm(threads, work):
     run = partial(bm.fit, rows, method="exact", tolerance=TOLERANCE, threads=threads, **records)
     found = work(run, 1, "fits", workload=EXACT, threads=threads)
     _, _, best = numpy_peers.maximum_likelihood(rows.astype(float), TOLERANCE)
-    assert found.converged
-    assert abs(likelihood(found.model.weights, found.model.bias) - best) < 1e-7
+    model, data = found.model, rows.astype(float)
+    _, mean, second = numpy_peers.enumerate_blocked(model.weights, model.bias, True)
+    assert abs(likelihood(model.weights, model.bias) - best) < 1e-9
+    np.testing.assert_allclose(mean, data.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(second, data.T @ data / len(data), atol=1e-5)
 
 
 def test_exact_scipy(threads, work):

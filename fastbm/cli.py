@@ -67,7 +67,7 @@ def compare(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a comparison of methods: a file with a table [compare]."""
+    """Run a comparison of methods: a file with a compare table."""
     from . import report
 
     _stoppable(

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from . import diagnostics, lattice
-from .observables import by_temperature, lattice_energy, square_lattice
+from .run_observables import by_temperature, lattice_energy, square_lattice
 from .run_view import Run
 
 STYLE: Any = {

@@ -136,7 +136,7 @@ def temperatures(run: Run) -> Table | None:
     """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
     if run.kind != "sample" or not len(run.sweep) or len(np.unique(run.beta)) < 2:
         return None
-    from .observables import by_temperature
+    from .run_observables import by_temperature
 
     rows = by_temperature(run)
     table = Table(box=None, pad_edge=False)

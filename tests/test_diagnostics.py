@@ -1,0 +1,111 @@
+"""Autocorrelation times, effective samples and R-hat of series whose values are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from fastbm import diagnostics
+
+
+def autoregressive(rho: float, n_samples: int, n_chains: int, seed: int = 0) -> np.ndarray:
+    """Stationary chains x_t = rho x_{t-1} + noise of unit variance: tau_int = (1 + rho) / (2 (1 - rho))."""
+    noise = np.random.default_rng(seed).normal(size=(n_samples, n_chains))
+    noise[1:] *= np.sqrt(1 - rho**2)
+    return lfilter([1.0], [1.0, -rho], noise, axis=0)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.98])
+@pytest.mark.parametrize("n_chains", [1, 20])
+def test_autocorrelation_time_of_an_autoregressive_series(rho: float, n_chains: int) -> None:
+    """Sokal's error of tau is tau sqrt(2 (2 W + 1) / N) with window W = 5 tau; four of them, fixed seeds."""
+    n_samples = 200_000 // n_chains
+    values = autoregressive(rho, n_samples, n_chains)
+    tau = 0.5 * (1 + rho) / (1 - rho)
+    error = tau * np.sqrt(2 * (10 * tau + 1) / values.size)
+    assert abs(diagnostics.tau_int(values) - tau) < 4 * error + 0.02 * tau
+    assert diagnostics.ess(values) == pytest.approx(values.size / (2 * diagnostics.tau_int(values)))
+
+
+def test_alternating_series_count_as_independent() -> None:
+    assert diagnostics.tau_int(autoregressive(-0.5, 10_000, 4)) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -12.3456, 1e8 / 3, 1e-8])
+@pytest.mark.parametrize("n_samples", [1, 2, 3, 10, 777, 1000])
+def test_values_that_do_not_vary(value: float, n_samples: int) -> None:
+    values = np.full((n_samples, 3), value)
+    assert diagnostics.tau_int(values) == 0.5
+    assert diagnostics.ess(values) == 3 * n_samples
+    assert diagnostics.standard_error(values) == pytest.approx(0, abs=1e-14 * abs(value))
+    assert np.isnan(diagnostics.r_hat(values)) if n_samples < 4 else diagnostics.r_hat(values) == 1
+
+
+def test_r_hat_of_chains_that_agree_and_of_chains_that_do_not() -> None:
+    good = autoregressive(0.5, 4000, 8)
+    assert abs(diagnostics.r_hat(good) - 1) < 0.01
+    assert diagnostics.r_hat(good + np.arange(8)) > 2
+    stuck = np.tile(np.arange(8.0), (100, 1))
+    assert diagnostics.r_hat(stuck) == np.inf
+    assert diagnostics.r_hat(stuck * 0.1 + 0.3) > 1e3
+    drifting = good + np.linspace(-5, 5, 4000)[:, None]
+    assert diagnostics.r_hat(drifting) > 1.5, "chains that agree with one another and not with themselves"
+
+
+def test_r_hat_by_hand() -> None:
+    values = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 2.0], [1.0, 4.0]])
+    halves = [[0, 1], [2, 1], [1, 3], [2, 4]]
+    within = np.mean([np.var(h, ddof=1) for h in halves])
+    between = 2 * np.var([np.mean(h) for h in halves], ddof=1)
+    assert diagnostics.r_hat(values) == pytest.approx(np.sqrt((within / 2 + between / 2) / within))
+
+
+@pytest.mark.parametrize("n_chains", [1, 4, 16])
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_standard_errors_cover(rho: float, n_chains: int) -> None:
+    """95 % intervals of 400 series hold the mean in 90 to 99.5 % of cases (more than four sigma either way)."""
+    inside = []
+    for seed in range(400):
+        values = autoregressive(rho, 400, n_chains, seed)
+        inside.append(abs(values.mean()) < 1.96 * diagnostics.standard_error(values))
+    assert 0.90 < np.mean(inside) < 0.995
+
+
+def test_spread_of_the_chains_means_is_seen() -> None:
+    """A mode that no chain has seen the end of: within chains all is quiet."""
+    values = np.random.default_rng(1).normal(size=(500, 16)) + np.repeat([-3.0, 3.0], 8)
+    assert diagnostics.standard_error(values) == pytest.approx(3.1 / 4, rel=0.05)
+
+
+def test_many_quantities_at_once() -> None:
+    values = np.stack([autoregressive(rho, 2000, 5) for rho in (0.0, 0.9)] + [np.full((2000, 5), 0.3)], axis=-1)
+    for function in (diagnostics.tau_int, diagnostics.ess, diagnostics.r_hat, diagnostics.standard_error):
+        together = function(values)
+        assert together.shape == (3,)
+        for k in range(3):
+            assert together[k] == pytest.approx(function(values[..., k]), rel=1e-9, abs=1e-15)
+            assert np.ndim(function(values[..., k])) == 0
+
+
+def test_shifts_and_scales_change_nothing() -> None:
+    values = autoregressive(0.7, 3000, 3)
+    for function in (diagnostics.tau_int, diagnostics.ess, diagnostics.r_hat):
+        assert function(1e3 * values - 7e4) == pytest.approx(function(values), rel=1e-6)
+    assert diagnostics.standard_error(5 * values) == pytest.approx(5 * diagnostics.standard_error(values))
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], np.empty((0, 3)), np.empty((3, 0)), 1.0])
+@pytest.mark.parametrize("name", ["tau_int", "ess", "r_hat", "standard_error"])
+def test_shapes_are_checked(name: str, values: object) -> None:
+    with pytest.raises(ValueError, match=r"values must have shape \(n_samples, n_chains"):
+        getattr(diagnostics, name)(values)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["tau_int", "ess", "r_hat", "standard_error"])
+def test_values_that_are_no_numbers_are_refused(name: str, bad: float) -> None:
+    values = np.zeros((10, 2))
+    values[3, 1] = bad
+    with pytest.raises(ValueError, match="values must be finite"):
+        getattr(diagnostics, name)(values)
