@@ -14,7 +14,7 @@ from .machine import THREADS, describe
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fastbm")
-    group.addoption("--rounds", type=int, default=3, help="timed rounds of each benchmark (default 3)")
+    group.addoption("--rounds", type=int, default=2, help="timed rounds of each benchmark (default 2)")
     group.addoption("--effort", type=float, default=1.0, help="work in a round, as a multiple of the short default")
 
 
@@ -39,9 +39,9 @@ def effort(request: pytest.FixtureRequest) -> Callable[[int], int]:
 def work(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Time `function` and record its work per second.
 
-    ``work(function, count, unit, workload=..., program=...)`` runs `warm_up` (or `function`) once untimed, then --rounds
-    rounds, and returns the last result. `count` is how many `unit`s a round does, a function of the result that tells, or
-    None where only the time matters. ``bench/report.py`` compares entries of one `workload` and number of `threads`.
+    ``work(function, count, unit, workload=..., program=...)`` runs `warm_up` (or `function`) once untimed, then
+    --rounds rounds, and returns the last result. `count` is how many `unit`s a round does, a function of the result that
+    tells, or None where only the time matters. ``bench/report.py`` compares entries of one `workload` and number of `threads`.
     """
 
     def measure(

@@ -53,7 +53,7 @@ def draw(generator: np.random.Generator, log_odds: np.ndarray) -> np.ndarray:
 def enumerate_blocked(weights: np.ndarray, bias: np.ndarray, moments: bool) -> tuple[float, Any, Any]:
     """log Z, means and second moments of spins at beta = 1.
 
-    Exponents of all settings of the high units against all of the low ones are one matrix product, `ROWS` rows at a time.
+    Exponents of all settings of the high units against all of the low ones are one matrix product, `ROWS` at a time.
     """
     n, k = len(bias), len(bias) // 2
     low, high = spins(k), spins(n - k)

@@ -100,8 +100,8 @@ def machine(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
     kernels = f", OPENBLAS_CORETYPE={info['OPENBLAS_CORETYPE']}" if info["OPENBLAS_CORETYPE"] else ""
     return (
-        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded unless named "
-        f"so; {versions}; {', '.join(info['blas'])}{kernels}."
+        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded; "
+        f"{versions}; {', '.join(info['blas'])}{kernels}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Mapping
@@ -58,7 +59,8 @@ def run_file(
         print(begin(threads=threads, out=settings["out"], overwrite=settings["overwrite"]))
     else:
         with Bar(quiet) as bar:
-            begin(**settings, threads=threads, progress=bar, stop=Stop(SIGNALS))
+            about = {"toml": json.dumps(tables, default=str)}
+            begin(**settings, about=about, threads=threads, progress=bar, stop=Stop(SIGNALS))
     finish(Path(settings["out"]), time.perf_counter() - started)
 
 

@@ -14,7 +14,7 @@ from .run_loop import Progress, Stop, execute
 from .run_tasks import build
 from .run_view import Run
 
-STORAGE = ("commit_seconds", "commit_bytes", "compression", "merge")
+STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
 
 
 def begin(
@@ -35,7 +35,9 @@ def begin(
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
     task = build(spec, inputs, threads_module.resolve(threads))
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
-    common["meta"] = {key: str(value) for key, value in getattr(task, "detail", {}).items()}
+    storage = dict(storage)
+    about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
+    common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
     return _go(task, writer, out, max_seconds, progress, stop)
 

@@ -54,10 +54,10 @@ def _sample(run: Run) -> dict[str, Any]:
 
 def _fit(run: Run) -> dict[str, Any]:
     settings = run.config["fit"]
+    phases = f"clamped {settings['clamped']}, free {settings['free']}"
     found: dict[str, Any] = {
         "model": repr(run.model)[1:-1],
-        "method": f"{settings['method']} (clamped {settings['clamped']}, free {settings['free']}, "
-        "{settings['optimizer']})",
+        "method": f"{settings['method']} ({phases}, {settings['optimizer']})",
         "rows": f"{run.config['data']['n_rows']}, held out {run.config['data']['n_holdout']}",
     }
     steps = run.metrics["step"]

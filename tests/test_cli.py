@@ -192,7 +192,7 @@ def test_a_wrong_command_is_bad_input(capsys):
 def test_a_stopped_run_leaves_with_3_and_resumes_to_the_same_bytes(number):
     from crashing import assert_same_run
 
-    file = write(SAMPLE.replace("200", "400_000"))
+    file = write(SAMPLE.replace("200", "2_000_000\nthin = 1000"))
     command = [sys.executable, "-c", "from fastbm.cli import main; main()", "run", file, "-q"]
     with subprocess.Popen([*command, "--out", "cut.h5"], stderr=subprocess.PIPE, text=True) as child:
         while not Path("cut.h5.parts/seg-00000000.h5").exists() and child.poll() is None:

@@ -21,7 +21,7 @@ from ..couplings import Layered
 from ..kernels.layered import anneal_layer, gibbs_layer
 from ..model import BoltzmannMachine
 from ..sampling.engine import BLOCK, lanes_of, up_form
-from ..threads import fan_out, single_threaded_blas
+from ..threads import fan_out
 from .mean_field import solve
 from .result import Inference, moments_of
 
@@ -73,8 +73,7 @@ def ais(
     def run(first: int) -> tuple[np.ndarray, np.ndarray]:
         return annealed.run(path, streams[first : first + BLOCK])
 
-    with single_threaded_blas():
-        parts = fan_out(run, range(0, n_chains, BLOCK), threads)
+    parts = fan_out(run, range(0, n_chains, BLOCK), threads)
     log_w = np.concatenate([weights for weights, _ in parts]) + annealed.log_z0
     top = log_w.max()
     w = np.exp(log_w - top)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..model import BoltzmannMachine
+from ..threads import single_threaded_blas
 from .annealed import ais
 from .exact import exact
 from .mean_field import mean_field
@@ -76,26 +78,29 @@ def run_method(
 ) -> Inference:
     """Run a checked method on a machine, or on what clamping leaves of it."""
     start = time.perf_counter()
-    entry = METHODS[method]
-    common = {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
-    given = {name: value for name, value in common.items() if name in entry.settings} | options
-    if clamp is None:
-        result = entry.function(model, **given)
-    else:
-        indices, values = clamp
-        clamped = Clamped.of(model, indices, values)
-        if not clamped.free.size:
-            results = [_nothing_free(clamped, k, beta) for k in range(clamped.n_patterns)]
-        else:
-            results = []
-            for k in range(clamped.n_patterns):
-                if "seed" in given:
-                    given["seed"] = rng.derive(seed, k) if clamped.n_patterns > 1 else seed
-                results.append(expand(entry.function(clamped.machine(k), **given), clamped, k))
-        result = stack(results) if np.ndim(values) == 2 else results[0]
+    with single_threaded_blas() if model.is_layered else nullcontext():
+        result = _dispatch(model, method, beta, clamp, {"moments": moments, "seed": seed, "threads": threads} | options)
     if not moments:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
     return replace(result, method=method, seconds=time.perf_counter() - start)
+
+
+def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, settings: dict[str, Any]) -> Inference:
+    entry = METHODS[method]
+    given = {"beta": beta} | {k: v for k, v in settings.items() if k in entry.settings or k not in SETTINGS}
+    if clamp is None:
+        return entry.function(model, **given)
+    indices, values = clamp
+    clamped = Clamped.of(model, indices, values)
+    results = []
+    for k in range(clamped.n_patterns):
+        if not clamped.free.size:
+            results.append(_nothing_free(clamped, k, beta))
+            continue
+        if "seed" in given and clamped.n_patterns > 1:
+            given["seed"] = rng.derive(settings["seed"], k)
+        results.append(expand(entry.function(clamped.machine(k), **given), clamped, k))
+    return stack(results) if np.ndim(values) == 2 else results[0]
 
 
 def _nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:

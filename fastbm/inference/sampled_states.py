@@ -96,12 +96,7 @@ def _visit(
         find_burn_in(chains, n_sweeps)
     else:
         chains.sweep(_checks.whole("burn_in", burn_in))
-    packed = np.empty((n_samples, chains.n_chains, -(-chains.n_units // 8)), np.uint8)
-    energies = np.empty((n_samples, chains.n_chains))
-    for t in range(n_samples):
-        chains.sweep(thin)
-        packed[t], energies[t] = chains.packed(), chains.energies()
-    return packed, energies
+    return chains.record(n_samples, thin)
 
 
 def _keys(packed: np.ndarray) -> np.ndarray:

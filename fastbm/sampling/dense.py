@@ -38,70 +38,54 @@ class DenseChains(Engine):
         start = np.zeros((len(self._bias), width), dtype)
         start[:, : self.n_units] = np.rint(np.ldexp(field, exponent))
         self._start = np.broadcast_to(start, (self.n_chains, width))
-        self._scale = [self._thresholds(block, exponent) for block in self.blocks]
-        self._fields: list[np.ndarray] | None = None
+        self._scale = [self._thresholds(k, exponent) for k in range(len(self.blocks))]
+        self._fields: list[np.ndarray] = []
         self.detail = {
             "kernel": self.kernel,
             "fields": f"{dtype.name} in units of 2^-{exponent}",
             "largest log-odds error": worst * 2.0**-exponent,
         }
 
-    def _thresholds(self, block: slice, exponent: int) -> np.ndarray:
+    def _thresholds(self, k: int, exponent: int) -> np.ndarray:
         """log-odds to integer fields, per lane; at beta = 0 the largest number, so that the sign decides."""
-        lanes = self.up[block.start // 64].shape[1]
-        scale = np.full(lanes, np.finfo(np.float32).max, np.float32)
-        beta = self.beta[block]
+        scale = np.full(self.up[k].shape[1], np.finfo(np.float32).max, np.float32)
+        beta = self.beta[self.blocks[k]]
         with np.errstate(divide="ignore", over="ignore"):
             scale[: len(beta)] = np.minimum(np.ldexp(1.0, exponent) / beta, np.finfo(np.float32).max)
         return scale
 
-    def _all_fields(self) -> list[np.ndarray]:
-        if self._fields is None:
-            self._fields = [np.empty((b.stop - b.start, self._rises.shape[1]), self._rises.dtype) for b in self.blocks]
+    def _prepare(self) -> None:
+        if self._fields:
+            return
+        width, dtype = self._rises.shape[1], self._rises.dtype
+        self._fields = [np.empty((block.stop - block.start, width), dtype) for block in self.blocks]
 
-            def fill(k: int) -> None:
-                start = np.ascontiguousarray(self._start[self.blocks[k]])
-                init_fields_dense(self._fields[k], self.up[k], self._rises, start)  # type: ignore[index]
+        def fill(k: int) -> None:
+            start = np.ascontiguousarray(self._start[self.blocks[k]])
+            init_fields_dense(self._fields[k], self.up[k], self._rises, start)
 
-            self.for_blocks(fill)
-        return self._fields
+        self._for_blocks(fill, self.n_units)
 
-    def sweep(self, n_sweeps: int) -> None:
-        fields = self._all_fields()
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         metropolis = self.rule == "metropolis"
-        for rows, count in sites(self.order, self.n_units, self.seed, self.n_swept, n_sweeps, holds=metropolis):
-
-            def advance(k: int, rows: np.ndarray = rows, count: int = count) -> None:
-                sweep_dense(
-                    self.up[k], fields[k], self._rises, self._scale[k], self.streams[k], rows, count, metropolis
-                )
-
-            self.for_blocks(advance)
-        self.n_swept += n_sweeps
-
-    def set_bits(self, up: np.ndarray) -> None:
-        super().set_bits(up)
-        self._fields = None
+        up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.streams[k]
+        for rows, count in sites(self.order, self.n_units, self.seed, first, n_sweeps, holds=metropolis):
+            sweep_dense(up, fields, self._rises, scale, streams, rows, count, metropolis)
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         super().restore(state)
-        self._fields = None
+        self._fields = []
 
-    def energies(self) -> np.ndarray:
-        out = np.empty(self.n_chains)
-
-        def compute(k: int) -> None:
-            block = self.blocks[k]
-            values = self.units.values(self.up[k], np.float64)
-            bias = np.zeros((self.n_units, values.shape[1] if len(self._bias) > 1 else 1))
-            rows = self._bias[block] if len(self._bias) > 1 else self._bias
-            bias[:, : len(rows)] = rows.T
-            energies = np.empty(values.shape[1])
-            energies_dense(values, self._weights, bias, energies)
-            out[block] = energies[: block.stop - block.start]
-
-        self.for_blocks(compute)
-        return out
+    def _energies_block(self, k: int) -> np.ndarray:
+        block = self.blocks[k]
+        values = self.units.values(self.up[k], np.float64)
+        bias = self._bias.T
+        if len(self._bias) > 1:
+            bias = np.zeros_like(values)
+            bias[:, : block.stop - block.start] = self._bias[block].T
+        energies = np.empty(values.shape[1])
+        energies_dense(values, self._weights, np.ascontiguousarray(bias), energies)
+        return energies[: block.stop - block.start]
 
 
 def _scale(largest: float, bits: int) -> int:

@@ -6,7 +6,8 @@ a = span (b + lo W 1), span = hi - lo. Engines know nothing else of the unit con
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,13 @@ from ..kernels.packing import pack_units
 from ..threads import fan_out
 from ..units import Units
 
-BLOCK = 64  # chains that share one pass over the couplings; fixed, so that bits do not depend on threads
+LANES = 16  # chains in one vector
+BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
+
+
+WORTH_A_THREAD = 1 << 15  # updates below which handing blocks to threads costs more than it saves
+
+T = TypeVar("T")
 
 
 def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
@@ -26,8 +33,8 @@ def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Coupl
 
 
 def lanes_of(n_chains: int) -> int:
-    """Round up to whole vectors of 16 lanes."""
-    return -(-n_chains // 16) * 16
+    """Round up to whole vectors."""
+    return -(-n_chains // LANES) * LANES
 
 
 class Engine:
@@ -59,11 +66,20 @@ class Engine:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
-        self.blocks = [slice(start, min(start + BLOCK, n_chains)) for start in range(0, n_chains, BLOCK)]
+        size = self._block_size(n_chains, threads)
+        self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
         self.beta = np.broadcast_to(np.asarray(beta, np.float64), (n_chains,))
         self.streams = [np.ones((4, lanes_of(block.stop - block.start)), np.uint32) for block in self.blocks]
         self.up = [np.zeros((n_units, lanes_of(block.stop - block.start)), np.uint8) for block in self.blocks]
         self._load(up, streams)
+
+    @staticmethod
+    def _block_size(n_chains: int, threads: int) -> int:
+        """Chains of a block: at most 64, and fewer where threads would have nothing to do. A path does not depend on
+        it.
+        """
+        n_blocks = max(-(-n_chains // BLOCK), min(threads, -(-n_chains // LANES)))
+        return lanes_of(-(-n_chains // n_blocks))
 
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
         for block, lanes, stream in zip(self.blocks, self.up, self.streams, strict=True):
@@ -75,26 +91,56 @@ class Engine:
         """Take other couplings and biases ((n_units,) or (n_chains, n_units)); the chains stay where they are."""
         raise NotImplementedError
 
+    def _prepare(self) -> None:
+        """Make what blocks need before they run side by side."""
+
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        """Do sweeps `first` to `first + n_sweeps` of block `k`."""
+        raise NotImplementedError
+
+    def _energies_block(self, k: int) -> np.ndarray:
+        """Energies without offset of block `k`, in float64 from the user's couplings."""
+        raise NotImplementedError
+
+    def _for_blocks(self, function: Callable[[int], T], n_sweeps: int) -> list[T]:
+        """Apply `function` to every block; on threads if there are sweeps enough to be worth handing over."""
+        worth = n_sweeps * self.n_units * self.n_chains >= WORTH_A_THREAD
+        return fan_out(function, range(len(self.blocks)), self.threads if worth else 1)
+
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
-        raise NotImplementedError
+        self._prepare()
+        self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
+        self.n_swept += n_sweeps
+
+    def record(self, n_samples: int, thin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
+
+        Returns the packed states (n_samples, n_chains, ceil(n_units / 8)) and their energies without offset (n_samples,
+        n_chains). Each block goes its way without waiting for the others.
+        """
+        self._prepare()
+        packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
+        energies = np.empty((n_samples, self.n_chains))
+
+        def run(k: int) -> None:
+            block = self.blocks[k]
+            for t in range(n_samples):
+                self._sweep_block(k, self.n_swept + t * thin, thin)
+                pack_units(self.up[k], packed[t, block])
+                energies[t, block] = self._energies_block(k)
+
+        self._for_blocks(run, n_samples * thin)
+        self.n_swept += n_samples * thin
+        return packed, energies
 
     def energies(self) -> np.ndarray:
         """Energies without offset, (n_chains,), in float64 from the user's couplings."""
-        raise NotImplementedError
-
-    def for_blocks(self, function: Any) -> list[Any]:
-        """Apply `function` to the index of every block, on the threads."""
-        return fan_out(function, range(len(self.blocks)), self.threads)
+        return np.concatenate([self._energies_block(k) for k in range(len(self.blocks))])
 
     def bits(self) -> np.ndarray:
         """The bits of all chains, (n_chains, n_units) uint8."""
         return np.concatenate([up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self.up, strict=True)])
-
-    def set_bits(self, up: np.ndarray) -> None:
-        """Put the chains into other states."""
-        for block, lanes in zip(self.blocks, self.up, strict=True):
-            lanes[:, : block.stop - block.start] = up[block].T
 
     def packed(self) -> np.ndarray:
         """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..couplings import Couplings, Layered
 from ..kernels.layered import gibbs_layer, metropolis_layer
-from .engine import Engine, up_form
+from .engine import BLOCK, Engine, up_form
 
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
@@ -16,6 +16,11 @@ class LayeredChains(Engine):
 
     kernel = "layered"
 
+    @staticmethod
+    def _block_size(n_chains: int, threads: int) -> int:
+        """Chains of a block, whatever the number of threads: the bits of a matrix product depend on its shape."""
+        return BLOCK if n_chains > BLOCK else BLOCK // 2
+
     def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
         assert isinstance(couplings, Layered)
         self._couplings, self._bias = couplings, np.atleast_2d(bias)
@@ -24,7 +29,7 @@ class LayeredChains(Engine):
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self._blocks = [block.astype(self.dtype) for block in form.arrays]
-        self._start = [self._start_of(block, field) for block in self.blocks]
+        self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
         self._scale = []
         for block, up in zip(self.blocks, self.up, strict=True):
             scale = np.zeros(up.shape[1], self.dtype)
@@ -37,11 +42,12 @@ class LayeredChains(Engine):
             "largest log-odds error": worst * (2.0**-22 if single else 2.0**-51),
         }
 
-    def _start_of(self, block: slice, field: np.ndarray) -> np.ndarray:
+    def _start_of(self, k: int, field: np.ndarray) -> np.ndarray:
         """The field with all units down: one column, or one for each chain of the block."""
         if len(field) == 1:
             return field.T.astype(self.dtype)
-        start = np.zeros((self.n_units, self.up[block.start // 64].shape[1]), self.dtype)
+        block = self.blocks[k]
+        start = np.zeros((self.n_units, self.up[k].shape[1]), self.dtype)
         start[:, : block.stop - block.start] = field[block].T
         return start
 
@@ -56,18 +62,13 @@ class LayeredChains(Engine):
         field += self._start[k][layers[layer]]
         return field
 
-    def sweep(self, n_sweeps: int) -> None:
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer
-
-        def advance(k: int) -> None:
-            values = self._values[k]
-            for _ in range(n_sweeps):
-                for layer, rows in enumerate(self._couplings.layers):
-                    draw(values[rows], self.layer_field(k, layer), self._scale[k], self.streams[k])
-            self.up[k][:] = values
-
-        self.for_blocks(advance)
-        self.n_swept += n_sweeps
+        values = self._values[k]
+        for _ in range(n_sweeps):
+            for layer, rows in enumerate(self._couplings.layers):
+                draw(values[rows], self.layer_field(k, layer), self._scale[k], self.streams[k])
+        self.up[k][:] = values
 
     def draw_layer(self, layer: int) -> None:
         """Draw one layer given its neighbours, the others staying as they are."""
@@ -77,24 +78,14 @@ class LayeredChains(Engine):
             gibbs_layer(self._values[k][rows], self.layer_field(k, layer), self._scale[k], self.streams[k])
             self.up[k][:] = self._values[k]
 
-        self.for_blocks(draw)
+        self._for_blocks(draw, 1)
 
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
         super()._load(up, streams)
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
 
-    def set_bits(self, up: np.ndarray) -> None:
-        super().set_bits(up)
-        self._values = [lanes.astype(self.dtype) for lanes in self.up]
-
-    def energies(self) -> np.ndarray:
-        out = np.empty(self.n_chains)
-
-        def compute(k: int) -> None:
-            block = self.blocks[k]
-            values = self.units.values(self.up[k][:, : block.stop - block.start].T, np.float64)
-            bias = self._bias[block] if len(self._bias) > 1 else self._bias
-            out[block] = -((0.5 * self._couplings.field(values) + bias) * values).sum(axis=1)
-
-        self.for_blocks(compute)
-        return out
+    def _energies_block(self, k: int) -> np.ndarray:
+        block = self.blocks[k]
+        values = self.units.values(self.up[k][:, : block.stop - block.start].T, np.float64)
+        bias = self._bias[block] if len(self._bias) > 1 else self._bias
+        return -((0.5 * self._couplings.field(values) + bias) * values).sum(axis=1)

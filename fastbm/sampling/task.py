@@ -131,22 +131,20 @@ class SampleTask:
     def advance(self) -> dict[str, np.ndarray]:
         """Do some sweeps; return the samples that fell among them."""
         chains, s = self._chains, self.settings
-        stop = min(chains.n_swept + self._block, self._end)
-        states, energies, sweeps = [], [], []
-        while chains.n_swept < stop:
-            sampled = max(chains.n_swept - s.burn_in, 0) // s.thin
-            target = s.burn_in + (sampled + 1) * s.thin
-            chains.sweep(min(target, stop) - chains.n_swept)
-            if chains.n_swept == target:
-                states.append(chains.packed())
-                energies.append(chains.energies() + self.model.offset)
-                sweeps.append(target)
-        if not sweeps:
+        if chains.n_swept < s.burn_in:
+            chains.sweep(min(self._block, s.burn_in - chains.n_swept))
             return {}
+        n_done, odd = divmod(chains.n_swept - s.burn_in, s.thin)
+        left = s.thin - odd  # sweeps to the next sample
+        if n_done == s.n_samples or left > self._block:
+            chains.sweep(min(self._block, self._end - chains.n_swept))
+            return {}
+        n_samples, step = (1, left) if odd else (min(self._block // s.thin, s.n_samples - n_done), s.thin)
+        packed, energies = chains.record(n_samples, step)
         return {
-            "samples/states": np.stack(states),
-            "samples/energy": np.stack(energies),
-            "samples/sweep": np.array(sweeps),
+            "samples/states": packed,
+            "samples/energy": energies + self.model.offset,
+            "samples/sweep": s.burn_in + s.thin * np.arange(n_done + 1, n_done + n_samples + 1),
         }
 
     def state(self) -> dict[str, np.ndarray]:
