@@ -40,8 +40,8 @@ def work(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Time `function` and record its work per second.
 
     ``work(function, count, unit, workload=..., program=...)`` runs `warm_up` (or `function`) once untimed, then
-    --rounds rounds, and returns the last result. `count` is how many `unit`s a round does, a function of the result that
-    tells, or None where only the time matters. ``bench/report.py`` compares entries of one `workload` and number of `threads`.
+    --rounds rounds, and returns the last result. `count` is how many `unit`s a round does, or a function of the result
+    that tells, or None where only the time matters. ``bench/report.py`` compares the entries of one `workload`.
     """
 
     def measure(

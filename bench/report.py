@@ -16,7 +16,7 @@ from typing import Any
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 OURS = "fastbm"
 HEAD = ["workload", "threads", "fastbm", "best peer", "", "ratio"]
-PREFIXES = [(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, " ")]
+PREFIXES = [(1e9, " G "), (1e6, " M "), (1e3, " k "), (1.0, " ")]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,20 @@ class Entry:
     seconds: float
     count: float | None
     unit: str
+    overhead: float | None = None
 
     @classmethod
     def of(cls, benchmark: dict[str, Any]) -> Entry:
         info = benchmark["extra_info"]
-        seconds = benchmark["stats"]["median"]
-        return cls(benchmark["group"], info["threads"], info["program"], seconds, info["count"], info["unit"])
+        return cls(
+            workload=benchmark["group"],
+            threads=info["threads"],
+            program=info["program"],
+            seconds=benchmark["stats"]["median"],
+            count=info["count"],
+            unit=info["unit"],
+            overhead=info.get("overhead"),
+        )
 
     @property
     def speed(self) -> float:
@@ -45,6 +53,8 @@ class Entry:
         if self.count is None or self.count == 1:
             return duration(self.seconds)
         rate = f"{scaled(self.speed)}{self.unit}/s"
+        if self.overhead is not None:
+            return f"{rate} ({100 * self.overhead:+.1f} % time)"
         return f"{rate} ({duration(self.seconds)})" if self.unit == "states" else rate
 
 
@@ -66,25 +76,24 @@ def digits(value: float) -> str:
 
 
 def rows(entries: list[Entry]) -> list[list[str]]:
-    """One row for each workload and number of threads that fastbm has, in the order of the run."""
-    cells: dict[tuple[str, int], list[Entry]] = {}
-    for entry in entries:
-        cells.setdefault((entry.workload, entry.threads), []).append(entry)
-    found = []
-    order = list(dict.fromkeys(workload for workload, _ in cells))
-    for (workload, threads), cell in sorted(cells.items(), key=lambda item: (order.index(item[0][0]), item[0][1])):
-        ours = [entry for entry in cell if entry.program == OURS]
-        if not ours:
-            continue
-        peers = [entry for entry in cell if entry.program != OURS]
-        row = [workload, str(threads), str(ours[0])]
-        if peers:
-            best = max(peers, key=lambda entry: entry.speed)
-            row += [str(best), best.program, f"{ours[0].speed / best.speed:.2g}×"]
-        else:
-            row += ["–", "", "–"]
-        found.append(row)
-    return found
+    """One row for each workload and number of threads that fastbm has, in the order of the run.
+
+    A peer may use fewer threads than fastbm: some are slower with more.
+    """
+    order = list(dict.fromkeys(entry.workload for entry in entries))
+    ours = sorted((e for e in entries if e.program == OURS), key=lambda e: (order.index(e.workload), e.threads))
+    return [row(our, [e for e in entries if e.program != OURS and e.workload == our.workload]) for our in ours]
+
+
+def row(our: Entry, peers: list[Entry]) -> list[str]:
+    """fastbm beside the best peer that uses no more threads."""
+    cells = [our.workload, str(our.threads), str(our)]
+    peers = [peer for peer in peers if peer.threads <= our.threads]
+    if not peers:
+        return [*cells, "–", "", "–"]
+    best = max(peers, key=lambda peer: peer.speed)
+    fewer = "" if best.threads == our.threads else f" ({best.threads} thread)"
+    return [*cells, str(best), best.program + fewer, f"{our.speed / best.speed:.2g}×"]
 
 
 def table(report: dict[str, Any]) -> str:
@@ -100,7 +109,7 @@ def machine(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
     kernels = f", OPENBLAS_CORETYPE={info['OPENBLAS_CORETYPE']}" if info["OPENBLAS_CORETYPE"] else ""
     return (
-        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded; "
+        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded but for empty caches; "
         f"{versions}; {', '.join(info['blas'])}{kernels}."
     )
 

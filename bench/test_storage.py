@@ -76,7 +76,7 @@ def test_commit(work, tmp_path):
         def setup():
             writer.append({"samples/states": rows}, lambda: state)
 
-        work(partial(writer.commit, state), rows.nbytes, "B", workload=COMMIT, setup=setup)
+        work(partial(writer.commit, state), rows.nbytes, "bytes", workload=COMMIT, setup=setup)
         writer.finish(state)
     reader = store.open_reader(path)
     np.testing.assert_array_equal(reader.read("samples/states", 0, len(rows)), rows)
@@ -96,6 +96,6 @@ def test_commit_h5py(work, tmp_path):
         os.close(descriptor)
         return path
 
-    path = work(run, rows.nbytes, "B", workload=COMMIT, program="h5py and fsync")
+    path = work(run, rows.nbytes, "bytes", workload=COMMIT, program="h5py and fsync")
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file["states"][-1], rows[-1])

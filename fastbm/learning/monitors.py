@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .. import rng
+from ..couplings import Couplings
 from ..inference.exact import forecast_seconds
 from ..inference.methods import run_method
 from ..kernels.layered import sum_softplus_layer
 from ..model import BoltzmannMachine
 from ..sampling.engine import up_form
 from .clamped import hidden_are_independent
-from .moments import Moments
 
 MOST_ROWS = 256
 MOST_UNITS = 64
 EXACT_SECONDS = 0.1
 
 
-def moment_error(clamped: Moments, free: Moments) -> float:
-    """Root mean square of <s_i s_j>_clamped - <s_i s_j>_free over the coupled pairs."""
-    squares = sum(float(((c - f) ** 2).sum()) for c, f in zip(clamped.pairs, free.pairs, strict=True))
-    layered = clamped.pairs[0].shape != (len(clamped.mean),) * 2
-    n = len(clamped.mean)
-    size = sum(c.size for c in clamped.pairs) if layered else n * (n - 1)
-    return float(np.sqrt(squares / max(size, 1)))
+def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> float:
+    """Root mean square over the coupled pairs of numbers in the shape of the couplings' arrays."""
+    pairs = couplings.to_vector(arrays)
+    return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
 
 class PseudoLikelihood:

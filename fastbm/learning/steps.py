@@ -9,14 +9,20 @@ import numpy as np
 from .. import rng
 from ..model import BoltzmannMachine
 from .moments import Moments, Parameters, gradient, with_prefix, without_prefix
-from .monitors import moment_error
+from .monitors import root_mean_square
 from .optimizers import OPTIMIZERS
 from .phase import Phase
 from .settings import FitSettings
 
+CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
+
 
 class Steps:
-    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out."""
+    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+
+    The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
+    epoch.
+    """
 
     converged = False
 
@@ -29,6 +35,11 @@ class Steps:
             self.parameters, settings.learning_rate, settings.momentum
         )
         self._whole: Moments | None = None
+        self._n_batches = len(up) // settings.batch_size
+        self._batch = 0  # of the present epoch
+        self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
+        work = settings.batch_size * sum(array.size for array in like.couplings.arrays)
+        self._batches_a_call = max(1, CALL_WORK // work)
 
     @property
     def done(self) -> bool:
@@ -36,28 +47,30 @@ class Steps:
         return False
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """Go through the data once; return one row of metrics."""
-        settings, n_rows = self._settings, len(self._up)
-        order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(n_rows)
-        n_batches = n_rows // settings.batch_size
-        clamped_sum: list[np.ndarray] = []
-        free_sum: list[np.ndarray] = []
-        for k in range(n_batches):
+        """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
+        settings = self._settings
+        order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._up))
+        for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
             model = self.parameters.machine(self._like)
             chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
             rows = model.convention.values(self._up[chosen], np.float64)
-            clamped = self._clamped_moments(model, rows, n_batches)
+            clamped = self._clamped_moments(model, rows)
             free = self._free.moments(model, rows)
             slope = gradient(clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias)
             self.parameters = self._optimizer.step(self.parameters, slope)
-            for total, found in ((clamped_sum, clamped), (free_sum, free)):
-                parts = (found.mean, *found.pairs)
-                total[:] = [a + b for a, b in zip(total, parts, strict=True)] if total else [p.copy() for p in parts]
-        averages = [Moments(t[0] / n_batches, tuple(p / n_batches for p in t[1:])) for t in (clamped_sum, free_sum)]
-        return [{"moment_error": moment_error(*averages)}]
+            for total, c, f in zip(self._gap, clamped.pairs, free.pairs, strict=True):
+                total += c - f
+            self._batch = k + 1
+        if self._batch < self._n_batches:
+            return []
+        error = root_mean_square(self._like.couplings, self._gap) / self._n_batches
+        self._batch = 0
+        for total in self._gap:
+            total[:] = 0.0
+        return [{"moment_error": error}]
 
-    def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray, n_batches: int) -> Moments:
-        if n_batches > 1 or model.n_hidden:
+    def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+        if self._n_batches > 1 or model.n_hidden:
             return self._clamped.moments(model, rows)
         if self._whole is None:  # all rows, nothing hidden: the moments of the data
             self._whole = self._clamped.moments(model, rows)
@@ -65,9 +78,13 @@ class Steps:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
-        return {**self.parameters.to_state(), **with_prefix("optimizer", self._optimizer.state())}
+        optimizer = with_prefix("optimizer", self._optimizer.state())
+        gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
+        return {**self.parameters.to_state(), **optimizer, **gap, "epoch/batch": np.array(self._batch)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.parameters = Parameters.from_state(state)
         self._optimizer.restore(without_prefix("optimizer", state))
+        self._batch = int(state["epoch/batch"])
+        self._gap = [np.array(state[f"epoch/gap/{k}"]) for k in range(len(self._gap))]

@@ -59,6 +59,7 @@ class FitTask:
     ) -> None:
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
+        self._seconds = 0.0  # spent on the present epoch
         self._classify = classify
         common = PhaseSettings(
             settings.beta,
@@ -93,7 +94,7 @@ class FitTask:
     def streams(self) -> dict[str, Stream]:
         """What the run writes."""
         couplings = self.start.couplings
-        names = ["weights"] if len(couplings.arrays) == 1 else [f"weights_{k}" for k in range(len(couplings.arrays))]
+        names = self._weight_names()
         n_units = self.start.n_units
         streams = {
             **{f"metrics/{name}": Stream(FLOAT) for name in self._metric_names()},
@@ -137,6 +138,7 @@ class FitTask:
             return self._evaluate()
         started = time.perf_counter()
         metrics = self._driver.epoch(self.n_epochs)
+        self._seconds += time.perf_counter() - started
         if not metrics:
             return {}
         model = self.model
@@ -145,26 +147,34 @@ class FitTask:
                 f"learning diverged in epoch {self.n_epochs}: parameters are not finite. Lower learning_rate (it is "
                 f"{self.settings.learning_rate:g}) or raise l2. The weights stored before are whole."
             )
-        epoch, self.n_epochs = self.n_epochs, self.n_epochs + 1
+        self.n_epochs += 1
+        rows = self._record(model, self.n_epochs - 1, metrics[0])
+        rows["meta/epoch_seconds"] = np.array([self._seconds])
+        self._seconds = 0.0
+        return rows
+
+    def _record(self, model: BoltzmannMachine, epoch: int, metrics: dict[str, float]) -> dict[str, np.ndarray]:
+        """What is due after an epoch: metrics, weights, states of the free chains."""
         rows: dict[str, np.ndarray] = {}
         if self._due(self.settings.monitor_every):
-            found = metrics[0] | self._monitor(model)
-            rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()} | {
-                "metrics/step": np.array([epoch])
-            }
+            found = metrics | self._monitor(model)
+            rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()}
+            rows["metrics/step"] = np.array([epoch])
         if self.settings.weights_every and self._due(self.settings.weights_every):
-            arrays = model.couplings.arrays
-            names = ["weights"] if len(arrays) == 1 else [f"weights_{k}" for k in range(len(arrays))]
-            rows |= {f"weights/{name}": array[None] for name, array in zip(names, arrays, strict=True)}
+            arrays = zip(self._weight_names(), model.couplings.arrays, strict=True)
+            rows |= {f"weights/{name}": array[None] for name, array in arrays}
             rows |= {"weights/bias": model.flat_bias[None], "weights/epoch": np.array([epoch])}
-        if "samples/states" in self.streams and self._due(self.settings.samples_every):
-            packed = self._free.samples()
-            assert packed is not None
+        packed = self._free.samples()
+        if packed is not None and self.settings.samples_every and self._due(self.settings.samples_every):
             rows |= {"samples/states": packed[None], "samples/epoch": np.array([epoch])}
-        return rows | {"meta/epoch_seconds": np.array([time.perf_counter() - started])}
+        return rows
+
+    def _weight_names(self) -> list[str]:
+        n_blocks = len(self.start.couplings.arrays)
+        return ["weights"] if n_blocks == 1 else [f"weights_{k}" for k in range(n_blocks)]
 
     def _due(self, every: int) -> bool:
-        return self.n_epochs % every == 0 or self.n_epochs == self.settings.epochs
+        return self.n_epochs % every == 0 or self.n_epochs == self.settings.epochs or self._driver.done
 
     def _monitor(self, model: BoltzmannMachine) -> dict[str, float]:
         found: dict[str, float] = {}
