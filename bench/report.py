@@ -109,8 +109,8 @@ def machine(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
     kernels = f", OPENBLAS_CORETYPE={info['OPENBLAS_CORETYPE']}" if info["OPENBLAS_CORETYPE"] else ""
     return (
-        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, compilation excluded but for empty caches; "
-        f"{versions}; {', '.join(info['blas'])}{kernels}."
+        f"Medians on {info['cores']} cores of {info['cpu']}, {report['datetime'][:10]}, "
+        f"compilation excluded but for empty caches; {versions}; {', '.join(info['blas'])}{kernels}."
     )
 
 

@@ -23,12 +23,19 @@ SURE = 1e-6  # false-alarm rate of one test of a distribution: all of them toget
 def end_threads() -> Iterator[None]:
     """Leave no pool of threads behind: tests that fork must not find any. Used by naming it in a module."""
     yield
+    close_pools()
+
+
+def close_pools() -> None:
+    """End all threads of fastbm's own."""
     for pool in threads._pools.values():
         pool.shutdown()
     threads._pools.clear()
 
 
-def machine(kind: str, units: str = "spin", *, seed: int = 0, scale: float = 0.6, offset: float = 0.0) -> bm.BoltzmannMachine:
+def machine(
+    kind: str, units: str = "spin", *, seed: int = 0, scale: float = 0.6, offset: float = 0.0
+) -> bm.BoltzmannMachine:
     """A small machine with random couplings and biases.
 
     "visible" has 5 visible units, "restricted" 4 + 3, "layers" 3 + 2 + 2, "general" 3 + 3 with all pairs coupled.
@@ -40,7 +47,9 @@ def machine(kind: str, units: str = "spin", *, seed: int = 0, scale: float = 0.6
         blocks = [generator.normal(scale=scale, size=size) for size in zip(sizes[:-1], sizes[1:], strict=True)]
         return bm.BoltzmannMachine(blocks, bias, units=units, offset=offset)
     upper = np.triu(generator.normal(scale=scale, size=2 * sizes), 1)
-    return bm.BoltzmannMachine(upper + upper.T, bias, units=units, n_hidden=3 if kind == "general" else 0, offset=offset)
+    return bm.BoltzmannMachine(
+        upper + upper.T, bias, units=units, n_hidden=3 if kind == "general" else 0, offset=offset
+    )
 
 
 def flat(n: int, units: str = "spin") -> bm.BoltzmannMachine:
@@ -54,7 +63,9 @@ def parameters(model: bm.BoltzmannMachine) -> tuple[np.ndarray, np.ndarray]:
     return weights, np.asarray(model.flat_bias)
 
 
-def enumerate_machine(model: bm.BoltzmannMachine, beta: float = 1.0, clamp: Mapping[int, int] | None = None) -> reference.Exact:
+def enumerate_machine(
+    model: bm.BoltzmannMachine, beta: float = 1.0, clamp: Mapping[int, int] | None = None
+) -> reference.Exact:
     """All that a sum over states gives, with 50 digits."""
     return reference.enumerate_states(*parameters(model), model.units, beta=beta, offset=model.offset, clamp=clamp)
 

@@ -185,15 +185,13 @@ def sweep(
     sites: Sequence[int],
     rule: str = "gibbs",
 ) -> int:
-    """Attempt one update at every site in turn, one word each; sites below 0 are held.
+    """Attempt one update at every site in turn, one word each.
 
     Mutates `state`; returns the number of flips.
     """
     lo, hi = VALUES[units]
     flips = 0
     for i in sites:
-        if i < 0:
-            continue
         word = next(words)
         log_odds = beta * (hi - lo) * field(state, i, weights, bias)
         if rule == "gibbs":

@@ -67,7 +67,10 @@ def test_rows_go_to_the_class_whose_machine_finds_them_most_probable(units: str)
     assert np.array_equal(classifier.predict(data[300:]), classifier.classes[scores.argmax(axis=1)])
     for k, model in enumerate(classifier.machines):
         assert model.units == units
-        expected = [-reference.energy(row, model.weights, model.bias, model.offset) - classifier.log_z[k] for row in data[300:303]]
+        expected = [
+            -reference.energy(row, model.weights, model.bias, model.offset) - classifier.log_z[k]
+            for row in data[300:303]
+        ]
         np.testing.assert_allclose(scores[:3, k], expected, atol=1e-9)
     wrong = classifier.predict(data[300:]) != names[300:]
     assert classifier.error(data[300:], names[300:]) == wrong.mean()
@@ -99,7 +102,9 @@ def test_a_singular_covariance_is_refused_also_where_rounding_hides_it(seed: int
 
 def test_fit_learns_a_classifier_beside_the_machine() -> None:
     up, labels = blobs(200, 9)
-    run = bm.fit(up[:150], n_hidden=2, epochs=2, labels=labels[:150], holdout=up[150:], holdout_labels=labels[150:], classify={})
+    run = bm.fit(
+        up[:150], n_hidden=2, epochs=2, labels=labels[:150], holdout=up[150:], holdout_labels=labels[150:], classify={}
+    )
     alone = bm.BoltzmannClassifier().fit(up[:150], labels[:150]).error(up[150:], labels[150:])
     assert run.evaluation["classifier_error"].tolist() == [alone]
     assert run.summary()["error of one machine a class"] == alone
@@ -145,7 +150,9 @@ def test_bad_settings_are_named(error: type[Exception], text: str, arguments: di
 def test_bad_data_are_named() -> None:
     up, labels = blobs(30, 5)
     classifier = bm.BoltzmannClassifier()
-    with pytest.raises(ValueError, match=r"labels must have one entry for each row of data; got \(3,\) for data of shape \(30, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"labels must have one entry for each row of data; got \(3,\) for data of shape \(30, 5\)"
+    ):
         classifier.fit(up, labels[:3])
     with pytest.raises(ValueError, match="labels must name at least two classes; got \\[1\\]"):
         classifier.fit(up, np.ones(30, int))
@@ -163,4 +170,6 @@ def test_mnist() -> None:
     with np.load(helpers.data_file("mnist.npz")) as mnist:
         train, test = ((mnist[f"{part}_images"].reshape(-1, 784) > 127).astype(np.uint8) for part in ("train", "test"))
         labels, truth = mnist["train_labels"], mnist["test_labels"]
-    assert bm.BoltzmannClassifier(flip_noise=0.14).fit(train, labels).error(test, truth) == pytest.approx(0.0346, abs=5e-4)
+    assert bm.BoltzmannClassifier(flip_noise=0.14).fit(train, labels).error(test, truth) == pytest.approx(
+        0.0346, abs=5e-4
+    )

@@ -64,7 +64,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("source", ["a.npy", "a.npz:spikes", "a.h5:spikes", "a.mat:spikes", "a.hdf5:spikes", "a.h5:/spikes"])
+@pytest.mark.parametrize(
+    "source", ["a.npy", "a.npz:spikes", "a.h5:spikes", "a.mat:spikes", "a.hdf5:spikes", "a.h5:/spikes"]
+)
 def test_files(folder: Path, source: str) -> None:
     found = data.load(f"{folder}/{source}")
     assert np.array_equal(found.rows, np.arange(12).reshape(4, 3) % 2)
@@ -91,9 +93,17 @@ def test_fit_reads_a_file_by_name_and_remembers_it(folder: Path) -> None:
         (ValueError, "source must be", "bars_and_stripes"),
         (bm.StorageError, r"nowhere.h5 does not exist \(source = .*nowhere.h5:x", "{folder}/nowhere.h5:x"),
         (bm.StorageError, "text.h5 is not an HDF5 file", "{folder}/text.h5:x"),
-        (ValueError, "a.h5 has no 'spike'. Did you mean 'spikes'.*It holds: .*deep/inside/spikes", "{folder}/a.h5:spike"),
+        (
+            ValueError,
+            "a.h5 has no 'spike'. Did you mean 'spikes'.*It holds: .*deep/inside/spikes",
+            "{folder}/a.h5:spike",
+        ),
         (ValueError, "a.h5 has no 'deep'", "{folder}/a.h5:deep"),
-        (ValueError, "a.npz has no 'spikess'. Did you mean 'spikes'.*It holds: spikes, other", "{folder}/a.npz:spikess"),
+        (
+            ValueError,
+            "a.npz has no 'spikess'. Did you mean 'spikes'.*It holds: spikes, other",
+            "{folder}/a.npz:spikess",
+        ),
         (ValueError, "a.npz has no ''.*It holds: spikes, other", "{folder}/a.npz"),
     ],
 )
@@ -123,7 +133,9 @@ def test_a_split_is_a_partition_that_leaves_something_to_learn_from(n_rows: int,
     assert np.array_equal(kept, again[0])
 
 
-@pytest.mark.parametrize(("text", "holdout"), [("holdout must be below 1; got 1", 1.0), ("holdout must be at least 0", -0.1)])
+@pytest.mark.parametrize(
+    ("text", "holdout"), [("holdout must be below 1; got 1", 1.0), ("holdout must be at least 0", -0.1)]
+)
 def test_bad_splits_are_named(text: str, holdout: float) -> None:
     with pytest.raises(ValueError, match=text):
         data.split(10, holdout, 0)
@@ -155,4 +167,6 @@ def test_data_in_the_other_units_are_refused_with_the_way_out() -> None:
         bm.fit([[-1, 1]], method="exact", units="binary")
     assert bm.fit([[-1, 1], [1, 1]], method="exact", l2=0.1, l2_bias=0.1).model.units == "spin"
     assert bm.fit([[0, 1], [1, 1]], method="exact", l2=0.1, l2_bias=0.1).model.units == "binary"
-    assert bm.fit(np.array([[True, False], [False, False]]), method="exact", l2=0.1, l2_bias=0.1).model.units == "binary"
+    assert (
+        bm.fit(np.array([[True, False], [False, False]]), method="exact", l2=0.1, l2_bias=0.1).model.units == "binary"
+    )

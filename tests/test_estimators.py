@@ -22,7 +22,11 @@ end_threads = helpers.end_threads
 
 SEEDS = range(100)
 LAYERED = ("restricted", "layers")
-SMALL = {"mean-field": {}, "sampled-states": {"n_chains": 16, "n_sweeps": 60}, "gibbs": {"n_chains": 16, "n_sweeps": 200}}
+SMALL = {
+    "mean-field": {},
+    "sampled-states": {"n_chains": 16, "n_sweeps": 60},
+    "gibbs": {"n_chains": 16, "n_sweeps": 200},
+}
 
 
 def calm(function: Callable[..., bm.Inference], *arguments: Any, **options: Any) -> bm.Inference:
@@ -190,7 +194,11 @@ def test_mean_field_keeps_the_best_of_its_starts() -> None:
 
 @pytest.mark.parametrize(
     ("model", "beta"),
-    [(bm.BoltzmannMachine([[0.0, 1.0], [1.0, 0.0]]), 1.0), (bm.models.ising((4, 4)), 0.25), (bm.models.ising((3, 3)), 0.25)],
+    [
+        (bm.BoltzmannMachine([[0.0, 1.0], [1.0, 0.0]]), 1.0),
+        (bm.models.ising((4, 4)), 0.25),
+        (bm.models.ising((3, 3)), 0.25),
+    ],
     ids=["pair", "4x4", "3x3"],
 )
 def test_linear_response_at_the_critical_point_is_not_believed(model: bm.BoltzmannMachine, beta: float) -> None:
@@ -233,7 +241,9 @@ def test_error_bars_of_chains_cover(kind: str, units: str, rule: str) -> None:
 @pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str) -> None:
     """No proposal is ever rejected there, so chains that share an order and a start must not be taken for independent ones."""
-    found = [calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(60)]
+    found = [
+        calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(60)
+    ]
     assert_covers(np.array([np.abs(f.mean) < 1.96 * f.mean_error for f in found]), most=1.0)
 
 
@@ -347,10 +357,18 @@ def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
 
 def test_compare_holds_everything_against_exact() -> None:
     models = {"rbm": machine("restricted"), "deep": machine("layers", "binary")}
-    methods = {"exact": {}, "mean-field": {}, "ais": {"n_betas": 100}, "sampled-states": {"n_sweeps": 100}, "gibbs": {"n_sweeps": 200}}
+    methods = {
+        "exact": {},
+        "mean-field": {},
+        "ais": {"n_betas": 100},
+        "sampled-states": {"n_sweeps": 100},
+        "gibbs": {"n_sweeps": 200},
+    }
     found = calm(bm.compare, models, methods, beta=[0.5, 1.0], seed=3)
     assert len(found) == 2 * 2 * 5
-    assert [(c.model, c.beta, c.method) for c in found.cells] == [(m, b, x) for m in models for b in (0.5, 1.0) for x in methods]
+    assert [(c.model, c.beta, c.method) for c in found.cells] == [
+        (m, b, x) for m in models for b in (0.5, 1.0) for x in methods
+    ]
     for row, cell in zip(found.table, found.cells, strict=True):
         truth = bm.infer(models[cell.model], "exact", beta=cell.beta)
         if cell.method in ("mean-field", "sampled-states", "exact"):
@@ -426,7 +444,11 @@ def test_bad_paths_are_named(text: str, options: dict[str, object]) -> None:
         (ValueError, "compare needs at least one model and one method", (machine("visible"), [])),
         (ValueError, "compare needs at least one model and one method", ({}, ["exact"])),
         (ValueError, "method must be one of .*Did you mean 'mean-field'", (machine("visible"), ["mean_field"])),
-        (TypeError, "gibbs has no option 'sweeps'. Did you mean 'n_sweeps'", (machine("visible"), {"gibbs": {"sweeps": 1}})),
+        (
+            TypeError,
+            "gibbs has no option 'sweeps'. Did you mean 'n_sweeps'",
+            (machine("visible"), {"gibbs": {"sweeps": 1}}),
+        ),
         (TypeError, "model must be a BoltzmannMachine; got int", ({"a": 3}, ["exact"])),
         (TypeError, "model must be a BoltzmannMachine", (3, ["exact"])),
     ],

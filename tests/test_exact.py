@@ -96,7 +96,10 @@ def test_curie_weiss_and_a_flat_machine_in_closed_form() -> None:
     n, beta = 12, 0.8
     ups = np.arange(n + 1)
     energies = -((2 * ups - n) ** 2 - n) / (2 * n)
-    terms = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - beta * e for k, e in zip(ups, energies, strict=True)]
+    terms = [
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - beta * e
+        for k, e in zip(ups, energies, strict=True)
+    ]
     found = bm.infer(bm.models.curie_weiss(n), "exact", beta=beta)
     assert found.log_z == pytest.approx(np.logaddexp.reduce(terms), abs=1e-11)
     assert bm.infer(flat(17), "exact").log_z == pytest.approx(17 * math.log(2), abs=1e-11)
@@ -193,7 +196,9 @@ def test_the_same_bits_with_one_thread_and_two() -> None:
 
 @pytest.mark.parametrize("n", [60, 62, 63, 2000])
 def test_too_many_units_are_refused_with_the_cost_and_the_alternatives(n: int) -> None:
-    with pytest.raises(ValueError, match=rf'2\^{n} states.*years.*max_forecast_seconds=600.*"sampled-states".*"mean-field"'):
+    with pytest.raises(
+        ValueError, match=rf'2\^{n} states.*years.*max_forecast_seconds=600.*"sampled-states".*"mean-field"'
+    ):
         bm.infer(flat(n), "exact")
 
 
@@ -225,7 +230,9 @@ def test_the_limit_can_be_moved_and_clamping_helps() -> None:
         (ValueError, "seed must be at least 0", {"seed": -3}),
     ],
 )
-def test_bad_arguments_are_named(error: type[Exception], text: str, arguments: dict[str, object], out: bool, tmp_path) -> None:
+def test_bad_arguments_are_named(
+    error: type[Exception], text: str, arguments: dict[str, object], out: bool, tmp_path
+) -> None:
     where = {"out": tmp_path / "result.h5"} if out else {}
     with pytest.raises(error, match=text):
         bm.infer(machine("visible"), "exact", **arguments, **where)

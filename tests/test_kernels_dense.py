@@ -9,7 +9,7 @@ import pytest
 import reference
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.dense import _add_row, init_fields_dense, sweep_dense
+from fastbm.kernels.dense import _add_row, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
 
 RULES = ["gibbs", "metropolis"]
 UNITS = ["spin", "binary"]
@@ -36,7 +36,7 @@ class Machine(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """What `sweep_dense` works on."""
+    """What the sweeps work on."""
 
     up: np.ndarray
     fields: np.ndarray
@@ -45,11 +45,10 @@ class Lanes(NamedTuple):
     scale: np.ndarray
     streams: np.ndarray
 
-    def sweep(self, sites: np.ndarray, n_sweeps: int, rule: str = "gibbs") -> int:
+    def sweep(self, sites: np.ndarray, n_sweeps: int, rule: str = "gibbs", hold: int = 0) -> int:
         rows = np.ascontiguousarray(sites, np.int32)
-        return sweep_dense(
-            self.up, self.fields, self.rises, self.scale, self.streams, rows, n_sweeps, rule == "metropolis"
-        )
+        arguments = (self.up, self.fields, self.rises, self.scale, self.streams, rows, n_sweeps)
+        return gibbs_sweep_dense(*arguments) if rule == "gibbs" else metropolis_sweep_dense(*arguments, np.uint32(hold))
 
     def recomputed(self) -> np.ndarray:
         fields = np.empty_like(self.fields)
@@ -127,7 +126,7 @@ def test_path_is_that_of_the_twin(rule, units, dtype):
     st.data(),
 )
 def test_path_is_that_of_the_twin_for_any_size_and_sites(n, n_lanes, rule, units, seed, data):
-    row = st.lists(st.integers(-1, n - 1), min_size=n, max_size=n)
+    row = st.lists(st.integers(0, n - 1), min_size=n, max_size=n)
     sites = np.array(data.draw(st.lists(row, min_size=1, max_size=3)))
     machine = Machine.draw(n, units, seed)
     streams, before = random_streams(n_lanes, seed), random_bits(n, n_lanes, seed + 1)
@@ -205,29 +204,24 @@ def test_cutting_a_run_into_calls_changes_nothing(rule):
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_held_sites_stay_and_draw_nothing(rule):
-    machine, streams, before = (
-        Machine.draw(6, "spin", seed=22),
-        random_streams(32, seed=23),
-        random_bits(6, 32, seed=24),
-    )
-    held = lanes_of(machine, before.copy(), streams.copy(), 0.2)
-    held.sweep(np.array([[0, -1, 2, -1, 4, 5]]), 50, rule)
-    assert np.array_equal(held.up[[1, 3]], before[[1, 3]])
-    assert not np.array_equal(held.up[[0, 2, 4, 5]], before[[0, 2, 4, 5]])
-    assert np.array_equal(held.fields, held.recomputed())
-    idle = lanes_of(machine, before.copy(), streams.copy(), 0.2)
-    assert idle.sweep(np.full((1, 6), -1), 50, rule) == 0
-    assert np.array_equal(idle.streams, streams)
+def test_a_held_proposal_is_dropped_by_each_chain_for_itself():
+    machine, streams = Machine(np.zeros((6, 6)), np.zeros(6), "spin"), random_streams(64, seed=23)
+    lanes = lanes_of(machine, np.ones((6, 64), np.uint8), streams.copy(), 1.0)
+    n_flips = lanes.sweep(np.arange(6)[None], 500, "metropolis", hold=1 << 28)
+    attempts = 500 * 6 * 64
+    expected = attempts * 15 / 16
+    assert abs(n_flips - expected) < 4 * np.sqrt(attempts * 15 / 256)  # false alarm 6e-5
+    assert len(np.unique(lanes.up, axis=1).T) > 30  # chains that began alike have parted
+    always = lanes_of(machine, np.ones((6, 64), np.uint8), streams.copy(), 1.0)
+    assert always.sweep(np.arange(6)[None], 50, "metropolis") == 50 * 6 * 64
 
 
-def sampled_counts(lanes: Lanes, sites: np.ndarray, rule: str, n_samples: int, thin: int) -> np.ndarray:
+def sampled_counts(lanes: Lanes, sites: np.ndarray, rule: str, n_samples: int, thin: int, hold: int = 0) -> np.ndarray:
     n = len(lanes.up)
-    lanes.sweep(sites, 60, rule)
+    lanes.sweep(sites, 60, rule, hold)
     counts = np.zeros(2**n, int)
     for _ in range(n_samples):
-        lanes.sweep(sites, thin, rule)
+        lanes.sweep(sites, thin, rule, hold)
         counts += np.bincount((1 << np.arange(n)) @ lanes.up.astype(int), minlength=2**n)
     return counts
 
@@ -246,6 +240,16 @@ def test_samples_have_the_exact_distribution(rule, units, order, dtype):
     assert reference.g_test(counts, exact.probabilities) > FALSE_ALARM
 
 
+def test_holding_leaves_the_distribution_as_it_is():
+    n, n_chains = 7, 16_384
+    machine = Machine.draw(n, "spin", seed=25, scale=0.8)
+    lanes = lanes_of(machine, random_bits(n, n_chains, seed=26), random_streams(n_chains, seed=27), 0.8)
+    sites = site_rows("random", n, 200, seed=28)
+    counts = sampled_counts(lanes, sites, "metropolis", n_samples=7, thin=20, hold=1 << 28)
+    exact = reference.enumerate_states(machine.weights, machine.bias, "spin", beta=0.8)
+    assert reference.g_test(counts, exact.probabilities) > FALSE_ALARM
+
+
 def test_the_g_test_would_see_five_percent_in_beta():
     n, n_chains = 7, 16_384
     machine = Machine.draw(n, "spin", seed=25, scale=0.8)
@@ -256,14 +260,14 @@ def test_the_g_test_would_see_five_percent_in_beta():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_held_units_condition_the_others(rule):
+def test_units_that_no_row_visits_condition_the_others(rule):
     # 65,536 independent chains; a false alarm in 5000 seeds over both rules
     n, n_chains = 5, 65_536
     machine = Machine.draw(n, "spin", seed=29)
     up = random_bits(n, n_chains, seed=30)
     up[1], up[3] = 1, 0
     lanes = lanes_of(machine, up, random_streams(n_chains, seed=31), 1.0)
-    sites = np.array([[0, -1, 2, 4, 0], [2, 0, -1, 4, -1]])
+    sites = np.array([[0, 4, 2, 4, 0], [2, 0, 2, 4, 4]])
     counts = sampled_counts(lanes, sites, rule, n_samples=1, thin=40)
     exact = reference.enumerate_states(machine.weights, machine.bias, "spin", clamp={1: 1, 3: -1})
     codes = (exact.states == 1) @ (1 << np.arange(n))
@@ -362,8 +366,9 @@ def test_fields_at_the_end_of_the_type_do_not_wrap(rule, dtype):
 def test_one_compiled_signature_for_each_type_of_fields():
     arguments = (Machine.draw(3, "spin", seed=1), random_bits(3, 4, seed=1), random_streams(4, seed=1), 1.0)
     for dtype in FIELD_TYPES:
-        lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1)
-    kernels = (init_fields_dense, sweep_dense, _add_row)
+        for rule in RULES:
+            lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
+    kernels = (init_fields_dense, gibbs_sweep_dense, metropolis_sweep_dense, _add_row)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
         one = lanes_of(

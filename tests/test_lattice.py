@@ -38,11 +38,15 @@ def test_large_lattices_approach_onsager(beta: float) -> None:
 def test_onsager_energy_is_the_slope_of_his_free_energy(beta: float) -> None:
     def log_z(b: float) -> float:
         k = 2 * math.sinh(2 * b) / math.cosh(2 * b) ** 2
-        integral = quad(lambda x: math.log((1 + math.sqrt(1 - (k * math.sin(x)) ** 2)) / 2), 0, math.pi, epsabs=1e-13)[0]
+        integral = quad(lambda x: math.log((1 + math.sqrt(1 - (k * math.sin(x)) ** 2)) / 2), 0, math.pi, epsabs=1e-13)[
+            0
+        ]
         return math.log(2 * math.cosh(2 * b)) + integral / (2 * math.pi)
 
     step = 1e-4
-    assert lattice.onsager_energy(beta) == pytest.approx(-(log_z(beta + step) - log_z(beta - step)) / (2 * step), abs=1e-6)
+    assert lattice.onsager_energy(beta) == pytest.approx(
+        -(log_z(beta + step) - log_z(beta - step)) / (2 * step), abs=1e-6
+    )
 
 
 def test_values_at_special_temperatures() -> None:
@@ -64,7 +68,12 @@ def test_the_coldest_temperatures_do_not_overflow(beta: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "arguments"),
-    [("rows must be at least 3", (2, 4, 0.3)), ("columns must be at least 3", (4, 1, 0.3)), ("beta must be", (4, 4, -0.3)), ("beta must be", (4, 4, math.nan))],
+    [
+        ("rows must be at least 3", (2, 4, 0.3)),
+        ("columns must be at least 3", (4, 1, 0.3)),
+        ("beta must be", (4, 4, -0.3)),
+        ("beta must be", (4, 4, math.nan)),
+    ],
 )
 def test_bad_arguments_are_named(text: str, arguments: tuple[int, int, float]) -> None:
     with pytest.raises(ValueError, match=text):
@@ -78,7 +87,9 @@ def test_sampled_energies_are_kaufmans(beta: float, rule: str) -> None:
     step = 1e-5
     truth = -(lattice.kaufman_log_z(8, 8, beta + step) - lattice.kaufman_log_z(8, 8, beta - step)) / (2 * step)
     model = bm.models.ising((8, 8))
-    run = bm.sample(model, sampler=rule, beta=beta, n_chains=256, n_sweeps=1200, burn_in=300, thin=10, initial="up", seed=1)
+    run = bm.sample(
+        model, sampler=rule, beta=beta, n_chains=256, n_sweeps=1200, burn_in=300, thin=10, initial="up", seed=1
+    )
     error = bm.diagnostics.standard_error(run.energy)
     assert error < 0.004 * 128
     assert abs(run.energy.mean() - truth) < 4 * error

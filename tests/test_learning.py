@@ -37,7 +37,9 @@ def some_rows(model: bm.BoltzmannMachine, n_rows: int = 9, seed: int = 0) -> np.
     return np.where(np.random.default_rng(seed).random((n_rows, model.n_visible)) < 0.6, 1, lo)
 
 
-def gradient_by_differences(model: bm.BoltzmannMachine, rows: np.ndarray, beta: float, l2: float, l2_bias: float) -> np.ndarray:
+def gradient_by_differences(
+    model: bm.BoltzmannMachine, rows: np.ndarray, beta: float, l2: float, l2_bias: float
+) -> np.ndarray:
     """d/dtheta of the penalised mean log-likelihood: one entry for each coupled pair (W_ij and W_ji together), then biases."""
     weights, bias = parameters(model)
     pairs = coupled_pairs(model)
@@ -82,7 +84,9 @@ def as_vector(model: bm.BoltzmannMachine) -> np.ndarray:
 @pytest.mark.parametrize(("beta", "l2", "l2_bias"), [(1.0, 0.0, 0.0), (0.6, 0.3, 0.0), (1.7, 0.1, 0.4)])
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_of_ascent_is_the_gradient_of_the_likelihood(kind: str, units: str, beta: float, l2: float, l2_bias: float) -> None:
+def test_a_step_of_ascent_is_the_gradient_of_the_likelihood(
+    kind: str, units: str, beta: float, l2: float, l2_bias: float
+) -> None:
     model = machine(kind, units, seed=2)
     rows = some_rows(model)
     run = bm.fit(
@@ -102,7 +106,9 @@ def test_the_likelihood_that_l_bfgs_climbs_has_this_gradient_and_this_value(kind
     driver = task._driver
     assert isinstance(driver, Likelihood)
     start = driver._centring.vector(Parameters.of(model))
-    np.testing.assert_allclose(as_vector(driver._centring.parameters(start).machine(model)), as_vector(model), atol=1e-12)
+    np.testing.assert_allclose(
+        as_vector(driver._centring.parameters(start).machine(model)), as_vector(model), atol=1e-12
+    )
     value, slope = driver._objective(start)
     weights, bias = parameters(model)
     penalty = 0.5 * l2 * np.sum(np.triu(weights, 1) ** 2) + 0.5 * l2_bias * bias @ bias
@@ -120,7 +126,9 @@ def fit_task(model: bm.BoltzmannMachine, rows: np.ndarray, *, threads: int = 1, 
         "momentum": 0.0, "batch_size": len(rows), "n_chains": 8, "n_sweeps": 1, "clamped_sweeps": 2, "l2": 0.0, "l2_bias": 0.0,
         "tolerance": 1e-6, "seed": 0, "weights_every": 1, "samples_every": 0, "monitor_every": 1, "evaluate": "auto",
     }  # fmt: skip
-    return FitTask(model, {"rows": (rows == 1).astype(np.uint8)}, FitSettings(**settings | changes), classify=None, threads=threads)
+    return FitTask(
+        model, {"rows": (rows == 1).astype(np.uint8)}, FitSettings(**settings | changes), classify=None, threads=threads
+    )
 
 
 def test_the_twin_of_the_likelihood_is_right() -> None:
@@ -139,10 +147,16 @@ def test_reported_likelihoods_are_those_of_the_learned_machine(units: str) -> No
         model = machine(kind, units, seed=4)
         rows = some_rows(model, 12)
         for optimizer in ("sgd", "l-bfgs"):
-            run = bm.fit(rows, init=model, method="exact", optimizer=optimizer, epochs=4, beta=0.9, l2=0.05, holdout=rows[:4])
+            run = bm.fit(
+                rows, init=model, method="exact", optimizer=optimizer, epochs=4, beta=0.9, l2=0.05, holdout=rows[:4]
+            )
             weights, bias = parameters(run.model)
-            assert run.evaluation["log_likelihood"][-1] == pytest.approx(log_likelihood(weights, bias, units, rows, 0.9), abs=1e-9)
-            assert run.metrics["log_likelihood"][-1] == pytest.approx(log_likelihood(weights, bias, units, rows, 0.9), abs=1e-9)
+            assert run.evaluation["log_likelihood"][-1] == pytest.approx(
+                log_likelihood(weights, bias, units, rows, 0.9), abs=1e-9
+            )
+            assert run.metrics["log_likelihood"][-1] == pytest.approx(
+                log_likelihood(weights, bias, units, rows, 0.9), abs=1e-9
+            )
             held = log_likelihood(weights, bias, units, rows[:4], 0.9)
             assert run.evaluation["holdout_log_likelihood"][-1] == pytest.approx(held, abs=1e-9)
             arrays = [run.weights[name] for name in run.weights if name.startswith("weights")]
@@ -172,7 +186,15 @@ def test_pseudo_likelihood_is_the_sum_of_the_conditionals(kind: str, units: str)
 
 
 def phase_settings(**changes: Any) -> PhaseSettings:
-    values = {"beta": 0.9, "seed": 1, "threads": 1, "n_chains": 512, "n_sweeps": 200, "clamped_sweeps": 50, "batch_size": 9}
+    values = {
+        "beta": 0.9,
+        "seed": 1,
+        "threads": 1,
+        "n_chains": 512,
+        "n_sweeps": 200,
+        "clamped_sweeps": 50,
+        "batch_size": 9,
+    }
     return PhaseSettings(**{**values, "wants_log_z": False, **changes})
 
 
@@ -183,9 +205,16 @@ def test_clamped_phases_agree(kind: str, units: str) -> None:
     model = machine(kind, units, seed=6, scale=0.1 if units == "spin" else 0.4)
     rows = np.repeat(some_rows(model).astype(float), 40, axis=0)
     exact = ClampedExact(phase_settings(wants_log_z=True)).moments(model, rows)
-    truth = [reference.enumerate_states(*parameters(model), units, beta=0.9, clamp=dict(enumerate(r))) for r in rows[::40].astype(int).tolist()]
+    truth = [
+        reference.enumerate_states(*parameters(model), units, beta=0.9, clamp=dict(enumerate(r)))
+        for r in rows[::40].astype(int).tolist()
+    ]
     np.testing.assert_allclose(exact.mean, np.mean([t.mean for t in truth], axis=0), atol=1e-10)
-    np.testing.assert_allclose(pair_vector(model, exact.pairs), [np.mean([t.second_moment[i, j] for t in truth]) for i, j in coupled_pairs(model)], atol=1e-10)
+    np.testing.assert_allclose(
+        pair_vector(model, exact.pairs),
+        [np.mean([t.second_moment[i, j] for t in truth]) for i, j in coupled_pairs(model)],
+        atol=1e-10,
+    )
     assert exact.log_z == pytest.approx(np.mean([t.log_z for t in truth]), abs=1e-10)
 
     phase = ClampedGibbs(phase_settings())
@@ -231,7 +260,10 @@ def test_free_phases_agree(kind: str, units: str) -> None:
     phase = FreeGibbs(phase_settings(n_sweeps=10))
     phase.prepare(model)
     draws = [phase.moments(model, rows) for _ in range(40)][2:]
-    for target, values in ((truth.mean, [d.mean for d in draws]), (second, [pair_vector(model, d.pairs) for d in draws])):
+    for target, values in (
+        (truth.mean, [d.mean for d in draws]),
+        (second, [pair_vector(model, d.pairs) for d in draws]),
+    ):
         assert_centred(np.array(values), target)
 
     close = FreeMeanField(phase_settings()).moments(model, rows)
@@ -266,7 +298,9 @@ def test_exact_learning_recovers_planted_couplings(units: str) -> None:
     assert run.converged
     off = as_vector(run.model) - as_vector(planted)
     assert np.all(np.abs(off) < 4.5 * standard_errors(planted, len(rows)))
-    assert np.abs(gradient_by_differences(run.model, rows[:1], 1.0, 0, 0)).max() > 0.1, "one row alone is not what was learned"
+    assert np.abs(gradient_by_differences(run.model, rows[:1], 1.0, 0, 0)).max() > 0.1, (
+        "one row alone is not what was learned"
+    )
     moments = bm.infer(run.model, "exact")
     np.testing.assert_allclose(moments.mean, rows.mean(axis=0), atol=1e-5)
 
@@ -285,7 +319,15 @@ def test_mean_field_learning_recovers_weak_planted_couplings(units: str) -> None
     [
         {"method": "pcd", "n_hidden": 8, "learning_rate": 0.5, "n_sweeps": 5},
         {"method": "cd", "n_hidden": 8, "learning_rate": 0.5, "n_sweeps": 10},
-        {"method": "pcd", "n_hidden": 8, "optimizer": "adam", "learning_rate": 0.01, "n_sweeps": 10, "units": "spin", "epochs": 150},
+        {
+            "method": "pcd",
+            "n_hidden": 8,
+            "optimizer": "adam",
+            "learning_rate": 0.01,
+            "n_sweeps": 10,
+            "units": "spin",
+            "epochs": 150,
+        },
         {"method": "monte-carlo", "n_hidden": 6, "layout": "general", "learning_rate": 0.1, "epochs": 150},
         {"method": "pcd", "learning_rate": 0.1},
     ],
@@ -330,7 +372,16 @@ def test_a_batch_that_is_not_all_the_data_is_not_taken_for_it() -> None:
     rows = np.zeros((150, 2), int)
     rows[::2, 0] = 1
     rows[::3, 1] = 1
-    run = bm.fit(rows, clamped="exact", free="exact", optimizer="sgd", batch_size=100, learning_rate=1.0, epochs=400, evaluate="none")
+    run = bm.fit(
+        rows,
+        clamped="exact",
+        free="exact",
+        optimizer="sgd",
+        batch_size=100,
+        learning_rate=1.0,
+        epochs=400,
+        evaluate="none",
+    )
     late = run.weights["bias"][200:]
     assert late.std(axis=0).min() > 1e-4, "mini-batches differ from epoch to epoch"
 
@@ -375,7 +426,17 @@ def test_the_last_look_does_not_depend_on_threads(n_visible: int, layered: bool)
     n_visible -= layered
     weights = [np.zeros((n_visible, 1))] if layered else np.zeros((n_visible, n_visible))
     rows = np.zeros((4, n_visible))
-    tasks = [fit_task(bm.BoltzmannMachine(weights, units="binary"), rows, threads=t, clamped="exact", free="gibbs", optimizer="sgd") for t in (1, 2, 16)]
+    tasks = [
+        fit_task(
+            bm.BoltzmannMachine(weights, units="binary"),
+            rows,
+            threads=t,
+            clamped="exact",
+            free="gibbs",
+            optimizer="sgd",
+        )
+        for t in (1, 2, 16)
+    ]
     assert len({task.method for task in tasks}) == 1
     assert len({tuple(sorted(task.streams)) for task in tasks}) == 1
 
@@ -441,16 +502,28 @@ def test_bad_arguments_are_named(error: type[Exception], text: str, arguments: d
 
 
 def test_contrastive_divergence_is_refused_where_hidden_units_are_coupled() -> None:
-    for options in ({"method": "cd", "n_hidden": 2, "layout": "general"}, {"method": "pcd", "free": "contrastive", "init": machine("layers", "binary")}):
+    for options in (
+        {"method": "cd", "n_hidden": 2, "layout": "general"},
+        {"method": "pcd", "free": "contrastive", "init": machine("layers", "binary")},
+    ):
         with pytest.raises(ValueError, match='free="contrastive".*not coupled to one another.*method="monte-carlo"'):
             bm.fit(ROWS, epochs=1, **options)
 
 
-@pytest.mark.parametrize("options", [{"method": "exact"}, {"method": "pcd", "evaluate": "exact"}], ids=["method", "evaluate"])
+@pytest.mark.parametrize(
+    "options", [{"method": "exact"}, {"method": "pcd", "evaluate": "exact"}], ids=["method", "evaluate"]
+)
 def test_sums_that_cannot_be_done_are_refused_before_learning_begins(options: dict[str, Any], tmp_path) -> None:
     rows, seen = np.random.default_rng(0).integers(0, 2, (20, 60)), []
     with pytest.raises(ValueError, match=r"2\^60 states"):
-        bm.fit(rows, epochs=2, batch_size=20, out=tmp_path / "run.h5", progress=lambda task, rows: seen.append(rows), **options)
+        bm.fit(
+            rows,
+            epochs=2,
+            batch_size=20,
+            out=tmp_path / "run.h5",
+            progress=lambda task, rows: seen.append(rows),
+            **options,
+        )
     assert not seen
     assert not list(tmp_path.iterdir()), "a refused call leaves nothing behind"
 

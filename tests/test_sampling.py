@@ -123,7 +123,9 @@ def test_no_warning_where_nothing_is_periodic() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 30), st.integers(0, 9), st.integers(1, 7), st.sampled_from(RULES), st.sampled_from((None, *ORDERS)))
+@given(
+    st.integers(0, 30), st.integers(0, 9), st.integers(1, 7), st.sampled_from(RULES), st.sampled_from((None, *ORDERS))
+)
 def test_sample_t_is_taken_after_burn_in_plus_t_plus_one_times_thin_sweeps(
     n_sweeps: int, burn_in: int, thin: int, rule: str, order: str | None
 ) -> None:
@@ -194,7 +196,11 @@ def test_named_starts(name: str) -> None:
 @pytest.mark.parametrize(
     ("error", "text", "arguments"),
     [
-        (ValueError, r"sampler must be one of 'gibbs', 'metropolis'; got 'gibs'\. Did you mean 'gibbs'", {"sampler": "gibs"}),
+        (
+            ValueError,
+            r"sampler must be one of 'gibbs', 'metropolis'; got 'gibs'\. Did you mean 'gibbs'",
+            {"sampler": "gibs"},
+        ),
         (ValueError, r"order must be one of .*got 'sequentail'\. Did you mean 'sequential'", {"order": "sequentail"}),
         (ValueError, "n_sweeps must be at least 0; got -1", {"n_sweeps": -1}),
         (TypeError, "n_sweeps must be a whole number; got 1.5", {"n_sweeps": 1.5}),

@@ -12,7 +12,7 @@ blocks of 64: the update of a row is then full-width vector code without a scala
 import numpy as np
 
 from .._jit import kernel
-from .random import draw_bits, log_of_bits, logit_of_bits
+from .random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
 @kernel
@@ -40,48 +40,79 @@ def _add_row(field, row, sign):
 
 
 @kernel
-def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, metropolis):
-    """Attempt one update at every entry of `sites` (rows, n_units), row after row, `n_sweeps` rows. Mutates `up`,
-    `fields`, `streams`; returns the number of flips.
+def _flip(up, fields, row, unit, chains):
+    """Flip one unit of the chains listed in `chains`. Mutates `up`, `fields`."""
+    for k in range(chains.shape[0]):
+        c = chains[k]
+        sign = -1 if up[unit, c] else 1
+        up[unit, c] ^= np.uint8(1)
+        _add_row(fields[c], row, sign)
 
-    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. `scale`
-    (lanes,) float32 turns a threshold in log-odds into the units of the fields; entries of `sites` below 0 are held.
+
+@kernel
+def _largest_float32(limits):
+    """The largest float32 that the integers of `limits` hold: thresholds beyond it decide alike."""
+    return np.float32(2147483520.0) if limits.itemsize == 4 else np.float32(9.2233714871e18)
+
+
+@kernel
+def gibbs_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps):
+    """Draw the unit at every entry of `sites` (rows, n_units) from its conditional distribution, row after row,
+    `n_sweeps` rows. Mutates `up`, `fields`, `streams`; returns the number of flips.
+
+    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
+    `scale` (lanes,) float32 turns a threshold in log-odds into the units of the fields.
     Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
-    lanes = up.shape[1]
-    n_chains = fields.shape[0]
-    bits = np.empty(lanes, np.uint32)
-    limits = np.empty(lanes, fields.dtype)
-    flips = np.empty(lanes, np.int64)
-    # the largest float32 values that the integer types hold: thresholds beyond them decide alike
-    most = np.float32(2147483520.0) if limits.itemsize == 4 else np.float32(9.2233714871e18)
+    bits = np.empty(up.shape[1], np.uint32)
+    limits = np.empty(up.shape[1], fields.dtype)
+    flips = np.empty(up.shape[1], np.int64)
+    most = _largest_float32(limits)
     n_flips = 0
     for t in range(n_sweeps):
         for i in sites[t % sites.shape[0]]:
-            if i < 0:
-                continue
             draw_bits(streams, bits)
+            for lane in range(up.shape[1]):
+                limit = np.float32(logit_of_bits(bits[lane]) * scale[lane])
+                limits[lane] = min(max(limit, -most), most)
+            # the list of chains that flip grows without a branch
             n = 0
-            if metropolis:
-                for lane in range(lanes):
-                    limit = np.float32(log_of_bits(bits[lane]) * scale[lane])
-                    limits[lane] = max(limit, -most)
-                for c in range(n_chains):
-                    flips[n] = c
-                    rise = -fields[c, i] if up[i, c] else fields[c, i]
-                    n += rise >= limits[c]
-            else:
-                for lane in range(lanes):
-                    limit = np.float32(logit_of_bits(bits[lane]) * scale[lane])
-                    limits[lane] = min(max(limit, -most), most)
-                for c in range(n_chains):
-                    flips[n] = c
-                    n += (fields[c, i] > limits[c]) != up[i, c]
+            for c in range(fields.shape[0]):
+                flips[n] = c
+                n += (fields[c, i] > limits[c]) != up[i, c]
+            _flip(up, fields, rises[i], i, flips[:n])
             n_flips += n
-            for k in range(n):
-                c = flips[k]
-                sign = -1 if up[i, c] else 1
-                up[i, c] ^= np.uint8(1)
-                _add_row(fields[c], rises[i], sign)
+    return n_flips
+
+
+@kernel
+def metropolis_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
+    """Propose to flip the unit at every entry of `sites`; accept with (1 - hold / 2^32) min(1, exp(-beta dE)).
+    Mutates `up`, `fields`, `streams`; returns the number of flips.
+
+    Arguments and invariant as for `gibbs_sweep_dense`; `hold` (uint32) is the number of words, of 2^32, at which a
+    proposal is dropped whatever it costs.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    """
+    bits = np.empty(up.shape[1], np.uint32)
+    limits = np.empty(up.shape[1], fields.dtype)
+    flips = np.empty(up.shape[1], np.int64)
+    most = _largest_float32(limits)
+    kept = np.float32(np.float32(4294967296.0) - np.float32(hold)) * np.float32(2.0**-32)
+    shift = log_float32(kept)
+    n_flips = 0
+    for t in range(n_sweeps):
+        for i in sites[t % sites.shape[0]]:
+            draw_bits(streams, bits)
+            for lane in range(up.shape[1]):
+                limit = np.float32(min(np.float32(log_of_bits(bits[lane]) - shift), np.float32(0.0)) * scale[lane])
+                limits[lane] = most if np.uint32(~bits[lane]) < hold else max(limit, -most)
+            n = 0
+            for c in range(fields.shape[0]):
+                flips[n] = c
+                rise = -fields[c, i] if up[i, c] else fields[c, i]
+                n += rise >= limits[c]
+            _flip(up, fields, rises[i], i, flips[:n])
+            n_flips += n
     return n_flips

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..couplings import Couplings
-from ..kernels.dense import init_fields_dense, sweep_dense
+from ..kernels.dense import gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
 from ..kernels.energy import energies_dense
 from .engine import Engine, up_form
 from .orders import sites
@@ -16,6 +16,11 @@ from .orders import sites
 LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
+
+# One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
+# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would be
+# fixed.
+HOLD = np.uint32(1 << 28)
 
 
 class DenseChains(Engine):
@@ -67,10 +72,13 @@ class DenseChains(Engine):
         self._for_blocks(fill, self.n_units)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        metropolis = self.rule == "metropolis"
         up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.streams[k]
-        for rows, count in sites(self.order, self.n_units, self.seed, first, n_sweeps, holds=metropolis):
-            sweep_dense(up, fields, self._rises, scale, streams, rows, count, metropolis)
+        hold = HOLD if self.order == "random" else np.uint32(0)
+        for rows, count in sites(self.order, self.n_units, self.seed, first, n_sweeps):
+            if self.rule == "metropolis":
+                metropolis_sweep_dense(up, fields, self._rises, scale, streams, rows, count, hold)
+            else:
+                gibbs_sweep_dense(up, fields, self._rises, scale, streams, rows, count)
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         super().restore(state)
