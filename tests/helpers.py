@@ -1,7 +1,8 @@
-"""What the tests of the upper floors share: machines of every kind, and slow, plain twins of what fastbm says of them."""
+"""What the tests of the upper floors share: machines of every kind, and plain twins of what fastbm says of them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def machine(
     sizes = {"visible": (5,), "restricted": (4, 3), "layers": (3, 2, 2), "general": (6,)}[kind]
     bias = generator.normal(scale=0.5, size=sum(sizes))
     if len(sizes) > 1:
-        blocks = [generator.normal(scale=scale, size=size) for size in zip(sizes[:-1], sizes[1:], strict=True)]
+        blocks = [generator.normal(scale=scale, size=size) for size in itertools.pairwise(sizes)]
         return bm.BoltzmannMachine(blocks, bias, units=units, offset=offset)
     upper = np.triu(generator.normal(scale=scale, size=2 * sizes), 1)
     return bm.BoltzmannMachine(
@@ -136,8 +137,8 @@ def assert_same_values(first: Any, second: Any) -> None:
 
 
 RESULT_FIELDS = (
-    "method", "log_z", "log_z_error", "bound", "mean", "mean_error", "second_moment", "covariance", "energy", "energy_error",
-    "entropy", "energy_variance", "converged", "n_samples", "ess", "detail",
+    "method", "log_z", "log_z_error", "bound", "mean", "mean_error", "second_moment", "covariance", "energy",
+    "energy_error", "entropy", "energy_variance", "converged", "n_samples", "ess", "detail",
 )  # fmt: skip
 
 

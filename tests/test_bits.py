@@ -20,7 +20,7 @@ end_threads = helpers.end_threads
 GENERATOR = np.random.default_rng(0)
 DEEP = bm.BoltzmannMachine([GENERATOR.normal(size=(30, 20)), GENERATOR.normal(size=(20, 10))], units="binary")
 GLASS = bm.models.sherrington_kirkpatrick(70, seed=1)
-ROWS = (GENERATOR.random((150, 20)) < 0.4).astype(np.uint8)
+ROWS = (GENERATOR.random((150, 10)) < 0.4).astype(np.uint8)
 
 
 def assert_same_run(first: Path, second: Path) -> None:
@@ -61,9 +61,9 @@ def test_inference_does_not_depend_on_threads(method: str, options: dict[str, An
 
 
 LEARNING: dict[str, dict[str, Any]] = {
-    "pcd": {"method": "pcd", "n_hidden": 12, "epochs": 6, "batch_size": 50, "n_chains": 130, "samples_every": 2},
+    "pcd": {"method": "pcd", "n_hidden": 6, "epochs": 6, "batch_size": 50, "n_chains": 130, "samples_every": 2},
     "one-batch": {"method": "pcd", "epochs": 6, "batch_size": 100, "n_chains": 70},
-    "cd": {"method": "cd", "n_hidden": 12, "epochs": 5, "batch_size": 70, "optimizer": "adam"},
+    "cd": {"method": "cd", "n_hidden": 6, "epochs": 5, "batch_size": 70, "optimizer": "adam"},
     "1985": {
         "method": "monte-carlo",
         "n_hidden": 5,
@@ -74,13 +74,13 @@ LEARNING: dict[str, dict[str, Any]] = {
     },
     "mean-field": {"method": "mean-field", "n_hidden": 3, "epochs": 8},
     "deep": {"method": "pcd", "init": machine("layers", "binary"), "epochs": 5, "batch_size": 50, "n_chains": 130},
-    "l-bfgs": {"method": "exact", "l2": 1e-3, "epochs": 40},
-    "l-bfgs-hidden": {"method": "exact", "n_hidden": 2, "layout": "general", "epochs": 25, "l2": 1e-2},
+    "l-bfgs": {"method": "exact", "l2": 1e-3, "epochs": 25},
+    "l-bfgs-hidden": {"method": "exact", "n_hidden": 2, "layout": "general", "epochs": 12, "l2": 1e-2},
 }
 
 
 def learn(name: str, out: Path | None = None, **options: Any) -> bm.Run:
-    n_visible = {"deep": 3, "l-bfgs-hidden": 5, "l-bfgs": 12}.get(name, 20)
+    n_visible = {"deep": 3, "l-bfgs-hidden": 5}.get(name, 10)
     return bm.fit(ROWS[:, :n_visible], out=out, **LEARNING[name], **options)
 
 
@@ -183,7 +183,7 @@ KILLED: dict[str, Callable[[Path], Any]] = {
     "compare": comparing,
     **{name: (lambda path, name=name: learn(name, path, threads=1, commit_seconds=0)) for name in LEARNING},
 }
-QUICK = ("dense", "layered", "pcd", "one-batch", "l-bfgs", "compare")
+QUICK = ("dense", "pcd", "one-batch", "l-bfgs")
 
 
 def kill(name: str, n_kills: int, n_lives: int) -> int:
@@ -198,7 +198,7 @@ def kill(name: str, n_kills: int, n_lives: int) -> int:
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 def test_killed_and_resumed(name: str) -> None:
-    assert kill(name, n_kills=6, n_lives=3) >= 1
+    assert kill(name, n_kills=4, n_lives=3) >= 1
 
 
 @pytest.mark.slow
@@ -213,6 +213,8 @@ def test_stopped_after_every_epoch(name: str, tmp_path: Path) -> None:
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     learn(name, whole, threads=2)
     run = learn(name, path, threads=1, max_seconds=0.0)
-    while not run.finished:
-        run = bm.resume(path, threads=2, max_seconds=0.0)
+    for _ in range(30):
+        if not run.finished:
+            run = bm.resume(path, threads=2, max_seconds=0.0)
+    assert run.finished, "every resumption must get a block further"
     assert_same_run(whole, path)

@@ -154,9 +154,9 @@ def test_bad_data_are_named() -> None:
         ValueError, match=r"labels must have one entry for each row of data; got \(3,\) for data of shape \(30, 5\)"
     ):
         classifier.fit(up, labels[:3])
-    with pytest.raises(ValueError, match="labels must name at least two classes; got \\[1\\]"):
+    with pytest.raises(ValueError, match=r"labels must name at least two classes; got \[1\]"):
         classifier.fit(up, np.ones(30, int))
-    with pytest.raises(ValueError, match="data must be 0 or 1 .*pass \\(s \\+ 1\\) // 2"):
+    with pytest.raises(ValueError, match=r"data must be 0 or 1 .*pass \(s \+ 1\) // 2"):
         classifier.fit(2 * up - 1, labels)
     with pytest.raises((ValueError, RuntimeError, AttributeError), match="fit"):
         bm.BoltzmannClassifier().predict(up)

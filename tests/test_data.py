@@ -161,7 +161,7 @@ def test_bad_rows_are_named(error: type[Exception], text: str, rows: object) -> 
 
 
 def test_data_in_the_other_units_are_refused_with_the_way_out() -> None:
-    with pytest.raises(ValueError, match="data must be -1 or 1 .*They look like binary units: pass 2 \\* x - 1"):
+    with pytest.raises(ValueError, match=r"data must be -1 or 1 .*They look like binary units: pass 2 \* x - 1"):
         bm.fit([[0, 1]], method="exact", units="spin")
     with pytest.raises(ValueError, match=r"data must be 0 or 1 .*They look like spin units: pass \(s \+ 1\) // 2"):
         bm.fit([[-1, 1]], method="exact", units="binary")

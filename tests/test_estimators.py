@@ -1,7 +1,7 @@
-"""Estimators against exact sums: bounds on the right side, error bars that cover, and honesty about what did not converge.
+"""Estimators against exact sums: bounds on the right side, error bars that cover, and honesty about convergence.
 
-Coverage: 95 % intervals over 100 seeds and more hold the truth in 88 to 99.5 % of cases. Unbiasedness and agreement: within four
-standard errors, which fails one right estimate in 16000; seeds are fixed.
+Coverage: 95 % intervals over 100 seeds and more hold the truth in 88 to 99.5 % of cases. Unbiasedness and agreement:
+within four standard errors, which fails one right estimate in 16000; seeds are fixed.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def test_mean_field_keeps_the_best_of_its_starts() -> None:
     ids=["pair", "4x4", "3x3"],
 )
 def test_linear_response_at_the_critical_point_is_not_believed(model: bm.BoltzmannMachine, beta: float) -> None:
-    """There the response of mean field diverges: the bound stands, and the covariance must not be served as if it were one."""
+    """There the response of mean field diverges: the bound stands, the covariance is not to be believed."""
     found = calm(bm.infer, model, "mean-field", beta=beta)
     assert found.log_z <= bm.infer(model, "exact", beta=beta).log_z + 1e-10
     assert found.covariance is None or not found.converged or np.abs(found.covariance).max() < 1e3
@@ -240,7 +240,7 @@ def test_error_bars_of_chains_cover(kind: str, units: str, rule: str) -> None:
 @pytest.mark.parametrize("start", ["random", "up"])
 @pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str) -> None:
-    """No proposal is ever rejected there, so chains that share an order and a start must not be taken for independent ones."""
+    """No proposal is ever rejected there, so chains that share an order and a start must part all the same."""
     found = [
         calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(60)
     ]
@@ -251,7 +251,7 @@ def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_of_chains(kind: str, units: str, rule: str) -> None:
-    """Five standard errors: one of the 200 means of a right sampler is further off once in 8000 changes of its stream."""
+    """Five standard errors: one of 200 right means is further off once in 8000 changes of the stream."""
     model = machine(kind, units, scale=0.3, offset=3.0)
     truth = bm.infer(model, "exact", beta=0.9)
     found = bm.infer(model, rule, beta=0.9, n_chains=64, n_sweeps=512)
@@ -267,7 +267,7 @@ def test_moments_of_chains(kind: str, units: str, rule: str) -> None:
 
 
 def test_trapped_chains_say_so() -> None:
-    """A Hopfield machine far below its transition: each chain falls into the pattern, or its mirror, that is nearest."""
+    """A Hopfield machine far below its transition: each chain falls into the nearest pattern or its mirror."""
     stored = np.where(np.random.default_rng(0).random((3, 60)) < 0.5, -1, 1)
     with pytest.warns(bm.ConvergenceWarning, match="gibbs has not converged: r_hat.*chains disagree"):
         found = bm.infer(bm.models.hopfield(stored), "gibbs", beta=4.0, n_sweeps=500)
@@ -289,7 +289,7 @@ def test_burn_in_is_long_enough_from_a_cold_start() -> None:
 @pytest.mark.parametrize("n_sweeps", [1, 2, 3, 64, 65, 67])
 @pytest.mark.parametrize("method", ["gibbs", "sampled-states"])
 def test_few_sweeps_are_legal(method: str, n_sweeps: int) -> None:
-    """Nothing but ConvergenceWarning may come of it; from a start that is far off the burn-in uses up all its sweeps."""
+    """Nothing but ConvergenceWarning may come of it; from a start far off the burn-in uses up all its sweeps."""
     options = {"initial": "up"} if method == "gibbs" else {}
     found = calm(bm.infer, bm.models.curie_weiss(30, coupling=1.2), method, n_sweeps=n_sweeps, n_chains=4, **options)
     assert math.isfinite(found.energy)

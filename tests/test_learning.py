@@ -1,11 +1,12 @@
 """Learning climbs the likelihood that it says it climbs, and finds what was planted.
 
-A step of plain ascent at rate 1 is the gradient, so gradients are read off the public call and held against finite differences of
-a likelihood that is summed here.
+A step of plain ascent at rate 1 is the gradient, so gradients are read off the public call and held against finite
+differences of a likelihood that is summed here.
 """
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -40,7 +41,7 @@ def some_rows(model: bm.BoltzmannMachine, n_rows: int = 9, seed: int = 0) -> np.
 def gradient_by_differences(
     model: bm.BoltzmannMachine, rows: np.ndarray, beta: float, l2: float, l2_bias: float
 ) -> np.ndarray:
-    """d/dtheta of the penalised mean log-likelihood: one entry for each coupled pair (W_ij and W_ji together), then biases."""
+    """d/dtheta of the penalised mean log-likelihood: one entry a coupled pair (W_ij and W_ji together), then biases."""
     weights, bias = parameters(model)
     pairs = coupled_pairs(model)
 
@@ -70,7 +71,7 @@ def coupled_pairs(model: bm.BoltzmannMachine) -> list[tuple[int, int]]:
     ends = np.cumsum(sizes)
     starts = ends - sizes
     layers = [range(a, b) for a, b in zip(starts, ends, strict=True)]
-    return [(i, j) for here, there in zip(layers[:-1], layers[1:], strict=True) for i in here for j in there]
+    return [(i, j) for here, there in itertools.pairwise(layers) for i in here for j in there]
 
 
 def as_vector(model: bm.BoltzmannMachine) -> np.ndarray:
@@ -90,8 +91,8 @@ def test_a_step_of_ascent_is_the_gradient_of_the_likelihood(
     model = machine(kind, units, seed=2)
     rows = some_rows(model)
     run = bm.fit(
-        rows, init=model, method="exact", optimizer="sgd", learning_rate=1.0, epochs=1, beta=beta, l2=l2, l2_bias=l2_bias,
-        evaluate="none",
+        rows, init=model, method="exact", optimizer="sgd", learning_rate=1.0, epochs=1, beta=beta, l2=l2,
+        l2_bias=l2_bias, evaluate="none",
     )  # fmt: skip
     slope = as_vector(run.model) - as_vector(model)
     np.testing.assert_allclose(slope, gradient_by_differences(model, rows, beta, l2, l2_bias), atol=1e-6)
@@ -122,8 +123,9 @@ def test_the_likelihood_that_l_bfgs_climbs_has_this_gradient_and_this_value(kind
 
 def fit_task(model: bm.BoltzmannMachine, rows: np.ndarray, *, threads: int = 1, **changes: Any) -> FitTask:
     settings = {
-        "method": "exact", "clamped": "exact", "free": "exact", "optimizer": "l-bfgs", "beta": 1.0, "epochs": 5, "learning_rate": 0.1,
-        "momentum": 0.0, "batch_size": len(rows), "n_chains": 8, "n_sweeps": 1, "clamped_sweeps": 2, "l2": 0.0, "l2_bias": 0.0,
+        "method": "exact", "clamped": "exact", "free": "exact", "optimizer": "l-bfgs", "beta": 1.0, "epochs": 5,
+        "learning_rate": 0.1, "momentum": 0.0, "batch_size": len(rows), "n_chains": 8, "n_sweeps": 1, "clamped_sweeps": 2,
+        "l2": 0.0, "l2_bias": 0.0,
         "tolerance": 1e-6, "seed": 0, "weights_every": 1, "samples_every": 0, "monitor_every": 1, "evaluate": "auto",
     }  # fmt: skip
     return FitTask(
@@ -201,7 +203,7 @@ def phase_settings(**changes: Any) -> PhaseSettings:
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_clamped_phases_agree(kind: str, units: str) -> None:
-    """Sampled as near the exact phase as Student's t allows at a false-alarm rate of 1e-6 a number, mean field close by."""
+    """Sampled as near the exact phase as Student's t allows (false alarms: 1e-6 a number), mean field close by."""
     model = machine(kind, units, seed=6, scale=0.1 if units == "spin" else 0.4)
     rows = np.repeat(some_rows(model).astype(float), 40, axis=0)
     exact = ClampedExact(phase_settings(wants_log_z=True)).moments(model, rows)
@@ -368,7 +370,7 @@ def test_the_neurons_at_maximum_likelihood() -> None:
 
 
 def test_a_batch_that_is_not_all_the_data_is_not_taken_for_it() -> None:
-    """150 rows in mini-batches of 100 make one step an epoch, each with other rows: the means learned are those of all 150."""
+    """150 rows in mini-batches of 100 make one step an epoch, each with other rows."""
     rows = np.zeros((150, 2), int)
     rows[::2, 0] = 1
     rows[::3, 1] = 1
@@ -388,9 +390,9 @@ def test_a_batch_that_is_not_all_the_data_is_not_taken_for_it() -> None:
 
 def test_learning_rates_that_diverge_are_told() -> None:
     rows = bm.data.bars_and_stripes(2)
-    with pytest.raises(ValueError, match="learning diverged in epoch .*Lower learning_rate"):
-        with np.errstate(all="ignore"):
-            bm.fit(rows, method="exact", optimizer="sgd", l2=10.0, learning_rate=1e30, epochs=50, evaluate="none")
+    text = r"learning diverged in epoch .*Lower learning_rate"
+    with pytest.raises(ValueError, match=text), np.errstate(all="ignore"):
+        bm.fit(rows, method="exact", optimizer="sgd", l2=10.0, learning_rate=1e30, epochs=50, evaluate="none")
 
 
 # Convergence
@@ -506,7 +508,7 @@ def test_contrastive_divergence_is_refused_where_hidden_units_are_coupled() -> N
         {"method": "cd", "n_hidden": 2, "layout": "general"},
         {"method": "pcd", "free": "contrastive", "init": machine("layers", "binary")},
     ):
-        with pytest.raises(ValueError, match='free="contrastive".*not coupled to one another.*method="monte-carlo"'):
+        with pytest.raises(ValueError, match=r'free="contrastive".*not coupled to one another.*method="monte-carlo"'):
             bm.fit(ROWS, epochs=1, **options)
 
 

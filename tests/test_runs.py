@@ -123,7 +123,7 @@ def test_a_run_in_a_file_is_the_run_in_memory(begin: Callable[..., bm.Run], tmp_
 @pytest.mark.parametrize("clamp", [None, ([0], [1]), ([0, 2], [[1, 1], [-1, 1]])], ids=["free", "one", "many"])
 def test_inference_in_a_file_is_inference_in_memory(method: str, clamp: Any, tmp_path: Path) -> None:
     model = machine("layers", scale=0.3)
-    options = {} if method in ("exact", "mean-field") else {"n_chains": 8}
+    options = {} if method in ("exact", "mean-field") else {"n_chains": 32}
     here = bm.infer(model, method, clamp=clamp, **options)
     there = bm.infer(model, method, clamp=clamp, out=tmp_path / "result.h5", **options)
     opened = bm.open(tmp_path / "result.h5")
@@ -131,6 +131,7 @@ def test_inference_in_a_file_is_inference_in_memory(method: str, clamp: Any, tmp
         helpers.assert_same_inference(here, found)
         assert found.seconds > 0
         assert type(found.mean) is np.ndarray
+        assert method in str(found)
         assert isinstance(found.detail, dict)
     assert opened.kind == "infer"
     assert opened.converged is True
@@ -185,11 +186,11 @@ def test_samples_of_learning_are_the_chains(tmp_path: Path) -> None:
     run = fit(tmp_path / "run.h5")
     assert run.states.shape == (3, 9, 13)  # epochs 2, 4 and the last
     assert set(np.unique(run.states[:])) <= {0, 1}
-    with pytest.raises(AttributeError, match="'fit' has no energies; its streams are .*samples/states"):
+    with pytest.raises(AttributeError, match=r"'fit' has no energies; its streams are .*samples/states"):
         _ = run.energy
     with pytest.raises(AttributeError, match="'sample' has no results"):
         _ = sample().inference
-    with pytest.raises(KeyError, match="no metrics 'loss'; it has .*moment_error"):
+    with pytest.raises(KeyError, match=r"no metrics 'loss'; it has .*moment_error"):
         run.metrics["loss"]
     assert "moment_error" in repr(run.metrics)
 
@@ -248,10 +249,13 @@ def index(size: int) -> st.SearchStrategy[Any]:
     return st.one_of(slices, whole, whole.map(np.int64), st.lists(whole, min_size=1, max_size=4))
 
 
+ODD_KEYS = [
+    ..., (), None, (..., 0), (None, 2), (slice(2, 9), None, 1), (3, ..., [1, 2]), (0, slice(None), [1, 2]), True, False,
+]  # fmt: skip
 KEYS = st.one_of(
-    index(23), st.tuples(index(23)), st.tuples(index(23), st.integers(-3, 2)), st.tuples(index(23), st.builds(slice, st.integers(0, 3))),
-    st.tuples(st.builds(slice, st.integers(0, 23)), index(3)), st.tuples(st.integers(0, 22), index(3), st.integers(0, 10)),
-    st.sampled_from([..., (), None, (..., 0), (None, 2), (slice(2, 9), None, 1), (3, ..., [1, 2]), (0, slice(None), [1, 2]), True, False]),
+    index(23), st.tuples(index(23)), st.tuples(index(23), st.integers(-3, 2)),
+    st.tuples(index(23), st.builds(slice, st.integers(0, 3))), st.tuples(st.builds(slice, st.integers(0, 23)), index(3)),
+    st.tuples(st.integers(0, 22), index(3), st.integers(0, 10)), st.sampled_from(ODD_KEYS),
 )  # fmt: skip
 
 
@@ -299,7 +303,7 @@ def begin_and_stop(begin: Callable[..., bm.Run], path: Path, **options: Any) -> 
 
 @pytest.mark.parametrize("begin", ALL)
 def test_stopped_by_the_clock_and_resumed_again_and_again(begin: Callable[..., bm.Run], tmp_path: Path) -> None:
-    options = {"n_sweeps": 2_000_000, "thin": 200_000} if begin is sample else {}
+    options = {"n_sweeps": 1_000_000, "thin": 200_000} if begin is sample else {}
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     begin(whole, **options)
     run = begin_and_stop(begin, path, **options)
@@ -308,6 +312,7 @@ def test_stopped_by_the_clock_and_resumed_again_and_again(begin: Callable[..., b
     assert "unfinished" in repr(run)
     stops = 0
     while not run.finished:
+        assert stops < 40, "every resumption must get a block further"
         assert not path.exists()
         assert path.with_name("run.h5.parts").exists()
         assert str(run.summary())
@@ -329,18 +334,18 @@ def test_a_live_run_can_be_read(tmp_path: Path) -> None:
         assert not run.finished
         with pytest.raises(bm.StorageError, match="is being written"):
             bm.resume(path)
-        with pytest.raises(bm.StorageError, match="exists|is being written"):
+        with pytest.raises(bm.StorageError, match=r"exists|is being written"):
             fit(path)
         seen.append((len(run.metrics["step"]), run))
 
-    fit(path, epochs=12, commit_seconds=0, progress=look)
+    fit(path, epochs=6, commit_seconds=0, progress=look)
     counts = [count for count, _ in seen]
     assert counts == sorted(counts)
     first = seen[0][1]
     assert not first.live
-    assert len(first.refresh().metrics["step"]) == 12
+    assert len(first.refresh().metrics["step"]) == 6
     assert first.finished
-    assert_same(first, fit(epochs=12))
+    assert_same(first, fit(epochs=6))
 
 
 def test_a_run_that_failed_can_be_opened_and_resumed(tmp_path: Path) -> None:
@@ -363,11 +368,11 @@ def test_a_run_that_failed_can_be_opened_and_resumed(tmp_path: Path) -> None:
 
 
 def interrupt_at(block: int) -> Callable[[Any, Any], None]:
-    """A progress callback that does as Ctrl-C does."""
+    """A progress callback that does as Ctrl-C does, once the `block`-th block with rows is there."""
     seen = []
 
     def progress(task: Any, rows: Any) -> None:
-        seen.append(rows)
+        seen.extend([rows] if rows else [])
         if len(seen) == block:
             signal.raise_signal(signal.SIGINT)
 
@@ -378,7 +383,7 @@ def interrupt_at(block: int) -> Callable[[Any, Any], None]:
 def test_ctrl_c_stops_a_run_that_can_be_resumed(begin: Callable[..., bm.Run], tmp_path: Path) -> None:
     path, handler = tmp_path / "run.h5", signal.getsignal(signal.SIGINT)
     with pytest.raises(
-        bm.Interrupted, match=r'stopped by SIGINT after epoch 2 of .*nothing is lost.*fastbm.resume\("'
+        bm.Interrupted, match=r"stopped by SIGINT after epoch 2 of .*nothing is lost.*fastbm.resume\("
     ) as caught:
         begin(path, progress=interrupt_at(2))
     assert signal.getsignal(signal.SIGINT) is handler
@@ -392,7 +397,7 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(begin: Callable[..., bm.Run], tm
 
 
 def test_ctrl_c_in_memory_and_in_sampling(tmp_path: Path) -> None:
-    options = {"n_sweeps": 2_000_000, "thin": 100_000}
+    options = {"n_sweeps": 1_000_000, "thin": 50_000}
     whole = sample(**options)
     with pytest.raises(bm.Interrupted) as caught:
         sample(progress=interrupt_at(1), **options)
@@ -473,7 +478,7 @@ def test_foreign_files_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "thesis.h5"
     path.write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(bm.StorageError, match="thesis.h5"):
+        with pytest.raises(bm.StorageError, match=r"thesis.h5"):
             sample(path, overwrite=overwrite)
     assert path.read_text() == "years of work"
 
@@ -522,7 +527,7 @@ def test_a_damaged_run_is_told(tmp_path: Path) -> None:
     first = sorted(path.with_name("run.h5.parts").glob("*.h5"))[0]
     first.write_bytes(first.read_bytes()[:1000])
     for verb in (bm.open, bm.resume):
-        with pytest.raises(bm.StorageError, match="damaged|not a fastbm"):
+        with pytest.raises(bm.StorageError, match=r"damaged|not a fastbm"):
             verb(path)
 
 
