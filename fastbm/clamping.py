@@ -41,6 +41,8 @@ class Clamped:
                 "each clamped "
                 f"unit; got {patterns.shape}."
             )
+        if not patterns.shape[0] and patterns.ndim == 2:
+            raise ValueError(f"clamp values must hold at least one pattern; got shape {patterns.shape}.")
         up = model.convention.bits("clamp values", np.atleast_2d(patterns))
         held = model.convention.values(up, np.float64)
         free = np.setdiff1d(np.arange(model.n_units), units)
@@ -59,7 +61,7 @@ class Clamped:
     def machine(self, pattern: int) -> BoltzmannMachine:
         """The machine of the free units, given one pattern."""
         n_hidden = int((self.free >= self.model.n_visible).sum())
-        return self.model._trusted(
+        return self.model.trusted(
             self.couplings, self.bias[pattern], self.model.convention, n_hidden, self.offset[pattern]
         )
 

@@ -23,12 +23,13 @@ from .model import BoltzmannMachine
 from .modelfile import load
 from .run import open as open_run
 from .run_fit import fit
-from .run_infer import compare, infer
+from .run_infer import compare, infer, infer_run
 from .run_sample import sample
 
 MODELS = ("ising", "sherrington_kirkpatrick", "curie_weiss", "restricted", "random_machine")
 VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
 TABLES = ("model", "data", *VERBS, "classify", "store")
+FIT_STORE_KEYS = {"weights_every": int, "samples_every": int}
 STORE_KEYS = {
     "out": str,
     "overwrite": bool,
@@ -36,9 +37,6 @@ STORE_KEYS = {
     "commit_bytes": int,
     "compression": str,
     "merge": bool,
-    "max_seconds": float,
-    "weights_every": int,
-    "samples_every": int,
 }
 DATA_KEYS = {"source": str, "side": int, "threshold": float, "holdout": float, "units": str, "max_rows": int}
 # arguments that a file names in another table, or cannot name
@@ -57,6 +55,8 @@ NOT_IN_FILES = {
     "storage",
     "options",
     "units",
+    "max_seconds",
+    *FIT_STORE_KEYS,
     *STORE_KEYS,
 }
 
@@ -116,7 +116,9 @@ def check(tables: Mapping[str, Any]) -> str:
     if "classify" in tables and verb != "fit":
         raise ValueError("[classify] stands beside [fit] only.")
     keys = {
-        "store": STORE_KEYS,
+        "store": STORE_KEYS
+        | ({"max_seconds": float} if verb in ("sample", "fit") else {})
+        | (FIT_STORE_KEYS if verb == "fit" else {}),
         "data": DATA_KEYS,
         "classify": _arguments(BoltzmannClassifier, drop={"units"}),
         verb: _verb_keys(verb, tables),
@@ -165,10 +167,15 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     if verb == "fit":
         return _fit_call(tables)
     settings = dict(tables[verb])
-    if verb != "compare":
-        return partial(VERBS[verb], _one_model(tables["model"]), **settings)
+    if verb == "sample":
+        return partial(sample, _one_model(tables["model"]), **settings)
+    if verb == "infer":
+        common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
+        return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
     options = settings.pop("options", {})
-    methods = {name: options.pop(name, {}) for name in settings.pop("methods", list(METHODS))}
+    if "methods" not in settings:
+        raise ValueError(f"[compare] needs methods, a list of some of {', '.join(METHODS)}.")
+    methods = {name: options.pop(name, {}) for name in settings.pop("methods")}
     if options:
         raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
     for name, chosen in methods.items():
@@ -181,7 +188,12 @@ def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
     if "source" not in table:
         raise ValueError('[data] needs a source, for instance source = "sklearn:digits".')
     found = data.load(table["source"], **{k: table[k] for k in ("side",) if k in table})
-    rows = data.check_rows(found.rows)[: table.get("max_rows")]
+    if "side" in table and table["source"] not in data.PATTERNS:
+        raise ValueError(
+            f"data.side goes with {' and '.join(map(repr, data.PATTERNS))}; source is {table['source']!r}."
+        )
+    rows = data.check_rows(found.rows)
+    rows = rows[: _checks.whole("data.max_rows", table.get("max_rows", len(rows)), least=1)]
     labels = None if found.labels is None else found.labels[: len(rows)]
     if "threshold" in table:
         rows = (rows > table["threshold"]).astype(np.uint8)

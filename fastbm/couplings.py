@@ -180,7 +180,9 @@ def check(weights: Any) -> Couplings:
     if _is_list_of_blocks(weights):
         return _check_layered(weights)
     if hasattr(weights, "toarray"):
-        weights = _dense_from_sparse(weights)
+        check_size(max(weights.shape))
+        weights = weights.toarray()
+    check_size(len(weights) if hasattr(weights, "__len__") else 0)
     matrix = _checks.finite_array("weights", weights)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
@@ -202,13 +204,14 @@ def _is_list_of_blocks(weights: Any) -> bool:
     return len(blocks) > 0 and all(block.ndim == 2 for block in blocks)
 
 
-def _dense_from_sparse(weights: Any) -> np.ndarray:
-    if max(weights.shape) > DENSE_LIMIT:
+def check_size(n_units: int) -> None:
+    """Refuse what would not fit as a dense matrix."""
+    if n_units > DENSE_LIMIT:
+        gigabytes = 8.0 * n_units**2 / 1e9
         raise ValueError(
-            f"weights is sparse with {max(weights.shape)} units; it would be stored densely, which is possible up to "
-            f"{DENSE_LIMIT} units."
+            f"{n_units} units are too many: couplings are stored as one dense matrix, which would take {gigabytes:.3g} "
+            f"GB; the limit is {DENSE_LIMIT} units. A layered machine (a list of blocks) may be larger."
         )
-    return np.asarray(weights.toarray())
 
 
 def _check_symmetric(matrix: np.ndarray) -> None:

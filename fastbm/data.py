@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _checks, rng
 
+LARGEST_SIDE = 14
 PATTERNS = ("bars-and-stripes", "shifter")
 
 
@@ -90,12 +91,18 @@ def _digits() -> Data:
     return Data(digits.data, digits.target)
 
 
+def _check_side(side: int, least: int) -> int:
+    if (side := _checks.whole("side", side, least=least)) > LARGEST_SIDE:
+        raise ValueError(f"side must be at most {LARGEST_SIDE}, as there are 2^side patterns; got {side}.")
+    return side
+
+
 def bars_and_stripes(side: int) -> np.ndarray:
     """Return all distinct pictures of full rows, or of full columns, side x side: 2 (2^side - 1) rows of 0 and 1.
 
     MacKay, Information Theory, Inference and Learning Algorithms (2003), sect. 43.
     """
-    side = _checks.whole("side", side, least=1)
+    side = _check_side(side, 1)
     lines = (np.arange(1 << side)[:, None] >> np.arange(side)) & 1
     bars = np.repeat(lines[:, :, None], side, axis=2).reshape(-1, side * side)
     stripes = np.repeat(lines[:, None, :], side, axis=1).reshape(-1, side * side)
@@ -108,7 +115,7 @@ def shifter(side: int) -> tuple[np.ndarray, np.ndarray]:
     `side` units hold the pattern and as many the shifted one, on a ring. Hinton and Sejnowski, in Parallel Distributed
     Processing 1 (1986), p. 282.
     """
-    side = _checks.whole("side", side, least=2)
+    side = _check_side(side, 2)
     patterns = (np.arange(1 << side)[:, None] >> np.arange(side)) & 1
     rows, labels = [], []
     for k, shift in enumerate((-1, 0, 1)):
@@ -120,18 +127,24 @@ def shifter(side: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split(n_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the rows to learn from and of those held out, both increasing."""
+    """Return the indices of the rows to learn from and of those held out, both increasing.
+
+    With `holdout` above 0 at least one row is held out, and at least one is left.
+    """
     holdout = _checks.real("holdout", holdout, least=0.0)
     if holdout >= 1.0:
         raise ValueError(f"holdout must be below 1; got {holdout:g}.")
     order = rng.keyed(seed, rng.SPLIT).permutation(n_rows)
-    n_held = round(holdout * n_rows)
+    n_held = min(max(round(holdout * n_rows), 1), n_rows - 1) if holdout else 0
     return np.sort(order[n_held:]), np.sort(order[:n_held])
 
 
 def check_rows(data: Any, argument: str = "data") -> np.ndarray:
     """Check that data are a table with at least one row."""
-    rows = np.asarray(data)
+    rows = _checks.any_array(argument, data)
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        row, column = (int(k) for k in np.argwhere(~np.isfinite(rows))[0])
+        raise ValueError(f"{argument} must be finite; got {rows[row, column]} in row {row}, unit {column}.")
     if rows.ndim != 2:
         raise ValueError(f"{argument} must have shape (n_rows, n_units); got {rows.shape}.")
     if not len(rows) or not rows.shape[1]:

@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 
+R_HAT_LIMIT = 1.05  # chains whose split R-hat is above it are said not to have converged
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 
 
 def _checked(values: Any) -> np.ndarray:
     array = np.asarray(values, np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
-        raise ValueError(f"values must have shape (n_samples, n_chains, ...); got {array.shape}.")
-    return array
+        raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"values must be finite; {int((~np.isfinite(array)).sum())} of {array.size} are not.")
+    # nothing here depends on the origin; with this one, values that do not vary are exactly 0
+    return array - array[0, 0]
 
 
 def _autocovariance(values: np.ndarray) -> np.ndarray:

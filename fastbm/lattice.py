@@ -6,22 +6,25 @@ import math
 
 import numpy as np
 
+from . import _checks
+
 CRITICAL_BETA = math.log1p(math.sqrt(2.0)) / 2.0
 
 
 def onsager_energy(beta: float) -> float:
-    """Return the energy per spin of the infinite square lattice.
+    """Return the energy per spin of the infinite square lattice at inverse temperature `beta`.
 
     Onsager, Phys. Rev. 65, 117 (1944), eq. 116, doi:10.1103/PhysRev.65.117.
     """
     from scipy.special import ellipk
 
-    if beta == 0.0:
+    if _checked(beta) == 0.0:
         return 0.0
-    two = 2.0 * beta
-    k = 2.0 * math.sinh(two) / math.cosh(two) ** 2
-    bracket = 1.0 + 2.0 / math.pi * (2.0 * math.tanh(two) ** 2 - 1.0) * float(ellipk(min(k * k, 1.0 - 1e-16)))
-    return -bracket / math.tanh(two)
+    q = math.exp(-4.0 * beta)  # sinh and cosh over exp(2 beta), so that nothing overflows
+    tanh = (1.0 - q) / (1.0 + q)
+    k = 4.0 * math.exp(-2.0 * beta) * (1.0 - q) / (1.0 + q) ** 2
+    bracket = 1.0 + 2.0 / math.pi * (2.0 * tanh**2 - 1.0) * float(ellipk(min(k * k, 1.0 - 1e-16)))
+    return -bracket / tanh
 
 
 def onsager_magnetisation(beta: float) -> float:
@@ -29,7 +32,10 @@ def onsager_magnetisation(beta: float) -> float:
 
     Yang, Phys. Rev. 85, 808 (1952), eq. 96, doi:10.1103/PhysRev.85.808.
     """
-    return 0.0 if beta <= CRITICAL_BETA else (1.0 - math.sinh(2.0 * beta) ** -4) ** 0.125
+    if _checked(beta) <= CRITICAL_BETA:
+        return 0.0
+    inverse_sinh = 2.0 * math.exp(-2.0 * beta) / -math.expm1(-4.0 * beta)
+    return (1.0 - inverse_sinh**4) ** 0.125
 
 
 def kaufman_log_z(rows: int, columns: int, beta: float) -> float:
@@ -37,13 +43,16 @@ def kaufman_log_z(rows: int, columns: int, beta: float) -> float:
 
     Kaufman, Phys. Rev. 76, 1232 (1949), eq. 67-69, doi:10.1103/PhysRev.76.1232.
     """
-    if beta == 0.0:
+    rows, columns = _checks.whole("rows", rows, least=3), _checks.whole("columns", columns, least=3)
+    if _checked(beta) == 0.0:
         return rows * columns * math.log(2.0)
-    two = 2.0 * beta
-    r = np.arange(2 * columns)
-    cosh_gamma = math.cosh(two) / math.tanh(two) - np.cos(np.pi * r / columns)
-    gamma = np.arccosh(np.maximum(cosh_gamma, 1.0))
-    gamma[0] = two + math.log(math.tanh(beta))
+    # cosh gamma = cosh(2 beta) coth(2 beta) - cos, in units of exp(2 beta) / 2, so that nothing overflows
+    q = math.exp(-4.0 * beta)
+    cosh = (1.0 + q) ** 2 / (1.0 - q) - 2.0 * math.exp(-2.0 * beta) * np.cos(np.pi * np.arange(2 * columns) / columns)
+    one = 2.0 * math.exp(-2.0 * beta)
+    cosh = np.maximum(cosh, one)
+    gamma = 2.0 * beta - math.log(2.0) + np.log(cosh + np.sqrt((cosh - one) * (cosh + one)))
+    gamma[0] = 2.0 * beta + math.log(math.tanh(beta))
     odd, even = rows / 2 * gamma[1::2], rows / 2 * gamma[0::2]
     terms = [
         (1.0, _sum_log_2cosh(odd)),
@@ -54,7 +63,11 @@ def kaufman_log_z(rows: int, columns: int, beta: float) -> float:
     signs, logs = np.array([sign for sign, _ in terms]), np.array([log for _, log in terms])
     top = logs.max()
     total = float((signs * np.exp(logs - top)).sum())
-    return rows * columns / 2 * math.log(2 * math.sinh(two)) - math.log(2.0) + top + math.log(total)
+    return rows * columns / 2 * (2.0 * beta + math.log1p(-q)) - math.log(2.0) + top + math.log(total)
+
+
+def _checked(beta: float) -> float:
+    return _checks.real("beta", beta, least=0.0)
 
 
 def _sum_log_2cosh(x: np.ndarray) -> float:

@@ -67,9 +67,10 @@ class BoltzmannMachine:
         self.origin: dict[str, Any] = {}
 
     @classmethod
-    def _trusted(
+    def trusted(
         cls, kind: couplings.Couplings, bias: np.ndarray, units: Units, n_hidden: int, offset: float
     ) -> BoltzmannMachine:
+        """Make a machine of parts that are known to be right; `bias` is flat."""
         model = cls.__new__(cls)
         model.couplings, model.convention, model.n_hidden, model.offset = kind, units, n_hidden, float(offset)
         model._bias = np.array(bias, np.float64)
@@ -263,7 +264,7 @@ class BoltzmannMachine:
         else:
             factor, bias = 0.25, 0.5 * self._bias + 0.25 * pull
             offset = self.offset - 0.5 * self._bias.sum() - 0.125 * pull.sum()
-        return self._trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
+        return self.trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
 
     def free_energy(self, visible: Any, *, beta: float = 1.0) -> Any:
         """Return F(v) = -log sum_h exp(-beta E(v, h)), in nats, so that log p(v) = -F(v) - log Z.
@@ -306,7 +307,7 @@ class BoltzmannMachine:
         """Make a machine of what `to_arrays` gave."""
         blocks = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
         kind = couplings.of_arrays(blocks, layered=layered)
-        return cls._trusted(kind, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
+        return cls.trusted(kind, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the machine to a small HDF5 file that `fastbm.load` reads.

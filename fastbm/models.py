@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _checks, rng
+from .couplings import check_size
 from .model import BoltzmannMachine
 
 
@@ -52,6 +53,7 @@ def ising(
         )
     coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
     n = math.prod(sides)
+    check_size(n)
     site = np.arange(n).reshape(sides)
     weights = np.zeros((n, n))
     for axis, side in enumerate(sides):
@@ -79,7 +81,8 @@ def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0)
     ----------
     Sherrington and Kirkpatrick, Phys. Rev. Lett. 35, 1792 (1975), doi:10.1103/PhysRevLett.35.1792.
     """
-    n, field = _checks.whole("n", n, least=1), _checks.real("field", field)
+    check_size(n := _checks.whole("n", n, least=1))
+    field = _checks.real("field", field)
     weights = _symmetric(_generator(seed).normal(scale=1 / math.sqrt(n), size=(n, n)))
     made = BoltzmannMachine(weights, np.full(n, field), units="spin")
     return _named(made, "sherrington_kirkpatrick", n=n, seed=seed, field=field)
@@ -99,7 +102,7 @@ def curie_weiss(n: int, *, coupling: float = 1.0, field: float = 0.0) -> Boltzma
     ----------
     Kac, in Statistical Physics, Phase Transitions and Superfluidity (1968), p. 241.
     """
-    n = _checks.whole("n", n, least=1)
+    check_size(n := _checks.whole("n", n, least=1))
     coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
     weights = np.full((n, n), coupling / n)
     np.fill_diagonal(weights, 0.0)
@@ -195,7 +198,7 @@ def random_machine(
     units : {"spin", "binary"}
     seed : int or None
     """
-    n = _checks.whole("n", n, least=1)
+    check_size(n := _checks.whole("n", n, least=1))
     generator = _generator(seed)
     weights = _symmetric(generator.normal(scale=_checks.real("scale", scale, least=0.0) / math.sqrt(n), size=(n, n)))
     bias = generator.normal(scale=_checks.real("bias_scale", bias_scale, least=0.0), size=n)

@@ -158,6 +158,8 @@ def _side(n: int) -> int | None:
 
 
 def _sample(run: Run) -> Figure:
+    if not len(run.sweep):
+        raise ValueError("there is nothing to draw yet: the run has no samples.")
     if len(np.unique(run.beta)) > 1:
         return _temperatures(run)
     figure = Figure(figsize=(10.0, 3.2), layout="constrained")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from . import config
+from . import _checks, config
 from .inference.comparison import COLUMNS, Comparison, text
 from .run import open as open_run, resume
 from .run_loop import Stop, Task
@@ -55,12 +55,9 @@ def run_file(
     settings["overwrite"] = overwrite or settings.get("overwrite", False)
     begin = config.call(tables, verb)
     started = time.perf_counter()
-    if verb == "infer":
-        print(begin(threads=threads, out=settings["out"], overwrite=settings["overwrite"]))
-    else:
-        with Bar(quiet) as bar:
-            about = {"toml": json.dumps(tables, default=str)}
-            begin(**settings, about=about, threads=threads, progress=bar, stop=Stop(SIGNALS))
+    with Bar(quiet) as bar:
+        about = {"toml": json.dumps(tables, default=str)}
+        begin(**settings, about=about, threads=threads, progress=bar, stop=Stop(SIGNALS))
     finish(Path(settings["out"]), time.perf_counter() - started)
 
 
@@ -78,9 +75,11 @@ def finish(out: Path, seconds: float) -> None:
     """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
     console = Console(highlight=False)
     show(out)
+    if not (run := open_run(out)).finished:
+        raise _checks.Interrupted(f"{out} was stopped by max_seconds; nothing is lost.", run)
     files = {"run": str(out)}
     try:
-        files["picture"] = str(draw_picture(open_run(out), out.with_suffix(".png")))
+        files["picture"] = str(draw_picture(run, out.with_suffix(".png")))
     except ImportError as error:
         files["picture"] = f"none: {error}"
     for name, place in files.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,41 @@ def begin(
     arguments: Iterable[str] = (),
 ) -> Run:
     """Make the task, and the place for its rows, and start."""
+    if max_seconds is not None:
+        max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)
     if unknown := set(storage) - set(STORAGE):
         name = min(unknown)
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
+    _check_storage(out, **storage)
     task = build(spec, inputs, threads_module.resolve(threads))
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
-    return _go(task, writer, out, max_seconds, progress, stop)
+    try:
+        return _go(task, writer, out, max_seconds, progress, stop)
+    except (ValueError, TypeError):
+        if out is not None and not overwrite and not writer.n_blocks:
+            store.discard(out)  # it was refused before anything was computed
+        raise
+
+
+def _check_storage(
+    out: Any,
+    about: Mapping[str, str] | None = None,
+    commit_seconds: float = 60.0,
+    commit_bytes: int = 0,
+    compression: str | None = None,
+    merge: bool = True,
+) -> None:
+    """Check how a run is to be written, also where it stays in memory."""
+    if out is not None and not isinstance(out, (str, os.PathLike)):
+        raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
+    _checks.real("commit_seconds", commit_seconds, least=0.0)
+    _checks.whole("commit_bytes", commit_bytes)
+    if compression is not None:
+        _checks.choice("compression", compression, ("gzip", "zstd"))
 
 
 def _go(

@@ -103,7 +103,8 @@ def fit(
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
     weights_every, samples_every, monitor_every : int
-        Epochs between two records of weights (1), of the free chains' states (0: never), of metrics (1).
+        Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
+        start anew), of metrics (1).
     evaluate : {"auto", "exact", "ais", "none"}
         How log Z, and so the likelihood, is computed at the end.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
@@ -130,8 +131,10 @@ def fit(
         for name, value in locals().items()
         if name in fit_settings.FitSettings.__dataclass_fields__ and name != "method"
     }
-    source = data if isinstance(data, str) else None
-    rows = data_module.check_rows(data_module.load(data).rows if source else data)
+    source = str(data) if isinstance(data, (str, Path)) else None
+    rows = data_module.check_rows(data_module.load(source).rows if source else data)
+    if init is not None:
+        _check_start(init, n_hidden, layout, units)
     kind = init.convention if init is not None else _tell_units(rows) if units is None else convention(units)
     up = kind.bits("data", rows)
     held = None if holdout is None else kind.bits("holdout", data_module.check_rows(holdout, "holdout"))
@@ -144,10 +147,9 @@ def fit(
     if start.n_visible != up.shape[1]:
         raise ValueError(f"init has {start.n_visible} visible units; data has {up.shape[1]} units a row.")
     settings = fit_settings.check(start, len(up), method, given)
+    labels, holdout_labels = _check_labels(labels, up, "labels"), _check_labels(holdout_labels, held, "holdout_labels")
     if classify is not None:
-        BoltzmannClassifier(units=kind.name, **classify)
-        if labels is None or held is None or holdout_labels is None:
-            raise ValueError("classify needs labels, holdout and holdout_labels.")
+        _check_classifier(classify, labels, holdout_labels)
     spec = {
         "kind": "fit",
         "model": describe(start),
@@ -155,13 +157,43 @@ def fit(
         "classify": None if classify is None else dict(classify),
         "data": {"n_rows": len(up), "n_holdout": 0 if held is None else len(held), "source": source},
     }
-    inputs = model_inputs(start) | data_inputs(up, held, _array(labels), _array(holdout_labels))
+    inputs = model_inputs(start) | data_inputs(up, held, labels, holdout_labels)
     return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or ())
 
 
 def _tell_units(rows: np.ndarray) -> Units:
-    return SPIN if rows.dtype.kind in "if" and rows.min() == -1 else BINARY
+    return SPIN if rows.dtype.kind in "if" and (rows == -1).any() else BINARY
 
 
-def _array(labels: Any) -> np.ndarray | None:
-    return None if labels is None else np.asarray(labels)
+def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None) -> None:
+    """Check that nothing contradicts the machine that learning starts from."""
+    if not isinstance(init, BoltzmannMachine):
+        raise TypeError(f"init must be a BoltzmannMachine; got {type(init).__name__}.")
+    if n_hidden not in (0, init.n_hidden):
+        raise ValueError(f"n_hidden is {n_hidden}, but init has {init.n_hidden} hidden units. Leave n_hidden out.")
+    if units not in (None, init.units):
+        raise ValueError(f"units is {units!r}, but init has {init.units} units. Leave units out, or convert init.")
+    if layout is not None:
+        raise ValueError("layout follows from init. Leave layout out.")
+
+
+def _check_labels(labels: Any, rows: np.ndarray | None, argument: str) -> np.ndarray | None:
+    if labels is None:
+        return None
+    array = _checks.any_array(argument, labels)
+    n_rows = 0 if rows is None else len(rows)
+    if array.shape != (n_rows,):
+        raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
+    return array
+
+
+def _check_classifier(options: Mapping[str, Any], labels: np.ndarray | None, holdout_labels: np.ndarray | None) -> None:
+    valid = [name for name in BoltzmannClassifier.__init__.__kwdefaults__ or () if name != "units"]
+    for name in options:
+        if name not in valid:
+            raise TypeError(f"classify has no option {name!r}.{_checks.nearest(name, valid)}")
+    BoltzmannClassifier(**options)
+    if labels is None or holdout_labels is None:
+        raise ValueError("classify needs labels, holdout and holdout_labels.")
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"labels must name at least two classes; got {np.unique(labels).tolist()}.")

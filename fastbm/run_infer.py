@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _checks, rng
-from .clamping import Clamped
+from . import _checks, rng, threads as threads_module
 from .inference.comparison import Comparison
-from .inference.methods import check_options, infer as infer_once
+from .inference.methods import check_call, infer as infer_once
 from .inference.result import Inference
 from .model import BoltzmannMachine
 from .run import begin, check_model
@@ -67,20 +66,32 @@ def infer(
     """
     if out is None:
         return infer_once(model, method, beta=beta, clamp=clamp, moments=moments, seed=seed, threads=threads, **options)
+    about: dict[str, Any] = {"threads": threads, "out": out, "overwrite": overwrite}
+    return infer_run(model, method, options, beta=beta, clamp=clamp, moments=moments, seed=seed, **about).inference
+
+
+def infer_run(
+    model: BoltzmannMachine,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    beta: float = 1.0,
+    clamp: tuple[Any, Any] | None = None,
+    moments: bool = True,
+    seed: int | None = 0,
+    threads: int | None = None,
+    **storage: Any,
+) -> Run:
+    """Infer as a run that is stored; `storage` as for `sample`."""
     check_model(model)
-    check_options(method, options)
+    chosen: dict[str, Any] = plain(options)
+    check_call(model, method, clamp, threads_module.resolve(threads), chosen)
     inputs: dict[str, np.ndarray] = {}
     if clamp is not None:
-        Clamped.of(model, *clamp)
         inputs = {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
-    cell = {
-        "model": "model",
-        "method": method,
-        "beta": _checks.real("beta", beta, least=0.0),
-        "seed": rng.resolve(seed),
-        "options": options,
-    }
-    return _cells("infer", {"model": model}, [cell], moments, inputs, threads, out, overwrite).inference
+    beta = _checks.real("beta", beta, least=0.0)
+    cell = {"model": "model", "method": method, "beta": beta, "seed": rng.resolve(seed), "options": chosen}
+    return _cells("infer", {"model": model}, [cell], moments, inputs, threads, **storage)
 
 
 def compare(
@@ -106,34 +117,48 @@ def compare(
     seed, threads, out, overwrite, progress, stop, **storage
         As for `sample`.
 
+    Raises
+    ------
+    ValueError, TypeError
+        For a method or option that is unknown or cannot be had on one of the machines; nothing has been computed then.
+    StorageError
+        If `out` exists or cannot be written.
+
     Returns
     -------
     Comparison
         `.table` has one row for each cell; printed, it is a table. Where "exact" is among the methods the others are
         held against it.
     """
-    models = {"model": model} if isinstance(model, BoltzmannMachine) else dict(model)
-    chosen = (
-        methods
-        if isinstance(methods, Mapping)
-        else {name: {} for name in ([methods] if isinstance(methods, str) else methods)}
-    )
-    if not models or not chosen:
-        raise ValueError("compare needs at least one model and one method.")
+    models = {"model": model} if not isinstance(model, Mapping) else dict(model)
     for one in models.values():
         check_model(one)
-    for name, options in chosen.items():
-        check_options(name, dict(options))
+    names = [methods] if isinstance(methods, str) else methods
+    chosen = {name: plain(methods[name]) if isinstance(methods, Mapping) else {} for name in names}
     betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
+    if not models or not chosen or not betas:
+        raise ValueError("compare needs at least one model and one method, and one beta.")
+    for one in models.values():
+        for name, options in chosen.items():
+            check_call(one, name, None, threads_module.resolve(threads), options)
     seed = rng.resolve(seed)
     cells = [
-        {"model": name, "method": method, "beta": b, "seed": seed, "options": dict(options)}
+        {"model": name, "method": method, "beta": b, "seed": seed, "options": options}
         for name in models
         for b in betas
         for method, options in chosen.items()
     ]
     run = _cells("compare", models, cells, True, {}, threads, out, overwrite, progress, stop, **storage)
     return run.comparison
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's, at any depth, for the spec."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def _cells(
@@ -143,8 +168,8 @@ def _cells(
     moments: bool,
     inputs: dict[str, np.ndarray],
     threads: int | None,
-    out: Any,
-    overwrite: bool,
+    out: Any = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
     **storage: Any,

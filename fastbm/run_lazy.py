@@ -46,7 +46,7 @@ class LazyStates(NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> np.ndarray:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
         n_samples = len(self)
-        if isinstance(first, (int, np.integer)):
+        if isinstance(first, (int, np.integer)) and not isinstance(first, bool):
             index = int(first) + (n_samples if first < 0 else 0)
             if not 0 <= index < n_samples:
                 raise IndexError(f"sample {first} is out of range: there are {n_samples}")

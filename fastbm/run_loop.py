@@ -21,6 +21,10 @@ class Task(Protocol):
     unit: str
 
     @property
+    def atomic(self) -> bool:
+        """Whether the next block may be broken off anywhere and done again from the state before it; it may be long."""
+
+    @property
     def streams(self) -> dict[str, Stream]: ...
     @property
     def done(self) -> bool: ...
@@ -38,13 +42,15 @@ class Stop:
     """Turns signals into a request to stop at the end of the present block.
 
     Ctrl-C is listened to for the length of a run, in the main thread; the command line adds SIGTERM and SIGHUP. A
-    second signal acts as it did before the run.
+    second signal acts as it did before the run. Blocks are short, so that this is prompt; one that may be long is
+    broken off.
     """
 
     def __init__(self, signals: Iterable[int] = (signal.SIGINT,)) -> None:
         self._signals = tuple(signals)
         self._before: dict[int, Any] = {}
         self.requested = ""
+        self.may_break = False
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
@@ -54,6 +60,8 @@ class Stop:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = signal.Signals(number).name
         self._restore()
+        if self.may_break:
+            raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -80,10 +88,11 @@ def execute(
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     with stop, single_threaded_blas():
         while not task.done:
-            rows = task.advance()
-            writer.append(rows, task.state)
-            if progress is not None:
-                progress(task, rows)
+            rows = _advance(task, stop)
+            if rows is not None:
+                writer.append(rows, task.state)
+                if progress is not None:
+                    progress(task, rows)
             if stop.requested or (deadline is not None and time.monotonic() >= deadline):
                 break
         if not task.done:
@@ -92,3 +101,22 @@ def execute(
             return False
         writer.finish(task.state())
     return True
+
+
+def _advance(task: Task, stop: Stop) -> Mapping[str, np.ndarray] | None:
+    """Do one block; None if a signal broke it off, with the task as it was before."""
+    if not task.atomic:
+        return task.advance()
+    before = task.state()
+    try:
+        stop.may_break = True
+        rows = task.advance()
+        stop.may_break = False
+        return rows
+    except KeyboardInterrupt:
+        if not stop.requested:
+            raise
+        task.restore(before)
+        return None
+    finally:
+        stop.may_break = False

@@ -68,5 +68,6 @@ def square_lattice(run: Run) -> tuple[int, int] | None:
 
 def lattice_energy(rows: int, columns: int, beta: float) -> float:
     """Exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
-    up, down = (lattice.kaufman_log_z(rows, columns, beta + step) for step in (STEP, -STEP))
-    return -(up - down) / (2 * STEP * rows * columns)
+    high, low = beta + STEP, max(beta - STEP, 0.0)
+    slope = (lattice.kaufman_log_z(rows, columns, high) - lattice.kaufman_log_z(rows, columns, low)) / (high - low)
+    return 0.0 if beta == 0.0 else -slope / (rows * columns)

@@ -113,6 +113,8 @@ def sample(
     spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
     inputs = model_inputs(model)
     if isinstance(initial, Run):
+        if not initial.has_states:
+            raise ValueError("initial is a run without samples; its last ones are where chains would start.")
         initial = initial.states[-1]
     if isinstance(initial, str):
         spec["initial"] = _checks.choice("initial", initial, ("random", "up"))

@@ -49,7 +49,7 @@ def _sample(run: Run) -> dict[str, Any]:
         found |= {"tau_int": f"{tau * settings['thin']:.4g} sweeps", "ess": energy.size / (2 * tau)}
     else:
         found["beta"] = f"{beta.min():g} to {beta.max():g}, {len(np.unique(beta))} values"
-    return found | {"r_hat": max(run.r_hat), "converged": run.converged}
+    return found | {"r_hat": max(run.r_hat), "converged": run.converged} if run.converged is not None else found
 
 
 def _fit(run: Run) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from .run_tasks import read_model
 from .store import Memory, Reader
 from .units import units as convention
 
-R_HAT_LIMIT = 1.05
 READ_ROWS = 256  # samples that are unpacked at a time
 
 
@@ -190,12 +189,12 @@ class Run:
         settings = self.config["sample"]
         return np.repeat(settings["beta"], settings["n_chains"] // len(settings["beta"]))
 
-    @cached_property
+    @property
     def inference(self) -> Inference:
         """The result of `infer`."""
         return self._results()[0]
 
-    @cached_property
+    @property
     def comparison(self) -> Comparison:
         """The results of `compare`, as far as they are there."""
         cells = [
@@ -215,7 +214,7 @@ class Run:
         nothing tells.
         """
         if self.kind == "sample":
-            return all(r <= R_HAT_LIMIT for r in self.r_hat)
+            return None if len(self.sweep) < 4 else all(r <= diagnostics.R_HAT_LIMIT for r in self.r_hat)
         if self.kind in ("infer", "compare"):
             return all(result.converged for result in self._results())
         if self.config["fit"]["optimizer"] != "l-bfgs":

@@ -123,7 +123,7 @@ def test_sparse_matrices_are_taken(form):
 def test_sparse_matrices_too_large_to_store_densely_are_refused():
     n = couplings.DENSE_LIMIT + 1
     sparse = scipy.sparse.coo_array(([1.0, 1.0], ([0, 1], [1, 0])), shape=(n, n))
-    with pytest.raises(ValueError, match=r"weights is sparse with 16385 units.*16384"):
+    with pytest.raises(ValueError, match=r"16385 units are too many.*16384"):
         couplings.check(sparse)
 
 

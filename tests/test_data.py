@@ -149,7 +149,7 @@ def test_bad_splits_are_named(text: str, holdout: float) -> None:
         (ValueError, r"data is empty: shape \(0, 4\)", np.zeros((0, 4))),
         (ValueError, r"data is empty: shape \(4, 0\)", np.zeros((4, 0))),
         (ValueError, "data must be 0 or 1 .*got 0.5 at .*Binarise", [[0.5, 1.0]]),
-        (ValueError, "data must be 0 or 1 .*got nan", [[np.nan, 1.0]]),
+        (ValueError, "data must be finite; got nan", [[np.nan, 1.0]]),
         (ValueError, "data must be -1 or 1 .*got 0 at .*Binarise|data must be -1 or 1 .*got 0 at", [[-1, 0, 1]]),
         (TypeError, "data must be numbers", [["0", "1"]]),
         (ValueError, "data must be an array with rows of equal length", [[0, 1], [0]]),

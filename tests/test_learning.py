@@ -124,9 +124,9 @@ def test_the_likelihood_that_l_bfgs_climbs_has_this_gradient_and_this_value(kind
 def fit_task(model: bm.BoltzmannMachine, rows: np.ndarray, *, threads: int = 1, **changes: Any) -> FitTask:
     settings = {
         "method": "exact", "clamped": "exact", "free": "exact", "optimizer": "l-bfgs", "beta": 1.0, "epochs": 5,
-        "learning_rate": 0.1, "momentum": 0.0, "batch_size": len(rows), "n_chains": 8, "n_sweeps": 1, "clamped_sweeps": 2,
-        "l2": 0.0, "l2_bias": 0.0,
-        "tolerance": 1e-6, "seed": 0, "weights_every": 1, "samples_every": 0, "monitor_every": 1, "evaluate": "auto",
+        "learning_rate": 0.1, "momentum": 0.0, "batch_size": len(rows), "n_chains": 8, "n_sweeps": 1,
+        "clamped_sweeps": 2, "l2": 0.0, "l2_bias": 0.0, "tolerance": 1e-6, "seed": 0, "weights_every": 1,
+        "samples_every": 0, "monitor_every": 1, "evaluate": "auto",
     }  # fmt: skip
     return FitTask(
         model, {"rows": (rows == 1).astype(np.uint8)}, FitSettings(**settings | changes), classify=None, threads=threads

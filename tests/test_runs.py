@@ -254,7 +254,8 @@ ODD_KEYS = [
 ]  # fmt: skip
 KEYS = st.one_of(
     index(23), st.tuples(index(23)), st.tuples(index(23), st.integers(-3, 2)),
-    st.tuples(index(23), st.builds(slice, st.integers(0, 3))), st.tuples(st.builds(slice, st.integers(0, 23)), index(3)),
+    st.tuples(index(23), st.builds(slice, st.integers(0, 3))),
+    st.tuples(st.builds(slice, st.integers(0, 23)), index(3)),
     st.tuples(st.integers(0, 22), index(3), st.integers(0, 10)), st.sampled_from(ODD_KEYS),
 )  # fmt: skip
 

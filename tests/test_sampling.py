@@ -111,12 +111,21 @@ def test_one_hot_chain_is_enough_for_the_warning() -> None:
         bm.sample(machine("visible"), sampler="metropolis", order="sequential", beta=[1.0, 0.0], n_chains=2, n_sweeps=1)
 
 
+def test_sequential_metropolis_on_a_ring_never_leaves_its_class_and_warns() -> None:
+    """Flips that cost nothing move domain walls along with the sweep: at n = 3 to 6 the chain is reducible."""
+    ring = bm.models.ising((6,))
+    with pytest.warns(UserWarning, match="never reach some states"):
+        run = bm.sample(ring, sampler="metropolis", order="sequential", beta=0.5, n_chains=32, n_sweeps=500)
+    assert not run.converged
+    assert bm.sample(ring, sampler="metropolis", beta=0.5, n_chains=32, n_sweeps=500).converged
+
+
 def test_no_warning_where_nothing_is_periodic() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bm.sample(flat(4), sampler="metropolis", n_sweeps=1)
         bm.sample(flat(4), sampler="gibbs", order="sequential", n_sweeps=1)
-        bm.sample(bm.models.ising((3, 3)), sampler="metropolis", order="sequential", beta=0.4, n_sweeps=1)
+        bm.sample(machine("visible"), sampler="metropolis", order="sequential", n_sweeps=1)
 
 
 # Sweeps, samples, energies

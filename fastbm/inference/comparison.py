@@ -70,7 +70,7 @@ class Comparison:
             "model": cell.model,
             "beta": cell.beta,
             "method": cell.method,
-            "log_z": result.log_z,
+            "log_z": None if np.ndim(result.log_z) else result.log_z,
             "log_z_error": result.log_z_error,
             "log_z_off": None,
             "bound": result.bound,
@@ -81,7 +81,7 @@ class Comparison:
             "converged": result.converged,
             "seconds": result.seconds,
         }
-        if exact is None:
+        if exact is None or np.ndim(result.log_z):
             return row
         if result.log_z is not None:
             row["log_z_off"] = off = float(result.log_z - exact.log_z)

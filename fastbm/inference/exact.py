@@ -16,7 +16,9 @@ from .result import Inference, moments_from_up
 
 LOW_UNITS = 10  # a table of 1024 energies, weights and sums stays in the first-level cache
 SLICE_STEPS = 1 << 15  # steps of the code a slice: about a tenth of a second
+LONGEST_SECONDS = 600.0
 SECONDS_PER_STATE = 3e-9
+NEGLIGIBLE = 1e-30  # beta times the range of the energies below which moments of the energy are those at beta = 0
 MOST_UNITS = 62  # beyond it a step of the code has no 64-bit number
 
 
@@ -46,11 +48,23 @@ class FixedPoint:
 
 def forecast_seconds(n_units: int, threads: int) -> float:
     """Estimate how long all 2^n states take."""
-    return math.ldexp(SECONDS_PER_STATE, n_units) / threads
+    return math.ldexp(SECONDS_PER_STATE, min(n_units, 1000)) / threads
+
+
+def refuse_if_long(n_units: int, threads: int, max_forecast_seconds: float = LONGEST_SECONDS) -> None:
+    """Refuse, with the cost and the alternatives, a sum whose forecast is above the limit."""
+    limit = _checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0)
+    seconds = forecast_seconds(n_units, threads)
+    if seconds > limit or n_units > MOST_UNITS:
+        raise ValueError(
+            f"exact would sum 2^{n_units} states, about {_duration(seconds)} on {threads} threads; the limit is "
+            f'max_forecast_seconds={limit:g}. Use "ais", "sampled-states" or "mean-field" for log Z, "gibbs" for '
+            "moments, or clamp units."
+        )
 
 
 def exact(
-    model: BoltzmannMachine, *, beta: float, moments: bool, threads: int, max_forecast_seconds: float = 600.0
+    model: BoltzmannMachine, *, beta: float, moments: bool, threads: int, max_forecast_seconds: float = LONGEST_SECONDS
 ) -> Inference:
     """Sum over all states.
 
@@ -64,14 +78,7 @@ def exact(
     ValueError
         If the forecast is above the limit; the text gives the cost and the alternatives.
     """
-    seconds = forecast_seconds(model.n_units, threads)
-    if seconds > _checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0) or model.n_units > MOST_UNITS:
-        raise ValueError(
-            f"exact would sum 2^{model.n_units} states, about {_duration(seconds)} on {threads} threads; the limit is "
-            f'max_forecast_seconds={max_forecast_seconds:g}. Use "ais", "sampled-states" or "mean-field" for '
-            'log Z, "gibbs" for '
-            "moments, or clamp units."
-        )
+    refuse_if_long(model.n_units, threads, max_forecast_seconds)
     form = FixedPoint.of(model)
     k = min(LOW_UNITS, model.n_units)
     sums, pairs, lowest = _sum_slices(form, k, beta, threads)
@@ -80,7 +87,7 @@ def exact(
     low_energy = form.base + math.ldexp(lowest, -form.exponent)
     log_z = math.log(total) - beta * low_energy
     result: dict[str, Any] = {"log_z": log_z, "log_z_error": 0.0, "bound": "exact", "n_samples": 1 << model.n_units}
-    if beta > 0:
+    if beta * math.ldexp(1.0, 61 - form.exponent) > NEGLIGIBLE:
         energy = low_energy + height / beta
         variance = max(sums[2].sum() / total - height**2, 0.0) / beta**2
         result |= {"energy": energy, "energy_variance": variance}
@@ -107,15 +114,31 @@ def _sum_slices(form: FixedPoint, k: int, beta: float, threads: int) -> tuple[np
         low = enumerate_slice(form.rises, form.fields, table, start, start + length, unit, sums, pairs)
         return low, sums, pairs
 
-    slices = fan_out(run, range(0, steps, length), threads)
-    lowest = min(low for low, _, _ in slices)
     total, all_pairs = np.zeros((3, 1 << k)), np.zeros((n, n))
-    for low, (zeroth, first, second), pairs in slices:
-        shift = unit * float(low - lowest)
-        factor = math.exp(-shift)
-        total += factor * np.stack([zeroth, first + shift * zeroth, second + 2 * shift * first + shift**2 * zeroth])
-        all_pairs += factor * pairs
+    lowest = None
+    group = length * max(threads, 1)
+    for first in range(0, steps, group):
+        for low, sums, pairs in fan_out(run, range(first, min(first + group, steps), length), threads):
+            if lowest is None or low < lowest:
+                if lowest is not None:
+                    _lower(total, all_pairs, unit * float(lowest - low))
+                lowest = low
+            shift = unit * float(low - lowest)
+            _lower(sums, pairs, shift)
+            total += sums
+            all_pairs += pairs
+    assert lowest is not None
     return total, all_pairs, lowest
+
+
+def _lower(sums: np.ndarray, pairs: np.ndarray, shift: float) -> None:
+    """Refer a slice's sums to an energy that is lower by `shift` / beta, in place."""
+    zeroth, first, second = sums
+    second += 2 * shift * first + shift**2 * zeroth
+    first += shift * zeroth
+    factor = math.exp(-shift)
+    sums *= factor
+    pairs *= factor
 
 
 def _pairs_up(low_weights: np.ndarray, pairs: np.ndarray, k: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from ..kernels.mean_field import sweep_mean_field
 from ..model import BoltzmannMachine
 from .result import Inference
 
+LARGEST_CONDITION = 1e10  # of the matrix to invert, beyond which the response is said to diverge
 CHECK_EVERY = 10  # sweeps between two looks at convergence
 
 
@@ -68,14 +69,17 @@ def solve(
     return Solution(arguments, residual, sweep + 1)
 
 
-def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> np.ndarray:
+def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> np.ndarray | None:
     """Covariance of spins at one fixed point, as D^1/2 (1 - beta D^1/2 W D^1/2)^-1 D^1/2 with D = 1 - m^2.
 
-    In this form units that are frozen (D = 0) do no harm.
+    In this form units that are frozen (D = 0) do no harm. None where it diverges, as at a mean-field transition.
     """
     x = np.abs(arguments)
     root = 2 * np.exp(-x) / (1 + np.exp(-2 * x))
     inner = np.eye(len(root)) - beta * root[:, None] * couplings.matrix() * root[None, :]
+    with np.errstate(all="ignore"):
+        if not np.linalg.cond(inner) < LARGEST_CONDITION:
+            return None
     return root[:, None] * np.linalg.solve(inner, np.diag(root))
 
 
@@ -101,6 +105,12 @@ def mean_field(
     damping : float
         Part of the old mean that is kept at each step, from 0 to below 1.
     max_sweeps : int
+
+    Returns
+    -------
+    Inference
+        `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the exact
+        one.
     """
     n_starts = _checks.whole("n_starts", n_starts, least=1)
     if not 0.0 <= (damping := _checks.real("damping", damping, least=0.0)) < 1.0:
@@ -147,10 +157,19 @@ def mean_field(
     )
 
 
-def _moments(model: BoltzmannMachine, m: np.ndarray, covariance: np.ndarray) -> dict[str, np.ndarray]:
+def _moments(model: BoltzmannMachine, m: np.ndarray, covariance: np.ndarray | None) -> dict[str, np.ndarray | None]:
     """Moments in the model's units. <s_i^2> is known exactly and not taken from the linear response."""
     if model.units == "binary":
-        m, covariance = (1 + m) / 2, covariance / 4
+        m = (1 + m) / 2
+    if covariance is None:
+        warnings.warn(
+            "mean-field: the linear response diverges here (a mean-field transition), so there are no covariances.",
+            _checks.ConvergenceWarning,
+            stacklevel=7,
+        )
+        return {"mean": m, "second_moment": None, "covariance": None}
+    if model.units == "binary":
+        covariance = covariance / 4
     second = covariance + np.outer(m, m)
     np.fill_diagonal(second, m if model.units == "binary" else 1.0)
     return {"mean": m, "second_moment": second, "covariance": covariance}

@@ -16,8 +16,8 @@ from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
-from .annealed import ais
-from .exact import exact
+from .annealed import ais, refuse_no_layers
+from .exact import exact, refuse_if_long
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
 from .result import Inference, expand, moments_of, stack
@@ -28,10 +28,11 @@ SETTINGS = ("model", "rule", "beta", "moments", "seed", "threads")
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table."""
+    """One row of the table. `refuse(model, n_free, threads, options)` raises where the method cannot be had."""
 
     function: Callable[..., Inference]
     about: str
+    refuse: Callable[[BoltzmannMachine, int, int, dict[str, Any]], None] = lambda model, n_free, threads, options: None
 
     @cached_property
     def settings(self) -> set[str]:
@@ -44,11 +45,19 @@ class Method:
         return {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
 
 
+def _refuse_long_sums(model: BoltzmannMachine, n_free: int, threads: int, options: dict[str, Any]) -> None:
+    refuse_if_long(n_free, threads, **{k: v for k, v in options.items() if k == "max_forecast_seconds"})
+
+
+def _refuse_no_layers(model: BoltzmannMachine, n_free: int, threads: int, options: dict[str, Any]) -> None:
+    refuse_no_layers(model)
+
+
 METHODS = {
-    "exact": Method(exact, "all 2^n states by Gray code"),
+    "exact": Method(exact, "all 2^n states by Gray code", _refuse_long_sums),
     "sampled-states": Method(sampled_states, "sum over the unique states that sequential dynamics visits"),
     "mean-field": Method(mean_field, "naive mean field, a lower bound"),
-    "ais": Method(ais, "annealed importance sampling (layered machines)"),
+    "ais": Method(ais, "annealed importance sampling (layered machines)", _refuse_no_layers),
     "gibbs": Method(partial(monte_carlo, rule="gibbs"), "moments by heat-bath dynamics"),
     "metropolis": Method(partial(monte_carlo, rule="metropolis"), "moments by Metropolis dynamics"),
 }
@@ -63,6 +72,17 @@ def check_options(method: str, options: dict[str, Any]) -> None:
                 f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: "
                 f"{', '.join(valid) or 'none'}."
             )
+
+
+def check_call(model: BoltzmannMachine, method: str, clamp: Any, threads: int, options: dict[str, Any]) -> None:
+    """Refuse, before anything is computed or written, what cannot be done."""
+    check_options(method, options)
+    n_free = model.n_units
+    if clamp is not None:
+        if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
+            raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
+        n_free = Clamped.of(model, *clamp).free.size
+    METHODS[method].refuse(model, n_free, threads, options)
 
 
 def run_method(
@@ -137,9 +157,7 @@ def infer(
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
-    check_options(method, options)
-    if clamp is not None and (not isinstance(clamp, (tuple, list)) or len(clamp) != 2):
-        raise ValueError("clamp must be a pair (indices, values).")
+    check_call(model, method, clamp, threads_module.resolve(threads), options)
     return run_method(
         model,
         method,

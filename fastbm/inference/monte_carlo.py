@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -15,7 +16,6 @@ from ..sampling import Chains, make_chains
 from .result import Inference, moments_from_up
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
-R_HAT_LIMIT = 1.05
 SHORTEST_WINDOW = 64  # sweeps
 
 
@@ -33,6 +33,8 @@ def find_burn_in(chains: Chains, longest: int) -> int:
             energies[t] = chains.energies()
         done += window
         half = window // 2
+        if not half:
+            break
         drift = energies[half:].mean(axis=0) - energies[:half].mean(axis=0)
         if chains.n_chains > 1:
             error = drift.std(ddof=1) / np.sqrt(chains.n_chains)
@@ -117,6 +119,14 @@ def monte_carlo(
     return _result(model, rule, energies, sums / sizes[:, None, None], pairs if moments else None, burnt, chains)
 
 
+def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
+    """Standard errors of the fractions of time that units are up; for one that never flipped by Laplace's rule."""
+    error = diagnostics.standard_error(blocks)
+    p = blocks.mean(axis=(0, 1))
+    smoothed = (p * ess + 1.0) / (ess + 2.0)
+    return np.where(error > 0, error, np.sqrt(smoothed * (1.0 - smoothed) / ess))
+
+
 def _result(
     model: BoltzmannMachine,
     rule: str,
@@ -126,13 +136,14 @@ def _result(
     burnt: int,
     chains: Chains,
 ) -> Inference:
-    r_hat = float(max(diagnostics.r_hat(energies), np.max(diagnostics.r_hat(blocks))))
+    known = [np.max(diagnostics.r_hat(values)) for values in (energies, blocks) if len(values) >= 4]
+    r_hat = float(max(known)) if known else math.inf
     tau = float(diagnostics.tau_int(energies))
     ess = energies.size / (2 * tau)
-    converged = bool(r_hat <= R_HAT_LIMIT)
+    converged = bool(r_hat <= diagnostics.R_HAT_LIMIT)
     if not converged:
         warnings.warn(
-            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {R_HAT_LIMIT}); the chains disagree and "
+            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and "
             "the error bars are too "
             'small. Run longer, or compare with "ais".',
             _checks.ConvergenceWarning,
@@ -144,7 +155,7 @@ def _result(
         "energy_error": float(diagnostics.standard_error(energies)),
         "energy_variance": float(energies.var()),
         "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
-        "mean_error": units.span * diagnostics.standard_error(blocks),
+        "mean_error": units.span * _error_of_fractions(blocks, ess),
     }
     if pairs is not None:
         result |= moments_from_up(units, pairs.up())

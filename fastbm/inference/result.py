@@ -68,15 +68,20 @@ class Inference:
 
     def __str__(self) -> str:
         lines = [f"{self.method}: {'converged' if self.converged else 'NOT converged'}, {self.seconds:.3g} s"]
-        if self.log_z is not None and np.ndim(self.log_z) == 0:
-            error = f" +- {self.log_z_error:.2g}" if self.log_z_error is not None else ""
-            lines.append(f"  log Z   {self.log_z:.10g}{error}  ({self.bound or 'no bound'})")
-        if self.energy is not None and np.ndim(self.energy) == 0:
-            error = f" +- {self.energy_error:.2g}" if self.energy_error is not None else ""
-            lines.append(f"  energy  {self.energy:.10g}{error}")
-        if self.ess is not None:
+        if self.log_z is not None:
+            lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
+        if self.energy is not None:
+            lines.append(f"  energy  {_number(self.energy, self.energy_error)}")
+        if self.ess is not None and np.ndim(self.ess) == 0:
             lines.append(f"  ess     {self.ess:.4g} of {self.n_samples}")
         return "\n".join(lines)
+
+
+def _number(value: Any, error: Any) -> str:
+    """A number with its error; of many patterns how many, and their range."""
+    if np.ndim(value):
+        return f"{np.min(value):.10g} to {np.max(value):.10g}, {len(value)} patterns"
+    return f"{value:.10g}" + (f" +- {error:.2g}" if error is not None else "")
 
 
 def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:

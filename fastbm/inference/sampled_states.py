@@ -50,7 +50,9 @@ def sampled_states(
     """
     n_chains = _checks.whole("n_chains", n_chains, least=2)
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
-    n_samples = max(n_sweeps // thin, 1)
+    n_samples = n_sweeps // thin
+    if not n_samples:
+        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
     collectors, energies = _visit(
         make_chains(model, n_chains // 2, order=order, beta=beta, seed=seed, threads=threads),
         n_samples,
@@ -58,7 +60,7 @@ def sampled_states(
         burn_in,
         n_sweeps,
     )
-    witnesses, _ = _visit(
+    witnesses, witness_energies = _visit(
         make_chains(model, n_chains - n_chains // 2, order=order, beta=beta, seed=rng.derive(seed, 1), threads=threads),
         n_samples,
         thin,
@@ -83,9 +85,18 @@ def sampled_states(
         packed = collectors.reshape(-1, collectors.shape[2])[first]
         result |= _moments(model, packed, weights)
     detail = {"n_states": len(unique), "lowest energy": float(lowest)} | _correction(log_z, inside)
+    both = np.concatenate([energies, witness_energies], axis=1)
+    detail["r_hat"] = r_hat = float(diagnostics.r_hat(both)) if n_samples >= 4 else math.inf
+    converged = bool(r_hat <= diagnostics.R_HAT_LIMIT) and detail["log_z_corrected"] is not None
     if float(diagnostics.tau_int(energies)) <= INDEPENDENT and n_samples > 1:
         detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
-    return Inference("sampled-states", **result, n_samples=collectors.shape[0] * collectors.shape[1], detail=detail)
+    return Inference(
+        "sampled-states",
+        **result,
+        converged=converged,
+        n_samples=collectors.shape[0] * collectors.shape[1],
+        detail=detail,
+    )
 
 
 def _visit(
@@ -118,7 +129,8 @@ def _correction(log_z: float, inside: np.ndarray) -> dict[str, float | None]:
         return {"probability": 0.0, "log_z_corrected": None, "log_z_corrected_error": None}
     ess = min(float(diagnostics.ess(inside)), inside.size)
     smoothed = (probability * ess + 1.0) / (ess + 2.0)  # Laplace's rule: an error bar where all samples agree
-    error = max(math.sqrt(smoothed * (1.0 - smoothed) / ess), float(diagnostics.standard_error(inside))) / probability
+    spread = inside.mean(axis=0).std(ddof=1) / math.sqrt(inside.shape[1]) if inside.shape[1] > 1 else 0.0
+    error = max(math.sqrt(smoothed * (1.0 - smoothed) / ess), float(spread)) / probability
     return {
         "probability": probability,
         "log_z_corrected": log_z - math.log(probability),

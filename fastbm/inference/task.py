@@ -25,11 +25,16 @@ def to_json(result: Inference) -> str:
 
 def from_json(text: str, seconds: float) -> Inference:
     """The way back from `to_json`; arrays come back as arrays."""
-    values = json.loads(text)
-    for name, value in values.items():
-        if isinstance(value, list):
-            values[name] = np.asarray(value)
-    return Inference(**values, seconds=seconds)
+    return Inference(**_arrays(json.loads(text)), seconds=seconds)
+
+
+def _arrays(value: Any) -> Any:
+    """Lists of numbers back to arrays, at any depth of dicts."""
+    if isinstance(value, dict):
+        return {name: _arrays(entry) for name, entry in value.items()}
+    if isinstance(value, list) and not any(isinstance(entry, (str, dict)) for entry in value):
+        return np.asarray(value)
+    return [_arrays(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -51,6 +56,7 @@ class CellsTask:
     """
 
     unit = "cell"
+    atomic = True
 
     def __init__(
         self,

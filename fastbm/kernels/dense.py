@@ -74,7 +74,8 @@ def gibbs_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps):
         for i in sites[t % sites.shape[0]]:
             draw_bits(streams, bits)
             for lane in range(up.shape[1]):
-                limit = np.float32(logit_of_bits(bits[lane]) * scale[lane])
+                # field > limit means field > floor(limit): a cast alone would round towards zero
+                limit = np.floor(np.float32(logit_of_bits(bits[lane]) * scale[lane]))
                 limits[lane] = min(max(limit, -most), most)
             # the list of chains that flip grows without a branch
             n = 0

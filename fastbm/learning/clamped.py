@@ -138,7 +138,10 @@ class ClampedMeanField(Phase):
         hidden = slice(model.n_visible, None)
         if not hidden_are_independent(model):
             for weight, arguments in zip(weights, solution.arguments.T, strict=True):
-                second[hidden, hidden] += weight * linear_response(clamped.couplings, beta, arguments)
+                response = linear_response(clamped.couplings, beta, arguments)
+                if response is None:
+                    raise ValueError("the clamped mean-field phase diverges. Lower learning_rate or raise l2.")
+                second[hidden, hidden] += weight * response
         mean = weights @ means
         if model.units == "binary":
             second = (second + mean[:, None] + mean[None, :] + 1) / 4

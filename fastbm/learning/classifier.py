@@ -56,8 +56,8 @@ class BoltzmannClassifier:
         data : (n_rows, n_units) array
         labels : (n_rows,) array
         """
-        up = self._units.bits("data", data)
-        labels = np.asarray(labels)
+        up = self._units.bits("data", _checks.any_array("data", data))
+        labels = _checks.any_array("labels", labels)
         if up.ndim != 2 or labels.shape != up.shape[:1]:
             raise ValueError(
                 f"labels must have one entry for each row of data; got {labels.shape} for data of shape {up.shape}."
@@ -74,13 +74,19 @@ class BoltzmannClassifier:
 
     def log_likelihoods(self, data: Any) -> np.ndarray:
         """Return log p(x | class), a (n_rows, n_classes) array."""
-        rows = np.atleast_2d(np.asarray(data))
+        if not hasattr(self, "machines"):
+            raise ValueError("the classifier has learned nothing yet; call fit(data, labels) first.")
+        rows = np.atleast_2d(_checks.any_array("data", data))
         return np.stack([-machine.energy(rows) for machine in self.machines], axis=1) - self.log_z
 
     def predict(self, data: Any) -> np.ndarray:
         """Return the most probable class of each row."""
-        return self.classes[np.argmax(self.log_likelihoods(data), axis=1)]
+        log_likelihoods = self.log_likelihoods(data)
+        return self.classes[np.argmax(log_likelihoods, axis=1)]
 
     def error(self, data: Any, labels: Any) -> float:
         """Return the fraction of rows that are put into another class than `labels` says."""
-        return float(np.mean(self.predict(data) != np.asarray(labels)))
+        found, labels = self.predict(data), _checks.any_array("labels", labels)
+        if labels.shape != found.shape:
+            raise ValueError(f"labels must have one entry for each row; got {labels.shape} for {len(found)} rows.")
+        return float(np.mean(found != labels))

@@ -43,6 +43,10 @@ class FreeMeanField(Phase):
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
         s = self.settings
         found = mean_field(model, beta=s.beta, moments=True, seed=s.seed, n_starts=1, tolerance=1e-8)
+        if found.second_moment is None:
+            raise ValueError(
+                "mean-field learning came to a machine whose response diverges. Lower learning_rate or raise l2."
+            )
         return from_matrix(model.couplings, found.mean, found.second_moment)
 
 

@@ -33,8 +33,7 @@ class Lbfgs:
         self, function: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, tolerance: float
     ) -> None:
         self._function, self._start, self._tolerance = function, start, tolerance
-        self._values: list[float] = []
-        self._gradients: list[np.ndarray] = []
+        self._record: list[tuple[float, np.ndarray]] = []
         self.done = False
         self.converged = False
 
@@ -48,13 +47,11 @@ class Lbfgs:
 
         def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal calls
-            if calls == len(self._values):
-                value, gradient = self._function(x)
-                self._values.append(value)
-                self._gradients.append(gradient)
-            latest[x.tobytes()] = self._values[calls], self._gradients[calls]
+            if calls == len(self._record):
+                self._record.append(self._function(x))
+            latest[x.tobytes()] = self._record[calls]
             calls += 1
-            return self._values[calls - 1], self._gradients[calls - 1]
+            return self._record[calls - 1]
 
         def accept(x: np.ndarray) -> None:
             path.append((x.copy(), *latest[x.tobytes()]))
@@ -69,16 +66,17 @@ class Lbfgs:
         }
         minimize(evaluate, self._start, jac=True, method="L-BFGS-B", callback=accept, options=options)
         self.done = len(path) < max_iterations
-        gradient = path[-1][2] if path else self._gradients[0]
-        self.converged = bool(np.abs(gradient).max(initial=0.0) <= self._tolerance)
+        if not path:  # the start is the end
+            path.append((self._start, *self._record[0]))
+        self.converged = bool(np.abs(path[-1][2]).max(initial=0.0) <= self._tolerance)
         return path
 
     def state(self) -> dict[str, np.ndarray]:
         """The record."""
-        gradients = np.array(self._gradients) if self._gradients else np.empty((0, self._start.size))
-        return {"values": np.array(self._values), "gradients": gradients, "start": self._start}
+        gradients = np.array([gradient for _, gradient in self._record]).reshape(-1, self._start.size)
+        return {"values": np.array([value for value, _ in self._record]), "gradients": gradients, "start": self._start}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take up a record."""
-        self._values, self._gradients = list(state["values"].tolist()), list(state["gradients"])
+        self._record = list(zip(state["values"].tolist(), state["gradients"], strict=True))
         self._start = np.array(state["start"])

@@ -80,7 +80,9 @@ class Likelihood:
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Return the metrics of iteration `number`; none if the optimiser stopped before it."""
-        while len(self._path) <= number and not self._lbfgs.done:
+        # one iteration ahead, so that the last one is known to be the last
+        wanted = min(number + 2, self._settings.epochs)
+        while len(self._path) < wanted and not self._lbfgs.done:
             self._path = self._lbfgs.run(min(max(2 * len(self._path), 8), self._settings.epochs))
         self._n_done = min(number + 1, len(self._path))
         if number >= len(self._path):

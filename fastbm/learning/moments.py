@@ -39,7 +39,7 @@ class Parameters:
     def machine(self, like: BoltzmannMachine) -> BoltzmannMachine:
         """The machine that has these parameters, otherwise like `like`."""
         couplings = like.couplings.with_arrays([np.array(w) for w in self.weights])
-        return like._trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
+        return like.trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

@@ -41,5 +41,5 @@ def one_shot(up: np.ndarray, *, flip_noise: float, units: str = "binary") -> tup
     log_z = float(entropy + 0.5 * m @ weights @ m + bias @ m)
     trace = float(np.trace(weights))
     np.fill_diagonal(weights, 0.0)
-    model = BoltzmannMachine._trusted(Dense(weights), bias, SPIN, 0, -0.5 * trace)
+    model = BoltzmannMachine.trusted(Dense(weights), bias, SPIN, 0, -0.5 * trace)
     return model.to_units(units), log_z

@@ -70,7 +70,7 @@ class Steps:
         return [{"moment_error": error}]
 
     def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
-        if self._n_batches > 1 or model.n_hidden:
+        if self._settings.batch_size < len(self._up) or model.n_hidden:
             return self._clamped.moments(model, rows)
         if self._whole is None:  # all rows, nothing hidden: the moments of the data
             self._whole = self._clamped.moments(model, rows)

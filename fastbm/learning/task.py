@@ -13,11 +13,12 @@ import numpy as np
 
 from .. import _checks, rng
 from ..couplings import Layered
-from ..inference.exact import forecast_seconds
+from ..inference.exact import forecast_seconds, refuse_if_long
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..store import Stream
 from . import presets
+from .clamped import hidden_are_independent
 from .classifier import BoltzmannClassifier
 from .likelihood import Likelihood
 from .moments import with_prefix, without_prefix
@@ -61,6 +62,7 @@ class FitTask:
         self.n_epochs, self._evaluated = 0, False
         self._seconds = 0.0  # spent on the present epoch
         self._classify = classify
+        self._refuse_long_sums()
         common = PhaseSettings(
             settings.beta,
             settings.seed,
@@ -84,6 +86,14 @@ class FitTask:
             start, len(np.unique(data["rows"], axis=0))
         )
         self.method = self._evaluation_method()
+
+    def _refuse_long_sums(self) -> None:
+        """Refuse at once what an exact phase, or an exact last look, would refuse later."""
+        settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
+        if settings.free == "exact" or settings.evaluate == "exact":
+            refuse_if_long(self.start.n_units, self.threads)
+        if hidden_coupled and (settings.clamped == "exact" or settings.evaluate == "exact"):
+            refuse_if_long(self.start.n_hidden, self.threads)
 
     @property
     def model(self) -> BoltzmannMachine:
@@ -127,17 +137,24 @@ class FitTask:
         return self._evaluated
 
     @property
+    def atomic(self) -> bool:
+        """The last look, and iterations of L-BFGS, may be long and can be done again; steps are short."""
+        return isinstance(self._driver, Likelihood) or self.n_epochs >= self.settings.epochs
+
+    @property
     def progress(self) -> tuple[int, int]:
         """Epochs done, and all."""
         return self.n_epochs, self.settings.epochs
 
     def advance(self) -> dict[str, np.ndarray]:
         """Do one epoch, or the last look when the epochs are done; return the rows."""
-        if self.n_epochs >= self.settings.epochs or self._driver.done:
-            self._evaluated = True
-            return self._evaluate()
+        over = self.n_epochs >= self.settings.epochs or self._driver.done
         started = time.perf_counter()
-        metrics = self._driver.epoch(self.n_epochs)
+        metrics = [] if over else self._driver.epoch(self.n_epochs)
+        if over or (not metrics and self._driver.done):
+            rows = self._evaluate()
+            self._evaluated = True
+            return rows
         self._seconds += time.perf_counter() - started
         if not metrics:
             return {}
@@ -201,7 +218,7 @@ class FitTask:
             raise ValueError('evaluate="ais" needs a layered machine (layout="restricted"). Use "exact" or "none".')
         if wanted != "auto":
             return wanted
-        if forecast_seconds(self.start.n_units, self.threads) <= EVALUATION_SECONDS:
+        if forecast_seconds(self.start.n_units, 1) <= EVALUATION_SECONDS:
             return "exact"
         return "ais" if layered else None
 

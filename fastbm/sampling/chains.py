@@ -15,6 +15,8 @@ from .dense import DenseChains
 from .engine import Engine as Chains, start_bits
 from .layered import LayeredChains
 
+NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
+FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
 RULES = ("gibbs", "metropolis")
 ORDERS = ("sequential", "permuted", "random")
 
@@ -60,7 +62,7 @@ def make_chains(
     chosen = resolve_order(order, rule)
     betas = check_beta(beta, n_chains)
     if rule == "metropolis" and chosen != "random":
-        _warn_if_periodic(model, float(betas.min()))
+        _warn_if_periodic(model, chosen, float(betas.min()))
     up = start_bits(initial, model.n_units, n_chains, seed, first_chain, model.convention)
     return couple_chains(
         model.couplings,
@@ -87,16 +89,21 @@ def couple_chains(
     return chains
 
 
-def _warn_if_periodic(model: BoltzmannMachine, beta: float) -> None:
+def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
+    """Warn where proposals that cost nothing, always accepted, may lead a sweep that visits each unit once in
+    circles.
+    """
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
-    free = int((beta * model.convention.span * strongest < 0.05).sum())
-    if free:
+    free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())
+    magnitudes = {float(w) for array in model.couplings.arrays for w in np.unique(np.abs(array)) if w}
+    ties = order == "sequential" and len(magnitudes) <= FEW_MAGNITUDES
+    if free or ties:
+        why = "with these couplings many flips cost nothing"
+        if free:
+            why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
         warnings.warn(
-            f"{free} of {model.n_units} units are nearly free at beta = {beta:g}: Metropolis updates in an "
-            "order that visits "
-            "each unit once a sweep flip them at almost every sweep, so that samples are periodic. Use "
-            'order="random" or '
-            'sampler="gibbs".',
+            f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
+            'never reach some states. Use order="random" or sampler="gibbs".',
             UserWarning,
             stacklevel=4,
         )

@@ -18,8 +18,8 @@ LOG_ODDS_ERROR = (
 )
 
 # One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
-# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would be
-# fixed.
+# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
+# be fixed.
 HOLD = np.uint32(1 << 28)
 
 

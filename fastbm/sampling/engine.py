@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import rng
+from .. import _checks, rng
 from ..couplings import Couplings
 from ..kernels.packing import pack_units
 from ..threads import fan_out
@@ -171,7 +171,7 @@ def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain
         return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
     if isinstance(initial, str):
         raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')
-    states = np.asarray(initial)
+    states = _checks.any_array("initial", initial)
     if states.shape not in ((n_units,), (n_chains, n_units)):
         raise ValueError(f"initial must have shape ({n_chains}, {n_units}) or ({n_units},); got {states.shape}.")
     return np.broadcast_to(units.bits("initial", states), (n_chains, n_units))

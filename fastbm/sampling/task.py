@@ -75,6 +75,7 @@ class SampleTask:
     """One sampling run."""
 
     unit = "sweep"
+    atomic = False
 
     def __init__(self, model: BoltzmannMachine, settings: SampleSettings, *, initial: Any, threads: int) -> None:
         self.model, self.settings = model, settings

@@ -5,10 +5,10 @@ A run killed at any instant resumes and ends with every dataset byte-identical t
 
 from .creating import create
 from .memory import Memory
-from .merge import merge_parts
+from .merge import discard, merge_parts
 from .reader import Reader, open_reader
 from .resuming import resume
 from .schema import Stream
 from .writer import Writer
 
-__all__ = ["Memory", "Reader", "Stream", "Writer", "create", "merge_parts", "open_reader", "resume"]
+__all__ = ["Memory", "Reader", "Stream", "Writer", "create", "discard", "merge_parts", "open_reader", "resume"]

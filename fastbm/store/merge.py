@@ -90,6 +90,11 @@ def remove_parts(names: Names) -> None:
     files.remove_folder(names.parts)
 
 
+def discard(path: str | os.PathLike[str]) -> None:
+    """Remove a run that is in parts and that nobody writes, with all that it holds."""
+    remove_parts(Names(path))
+
+
 def remove_segments(names: Names) -> None:
     """Remove segments that are merged. The first one tells that they are, so it goes when the others are gone."""
     for path in names.own_files():
