@@ -77,6 +77,16 @@ def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0)
     field : float
         The bias of every unit.
 
+    Returns
+    -------
+    BoltzmannMachine
+        Spin units.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
+
     References
     ----------
     Sherrington and Kirkpatrick, Phys. Rev. Lett. 35, 1792 (1975), doi:10.1103/PhysRevLett.35.1792.
@@ -98,6 +108,16 @@ def curie_weiss(n: int, *, coupling: float = 1.0, field: float = 0.0) -> Boltzma
     coupling, field : float
         J, and the bias of every unit.
 
+    Returns
+    -------
+    BoltzmannMachine
+        Spin units.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
+
     References
     ----------
     Kac, in Statistical Physics, Phase Transitions and Superfluidity (1968), p. 241.
@@ -116,6 +136,16 @@ def hopfield(patterns: Any) -> BoltzmannMachine:
     Parameters
     ----------
     patterns : (n_patterns, n) array of -1 and 1
+
+    Returns
+    -------
+    BoltzmannMachine
+        Spin units.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
 
     References
     ----------
@@ -157,6 +187,16 @@ def restricted(
     scale : float
     seed : int or None
 
+    Returns
+    -------
+    BoltzmannMachine
+        Layered, one block.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
+
     References
     ----------
     Smolensky, in Parallel Distributed Processing 1 (1986), p. 194; Hinton, Neural Comput. 14, 1771 (2002),
@@ -197,6 +237,15 @@ def random_machine(
     scale, bias_scale : float
     units : {"spin", "binary"}
     seed : int or None
+
+    Returns
+    -------
+    BoltzmannMachine
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
     """
     check_size(n := _checks.whole("n", n, least=1))
     generator = _generator(seed)

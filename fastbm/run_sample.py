@@ -49,7 +49,8 @@ def sample(
     sampler : {"gibbs", "metropolis"}
     order : {"sequential", "permuted", "random"}, optional
         How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose
-        other orders are periodic on free units.
+        other orders may be periodic. In random order each Metropolis chain drops one proposal in 16, so that chains
+        part and no model is periodic.
     n_chains : int
         Independent chains.
     n_sweeps, burn_in, thin : int

@@ -73,6 +73,11 @@ def exact(
     max_forecast_seconds : float
         Refuse, before starting, what would take longer.
 
+    Returns
+    -------
+    Inference
+        With every field; errors are 0.
+
     Raises
     ------
     ValueError

@@ -92,6 +92,11 @@ def monte_carlo(
         Sweeps that are thrown away first; "auto" goes on until the energy is stationary, for at most `n_sweeps`.
     order : {"sequential", "permuted", "random"}, optional
     initial : "random", "up" or array
+
+    Returns
+    -------
+    Inference
+        Means with errors, second moments, energy; `converged` by split R-hat of energy and units.
     """
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
     n_samples = n_sweeps // thin

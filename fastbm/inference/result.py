@@ -30,7 +30,8 @@ class Inference:
     mean, mean_error : (n_units,) array
         <s_i> in the model's units.
     second_moment, covariance : (n_units, n_units) array
-        <s_i s_j>, and <s_i s_j> - <s_i> <s_j>.
+        <s_i s_j>, and <s_i s_j> - <s_i> <s_j>. Of "mean-field" the covariance is the linear response, whose diagonal is
+        not exact; that of the second moment is.
     energy, energy_error, energy_variance : float
         <E>, its standard error, and the variance of E under the model.
     entropy : float

@@ -47,6 +47,11 @@ def sampled_states(
         At least 2.
     n_sweeps, burn_in, thin, order
         As for "gibbs".
+
+    Returns
+    -------
+    Inference
+        The bound as `log_z`; moments weighted over the set of states; `converged` by split R-hat of the energy.
     """
     n_chains = _checks.whole("n_chains", n_chains, least=2)
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
