@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +117,7 @@ def _code(arguments: list[str] | None) -> int:
         return _tell(str(stopped), STOPPED)
     except (ValueError, TypeError, StorageError, ImportError) as error:
         if _is_ours(error):
-            return _tell(str(error), BAD_INPUT)
+            return _tell(_in_words_of_the_command_line(str(error)), BAD_INPUT)
         raise
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
@@ -148,6 +149,12 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, StorageError) or (
         last is not None and last.tb_frame.f_globals.get("__name__", "").startswith("fastbm")
     )
+
+
+def _in_words_of_the_command_line(text: str) -> str:
+    """Name the way out as it is here: a command or a flag in place of a call or an argument."""
+    text = re.sub(r"""fastbm\.(resume|open)\(["']([^"']+)["']\)""", r"fastbm \1 \2", text)
+    return text.replace("pass overwrite=True", "pass --overwrite").replace("fastbm open", "fastbm show")
 
 
 def _tell(text: str, code: int) -> int:

@@ -38,6 +38,9 @@ class Couplings(Protocol):
     def field(self, values: np.ndarray) -> np.ndarray:
         """W s for every row of `values` (m, n_units)."""
 
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        """The columns of the whole matrix that belong to `units`, (n_units, k)."""
+
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
         """Sums over the rows of s_i s_j, in the shape of `arrays`."""
 
@@ -83,6 +86,9 @@ class Dense:
 
     def field(self, values: np.ndarray) -> np.ndarray:
         return values @ self._weights
+
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        return self._weights[:, units]
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
         return (values.T @ values,)
@@ -135,6 +141,17 @@ class Layered:
             field[:, self.layers[k + 1]] += values[:, self.layers[k]] @ block
             field[:, self.layers[k]] += values[:, self.layers[k + 1]] @ block.T
         return field
+
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        picked = np.zeros((self.n_units, len(units)))
+        for k, unit in enumerate(units):
+            layer = next(number for number, rows in enumerate(self.layers) if unit < rows.stop)
+            inside = unit - self.layers[layer].start
+            if layer > 0:
+                picked[self.layers[layer - 1], k] = self.blocks[layer - 1][:, inside]
+            if layer < len(self.blocks):
+                picked[self.layers[layer + 1], k] = self.blocks[layer][inside]
+        return picked
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
         return tuple(values[:, self.layers[k]].T @ values[:, self.layers[k + 1]] for k in range(len(self.blocks)))

@@ -215,9 +215,11 @@ class BoltzmannMachine:
             units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units)
         ):
             raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1} (or from the end); got {i!r}.")
-        up = self.check_states(states)[..., units]
-        rise = np.where(up, -1.0, 1.0) * self.convention.span
-        return (-rise * self.field(states)[..., units])[()]
+        up = self.check_states(states)
+        chosen = np.arange(self.n_units)[np.atleast_1d(units)].ravel()
+        field = self.convention.values(up, np.float64) @ self.couplings.columns(chosen) + self._bias[chosen]
+        change = np.where(up[..., chosen], 1.0, -1.0) * self.convention.span * field
+        return change.reshape((*up.shape[:-1], *units.shape))[()]
 
     def condition(self, indices: Any, values: Any) -> Any:
         """Return the machine of the other units, given that units `indices` have `values`.

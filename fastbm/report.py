@@ -32,7 +32,7 @@ WIDTHS = {
     "mean_off": 8,
     "seconds": 7,
 }
-METRICS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood", "moment_error": "moment error"}
+LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
 
 
 def run_file(
@@ -181,7 +181,7 @@ class Bar:
     def __init__(self, quiet: bool) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=6),
             MofNCompleteColumn(),
             TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(compact=True),
@@ -203,10 +203,11 @@ class Bar:
         total = done if task.done else total
         if self._task is None:
             self._task = self._progress.add_task(task.unit, total=total, metrics="")
-        found = [
-            f"{label} {rows[f'metrics/{name}'][-1]:.4g}"
-            for name, label in METRICS.items()
-            if len(rows.get(f"metrics/{name}", ()))
+        last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}
+        shown = [f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last][
+            :1
         ]
-        fields: dict[str, Any] = {"metrics": ", ".join(found[:2])} if found else {}
+        if "metrics/moment_error" in last:
+            shown.append(f"moment error {last['metrics/moment_error']:.2g}")
+        fields: dict[str, Any] = {"metrics": ", ".join(shown)} if shown else {}
         self._progress.update(self._task, completed=done, total=total, **fields)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,13 @@ def assert_same_values(first: Any, second: Any) -> None:
         one, other = np.asarray(first), np.asarray(second)
         assert one.shape == other.shape
         assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def calm(function: Callable[..., bm.Inference], *arguments: Any, **options: Any) -> bm.Inference:
+    """Call and let it say that it has not converged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bm.ConvergenceWarning)
+        return function(*arguments, **options)
 
 
 RESULT_FIELDS = (

@@ -21,6 +21,7 @@ from ..couplings import Layered
 from ..kernels.layered import anneal_layer, gibbs_layer
 from ..model import BoltzmannMachine
 from ..sampling.engine import BLOCK, lanes_of, up_form
+from ..sampling.layered import field_of_layer
 from ..threads import fan_out
 from .mean_field import solve
 from .result import Inference, moments_of
@@ -144,13 +145,7 @@ class _Path:
         self.log_z0 = float(np.logaddexp(0.0, base).sum()) - beta * float(model.energy(down)[0])
 
     def _fields(self, layer: int, up: np.ndarray) -> np.ndarray:
-        fields = np.zeros((self._layers[layer].stop - self._layers[layer].start, up.shape[1]), self.dtype)
-        if layer > 0:
-            fields += self._blocks[layer - 1].T @ up[self._layers[layer - 1]]
-        if layer < len(self._blocks):
-            fields += self._blocks[layer] @ up[self._layers[layer + 1]]
-        fields += self._field[self._layers[layer]][:, None]
-        return fields
+        return field_of_layer(self._blocks, self._layers, layer, up, self._field[:, None])
 
     def run(self, path: np.ndarray, streams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return log w without log Z_0, and the final states' bits, of one block of chains."""

@@ -14,7 +14,7 @@ from ..inference.mean_field import linear_response, solve
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..sampling.chains import couple_chains
-from .moments import Moments, from_matrix, from_values
+from .moments import Moments, from_matrix, from_values, hidden_means
 from .phase import Phase
 
 
@@ -49,10 +49,8 @@ class ClampedExact(Phase):
         return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
 
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
-        beta, units = self.settings.beta, model.convention
-        field = rows @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
-        half = 0.5 * beta * units.span * field
-        means = (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(half)
+        beta = self.settings.beta
+        means = hidden_means(model, rows, beta)
         log_z = -float(np.mean(model.free_energy(rows, beta=beta))) if self.settings.wants_log_z else None
         return from_values(model.couplings, np.concatenate([rows, means], axis=1), log_z)
 

@@ -16,7 +16,7 @@ from ..model import BoltzmannMachine
 from ..sampling import Chains
 from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
-from .moments import Moments, from_matrix, from_values
+from .moments import Moments, from_matrix, from_values, hidden_means
 from .phase import Phase
 
 
@@ -54,11 +54,7 @@ def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> Moments:
     """Moments of the chains' present states, hidden units by their conditional means where those are independent."""
     values = model.convention.values(chains.bits(), np.float64)
     if isinstance(chains, LayeredChains) and len(model.couplings.sizes) == 2:
-        units = model.convention
-        field = values[:, : model.n_visible] @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
-        values[:, model.n_visible :] = (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(
-            0.5 * beta * units.span * field
-        )
+        values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
     return from_values(model.couplings, values)
 
 

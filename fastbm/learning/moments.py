@@ -88,6 +88,13 @@ def gradient(
     return Parameters(weights, beta * (clamped.mean - free.mean) - l2_bias * parameters.bias)
 
 
+def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:
+    """<h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one block)."""
+    units = model.convention
+    field = visible @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
+    return (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(0.5 * beta * units.span * field)
+
+
 def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> Moments:
     """Averages over rows of values or of independent means; (m, n_units)."""
     pairs = tuple(sums / len(values) for sums in couplings.pair_sums(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..couplings import Couplings, Layered
@@ -9,6 +11,20 @@ from ..kernels.layered import gibbs_layer, metropolis_layer
 from .engine import BLOCK, Engine, up_form
 
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
+
+
+def field_of_layer(
+    blocks: Sequence[np.ndarray], layers: Sequence[slice], layer: int, up: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Add to `start` (n_units, 1 or lanes) what the neighbouring layers' units in `up` (n_units, lanes) pull; one
+    layer of it.
+    """
+    field = np.repeat(start[layers[layer]], up.shape[1] // start.shape[1], axis=1)
+    if layer > 0:
+        field += blocks[layer - 1].T @ up[layers[layer - 1]]
+    if layer < len(blocks):
+        field += blocks[layer] @ up[layers[layer + 1]]
+    return field
 
 
 class LayeredChains(Engine):
@@ -53,14 +69,7 @@ class LayeredChains(Engine):
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
         """The field (in log-odds at beta = 1) of a layer for the chains of block `k`."""
-        layers, values = self._couplings.layers, self._values[k]
-        field = np.zeros((self._couplings.sizes[layer], values.shape[1]), self.dtype)
-        if layer > 0:
-            field += self._blocks[layer - 1].T @ values[layers[layer - 1]]
-        if layer < len(self._blocks):
-            field += self._blocks[layer] @ values[layers[layer + 1]]
-        field += self._start[k][layers[layer]]
-        return field
+        return field_of_layer(self._blocks, self._couplings.layers, layer, self._values[k], self._start[k])
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer

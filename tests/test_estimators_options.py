@@ -1,0 +1,80 @@
+"""What every method takes, clamped units and beta = 0 among it, and which options are refused."""
+
+from __future__ import annotations
+
+import math
+
+import helpers
+import numpy as np
+import pytest
+from helpers import KINDS, UNITS, calm, machine
+
+import fastbm as bm
+
+end_threads = helpers.end_threads
+
+SMALL = {
+    "mean-field": {},
+    "sampled-states": {"n_chains": 16, "n_sweeps": 60},
+    "gibbs": {"n_chains": 16, "n_sweeps": 200},
+}
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", SMALL)
+def test_every_method_clamps(method: str, kind: str, units: str) -> None:
+    model = machine(kind, units, scale=0.3)
+    lo = -1 if units == "spin" else 0
+    rows = np.array([[1, lo], [lo, lo], [1, 1]])
+    found = calm(bm.infer, model, method, clamp=([0, model.n_units - 1], rows), **SMALL[method])
+    truth = bm.infer(model, "exact", clamp=([0, model.n_units - 1], rows))
+    assert found.mean.shape == (3, model.n_units)
+    np.testing.assert_array_equal(found.mean[:, [0, -1]], rows)
+    np.testing.assert_array_equal(found.covariance[:, 0], 0)
+    np.testing.assert_allclose(found.mean, truth.mean, atol=0.25)
+    np.testing.assert_allclose(found.energy, truth.energy, atol=0.5)
+    if found.log_z is not None:
+        assert np.all(found.log_z <= truth.log_z + 1e-10)
+    if found.mean_error is not None:
+        np.testing.assert_array_equal(found.mean_error[:, [0, -1]], 0)
+
+
+@pytest.mark.parametrize("method", ["mean-field", "sampled-states", "gibbs", "metropolis", "exact"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
+    model = machine(kind, "binary", offset=1.0)
+    found = calm(bm.infer, model, method, beta=0.0)
+    np.testing.assert_allclose(found.mean, 0.5, atol=0.05)
+    if method in ("mean-field", "exact"):
+        assert found.log_z == pytest.approx(model.n_units * math.log(2), abs=1e-12)
+    truth = bm.infer(model, "exact", beta=0.0).energy
+    assert found.energy == pytest.approx(truth, abs=5 * (found.energy_error or 0) + 1e-9) or method == "sampled-states"
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "method", "options"),
+    [
+        (ValueError, 'ais needs a layered machine.*"exact"', "ais", {}),
+        (TypeError, "gibbs has no option 'n_sweps'. Did you mean 'n_sweeps'", "gibbs", {"n_sweps": 3}),
+        (TypeError, "mean-field has no option 'n_chains'", "mean-field", {"n_chains": 3}),
+        (ValueError, "n_starts must be at least 1", "mean-field", {"n_starts": 0}),
+        (ValueError, "damping must be from 0 to below 1; got 1", "mean-field", {"damping": 1.0}),
+        (ValueError, "damping must be at least 0", "mean-field", {"damping": -0.1}),
+        (ValueError, "tolerance must be above 0", "mean-field", {"tolerance": 0.0}),
+        (ValueError, "max_sweeps must be at least 1", "mean-field", {"max_sweeps": 0}),
+        (ValueError, "n_chains must be at least 2; got 1", "sampled-states", {"n_chains": 1}),
+        (ValueError, "n_sweeps must be at least 1; got -5", "sampled-states", {"n_sweeps": -5}),
+        (ValueError, r"n_sweeps // thin must be at least 1; got 3 // 4", "sampled-states", {"n_sweeps": 3, "thin": 4}),
+        (ValueError, "n_sweeps must be at least 1; got 0", "gibbs", {"n_sweeps": 0}),
+        (ValueError, r"n_sweeps // thin must be at least 1; got 3 // 4", "gibbs", {"n_sweeps": 3, "thin": 4}),
+        (ValueError, "n_chains must be at least 1; got 0", "gibbs", {"n_chains": 0}),
+        (TypeError, "burn_in must be a whole number; got 'long'", "gibbs", {"burn_in": "long"}),
+        (ValueError, "burn_in must be at least 0", "sampled-states", {"burn_in": -1}),
+        (ValueError, "order must be one of .*Did you mean 'permuted'", "metropolis", {"order": "permutted"}),
+        (ValueError, "initial must be", "gibbs", {"initial": "hot"}),
+    ],
+)
+def test_bad_options_are_named(error: type[Exception], text: str, method: str, options: dict[str, object]) -> None:
+    with pytest.raises(error, match=text):
+        bm.infer(machine("visible"), method, **options)
