@@ -1,13 +1,14 @@
 """Turn the JSON of pytest-benchmark into a Markdown table, fastbm beside the best of its peers.
 
 pytest bench --benchmark-only --benchmark-json=BENCH.json
-python bench/report.py BENCH.json [--readme README.md]
+python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme README.md]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,11 +97,13 @@ def row(our: Entry, peers: list[Entry]) -> list[str]:
     return [*cells, str(best), best.program + fewer, f"{our.speed / best.speed:.2g}×"]
 
 
-def table(report: dict[str, Any]) -> str:
-    """The table, and below it what it was measured on."""
-    entries = [Entry.of(benchmark) for benchmark in report["benchmarks"] if "program" in benchmark["extra_info"]]
+def table(reports: list[dict[str, Any]], only: str = "") -> str:
+    """The table of workloads that match `only`, and below it what it was measured on."""
+    benchmarks = [benchmark for report in reports for benchmark in report["benchmarks"]]
+    entries = [Entry.of(benchmark) for benchmark in benchmarks if "program" in benchmark["extra_info"]]
+    entries = [entry for entry in entries if re.search(only, entry.workload)]
     lines = [HEAD, ["---", "--:", "--:", "--:", "---", "--:"], *rows(entries)]
-    return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + ["", machine(report)])
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + ["", machine(reports[-1])])
 
 
 def machine(report: dict[str, Any]) -> str:
@@ -125,10 +128,11 @@ def replace_block(text: str, block: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Print the table, or write it into a file that has a place for it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("json", type=Path, help="what --benchmark-json wrote")
+    parser.add_argument("json", type=Path, nargs="+", help="what --benchmark-json wrote, in one run or several")
+    parser.add_argument("--only", default="", help="show the workloads that this regular expression finds")
     parser.add_argument("--readme", type=Path, help="replace the block between the markers of this file")
     options = parser.parse_args(arguments)
-    block = table(json.loads(options.json.read_text()))
+    block = table([json.loads(path.read_text()) for path in options.json], options.only)
     if options.readme is None:
         print(block)
         return 0

@@ -23,7 +23,11 @@ class Units(NamedTuple):
 
     def values(self, up: np.ndarray, dtype: type = np.int8) -> np.ndarray:
         """Turn bits into values."""
-        return np.where(up, dtype(self.hi), dtype(self.lo))
+        values: np.ndarray = np.asarray(up).astype(dtype)
+        if self.lo:
+            values *= dtype(self.span)
+            values += dtype(self.lo)
+        return values
 
     def bits(self, argument: str, states: object) -> np.ndarray:
         """Turn checked values into bits (uint8); `argument` names them in the error."""

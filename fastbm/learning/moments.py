@@ -92,7 +92,9 @@ def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> n
     """<h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one block)."""
     units = model.convention
     field = visible @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
-    return (units.lo + units.hi) / 2 + units.span / 2 * np.tanh(0.5 * beta * units.span * field)
+    field *= -beta * units.span
+    # exp is vectorised where tanh is not; an argument of 700 is as good as infinite
+    return units.lo + units.span / (1.0 + np.exp(np.minimum(field, 700.0)))
 
 
 def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> Moments:

@@ -16,14 +16,14 @@ LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in t
 def field_of_layer(
     blocks: Sequence[np.ndarray], layers: Sequence[slice], layer: int, up: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Add to `start` (n_units, 1 or lanes) what the neighbouring layers' units in `up` (n_units, lanes) pull; one
-    layer of it.
+    """What the neighbouring layers in `up` (n_units, lanes) pull, on top of `start` (n_units, 1 or lanes); one layer
+    of it.
     """
-    field = np.repeat(start[layers[layer]], up.shape[1] // start.shape[1], axis=1)
-    if layer > 0:
-        field += blocks[layer - 1].T @ up[layers[layer - 1]]
+    pulls = [blocks[layer - 1].T @ up[layers[layer - 1]]] if layer > 0 else []
     if layer < len(blocks):
-        field += blocks[layer] @ up[layers[layer + 1]]
+        pulls.append(blocks[layer] @ up[layers[layer + 1]])
+    field: np.ndarray = pulls[0] if len(pulls) == 1 else pulls[0] + pulls[1]
+    field += start[layers[layer]]
     return field
 
 
