@@ -23,7 +23,7 @@ class Summary(dict[str, Any]):
 def format_value(value: Any) -> str:
     """Return a value of a summary as text: floats with six digits, pairs as value +- error."""
     if isinstance(value, tuple):
-        return f"{value[0]:.6g} +- {value[1]:.2g}"
+        return f"{value[0]:.6g} +- {value[1]:.2g}" if value[1] else f"{value[0]:.6g} (exact)"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
