@@ -18,6 +18,7 @@ from .clamped import hidden_are_independent
 MOST_ROWS = 256
 MOST_UNITS = 64
 EXACT_SECONDS = 0.1
+CALL_SECONDS = 3e-4  # of one exact sum, however small
 
 
 def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> float:
@@ -71,10 +72,14 @@ def has_pseudo_likelihood(model: BoltzmannMachine) -> bool:
     return hidden_are_independent(model)
 
 
-def has_exact_likelihood(model: BoltzmannMachine, n_patterns: int) -> bool:
-    """Whether log Z, and each pattern's clamped log Z, are so cheap that a look costs little."""
-    clamped = 0.0 if hidden_are_independent(model) else n_patterns * max(forecast_seconds(model.n_hidden, 1), 3e-4)
-    return forecast_seconds(model.n_units, 1) + clamped <= EXACT_SECONDS
+def has_exact_likelihood(model: BoltzmannMachine, rows: np.ndarray) -> bool:
+    """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
+    if forecast_seconds(model.n_units, 1) > EXACT_SECONDS:
+        return False
+    if hidden_are_independent(model):
+        return True
+    n_patterns = len(np.unique(rows, axis=0))
+    return n_patterns * max(forecast_seconds(model.n_hidden, 1), CALL_SECONDS) <= EXACT_SECONDS
 
 
 def log_likelihood(model: BoltzmannMachine, rows: np.ndarray, log_z: float, beta: float, threads: int) -> np.ndarray:

@@ -82,9 +82,7 @@ class FitTask:
         self._pseudo: PseudoLikelihood | None = None
         if has_pseudo_likelihood(start):
             self._pseudo = PseudoLikelihood(start, data["rows"], settings.beta, settings.seed)
-        self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(
-            start, len(np.unique(data["rows"], axis=0))
-        )
+        self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(start, data["rows"])
         self.method = self._evaluation_method()
 
     def _refuse_long_sums(self) -> None:
