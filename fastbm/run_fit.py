@@ -122,6 +122,11 @@ def fit(
     StorageError
         If `out` exists or cannot be written.
 
+    Notes
+    -----
+    Parameters are float64. Where the free phase of a layered machine is sampled, moments of both phases are float32,
+    whose rounding is far below the noise of the samples.
+
     References
     ----------
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.

@@ -17,7 +17,7 @@ from ..sampling import Chains
 from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
 from .moments import Moments, from_matrix, from_values, hidden_means
-from .phase import Phase
+from .phase import SAMPLED, Phase
 
 
 class FreeExact(Phase):
@@ -52,7 +52,7 @@ class FreeMeanField(Phase):
 
 def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> Moments:
     """Moments of the chains' present states, hidden units by their conditional means where those are independent."""
-    values = model.convention.values(chains.bits(), np.float64)
+    values = model.convention.values(chains.bits(), SAMPLED)
     if isinstance(chains, LayeredChains) and len(model.couplings.sizes) == 2:
         values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
     return from_values(model.couplings, values)

@@ -89,12 +89,20 @@ def gradient(
 
 
 def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:
-    """<h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one block)."""
+    """<h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one block).
+
+    Computed in the precision of `visible`.
+    """
     units = model.convention
-    field = visible @ model.couplings.arrays[0] + model.flat_bias[model.n_visible :]
-    field *= -beta * units.span
-    # exp is vectorised where tanh is not; an argument of 700 is as good as infinite
-    return units.lo + units.span / (1.0 + np.exp(np.minimum(field, 700.0)))
+    scale = -beta * units.span
+    field = visible @ (scale * model.couplings.arrays[0]).astype(visible.dtype)
+    field += (scale * model.flat_bias[model.n_visible :]).astype(visible.dtype)
+    # exp is vectorised where tanh is not; these arguments are as good as infinite
+    np.exp(np.minimum(field, 80.0 if visible.dtype == np.float32 else 700.0, out=field), out=field)
+    field += 1.0
+    np.divide(units.span, field, out=field)
+    field += units.lo
+    return field
 
 
 def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> Moments:

@@ -10,6 +10,8 @@ import numpy as np
 from ..model import BoltzmannMachine
 from .moments import Moments
 
+SAMPLED = np.float32  # precision of moments where sampling noise is far above it
+
 
 @dataclass(frozen=True)
 class PhaseSettings:

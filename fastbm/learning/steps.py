@@ -11,7 +11,7 @@ from ..model import BoltzmannMachine
 from .moments import Moments, Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .optimizers import OPTIMIZERS
-from .phase import Phase
+from .phase import SAMPLED, Phase
 from .settings import FitSettings
 
 CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
@@ -35,6 +35,7 @@ class Steps:
             self.parameters, settings.learning_rate, settings.momentum
         )
         self._whole: Moments | None = None
+        self._dtype = SAMPLED if settings.free in ("gibbs", "contrastive") and like.is_layered else np.float64
         self._n_batches = len(up) // settings.batch_size
         self._batch = 0  # of the present epoch
         self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
@@ -53,7 +54,7 @@ class Steps:
         for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
             model = self.parameters.machine(self._like)
             chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
-            rows = model.convention.values(self._up[chosen], np.float64)
+            rows = model.convention.values(self._up[chosen], self._dtype)
             clamped = self._clamped_moments(model, rows)
             free = self._free.moments(model, rows)
             slope = gradient(clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias)
