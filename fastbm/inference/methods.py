@@ -31,7 +31,6 @@ class Method:
     """One row of the table. `refuse(model, n_free, threads, options)` raises where the method cannot be had."""
 
     function: Callable[..., Inference]
-    about: str
     refuse: Callable[[BoltzmannMachine, int, int, dict[str, Any]], None] = lambda model, n_free, threads, options: None
 
     @cached_property
@@ -54,12 +53,12 @@ def _refuse_no_layers(model: BoltzmannMachine, n_free: int, threads: int, option
 
 
 METHODS = {
-    "exact": Method(exact, "all 2^n states by Gray code", _refuse_long_sums),
-    "sampled-states": Method(sampled_states, "sum over the unique states that sequential dynamics visits"),
-    "mean-field": Method(mean_field, "naive mean field, a lower bound"),
-    "ais": Method(ais, "annealed importance sampling (layered machines)", _refuse_no_layers),
-    "gibbs": Method(partial(monte_carlo, rule="gibbs"), "moments by heat-bath dynamics"),
-    "metropolis": Method(partial(monte_carlo, rule="metropolis"), "moments by Metropolis dynamics"),
+    "exact": Method(exact, _refuse_long_sums),
+    "sampled-states": Method(sampled_states),
+    "mean-field": Method(mean_field),
+    "ais": Method(ais, _refuse_no_layers),
+    "gibbs": Method(partial(monte_carlo, rule="gibbs")),
+    "metropolis": Method(partial(monte_carlo, rule="metropolis")),
 }
 
 

@@ -19,7 +19,6 @@ class Preset:
 
     clamped: str
     free: str
-    about: str
     optimizer: str = "sgd"
     epochs: int = 100
     learning_rate: float = 0.05
@@ -28,13 +27,16 @@ class Preset:
 
 
 PRESETS = {
-    "exact": Preset("exact", "exact", "maximum likelihood, all states summed", "l-bfgs", 500, 0.1, 0),
-    "monte-carlo": Preset("gibbs", "gibbs", "clamped and free chains, hidden units anywhere", "sgd", 200, 0.05, 0, 10),
-    "pcd": Preset("exact", "gibbs", "persistent contrastive divergence"),
-    "cd": Preset("exact", "contrastive", "contrastive divergence"),
-    "mean-field": Preset(
-        "mean-field", "mean-field", "the deterministic machine, with linear response", "sgd", 500, 0.05, 0
-    ),
+    # maximum likelihood, all states summed
+    "exact": Preset("exact", "exact", "l-bfgs", 500, 0.1, 0),
+    # clamped and free chains, hidden units anywhere
+    "monte-carlo": Preset("gibbs", "gibbs", "sgd", 200, 0.05, 0, 10),
+    # persistent contrastive divergence
+    "pcd": Preset("exact", "gibbs"),
+    # contrastive divergence
+    "cd": Preset("exact", "contrastive"),
+    # the deterministic machine, with linear response
+    "mean-field": Preset("mean-field", "mean-field", "sgd", 500, 0.05, 0),
 }
 
 
