@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 
-from fastbm.kernels.layered import activate_layer, gibbs_layer, metropolis_layer, sum_softplus_layer
+from fastbm.kernels.layered import gibbs_layer, metropolis_layer, sum_softplus_layer
 
 FLOATS = [np.float32, np.float64]
 RULES = {"gibbs": gibbs_layer, "metropolis": metropolis_layer}
@@ -65,32 +65,6 @@ def test_a_lane_does_not_depend_on_its_neighbours(rule):
         RULES[rule](*part)
     assert np.array_equal(np.hstack([part[0] for part in parts]), up)
     assert np.array_equal(np.hstack([part[3] for part in parts]), streams)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_activations_are_the_sigmoid(dtype):
-    fields = np.concatenate([np.linspace(-300, 300, 2001), np.linspace(-2, 2, 2001), [0.0, -1e30, 1e30]]).astype(dtype)[
-        :, None
-    ]
-    scale = np.full(1, 0.7, dtype)
-    found = np.empty_like(fields)
-    activate_layer(found, fields, scale)
-    log_odds = (fields.astype(float) * float(scale[0]))[:, 0]
-    exact = np.array([reference.sigmoid(x) for x in log_odds])
-    # the argument is rounded to float32: a relative error of 6e-8 in it is one of 6e-8 |x| in the lower tail
-    near = np.abs(log_odds) < 80
-    bound = (3e-7 + 1.5e-7 * np.abs(log_odds)) * np.minimum(exact, 1 - exact) + 7e-8 * exact
-    assert np.all(np.abs(found[near, 0] - exact[near]) <= bound[near])
-    assert np.all((found >= 0) & (found <= 1))
-    np.testing.assert_allclose(found[~near, 0], exact[~near], atol=1e-34)
-
-
-def test_activations_of_opposite_fields_add_to_one():
-    fields = random_fields(500, 8, np.float32, seed=7)
-    plus, minus = np.empty_like(fields), np.empty_like(fields)
-    activate_layer(plus, fields, np.ones(8, np.float32))
-    activate_layer(minus, -fields, np.ones(8, np.float32))
-    np.testing.assert_allclose(plus + minus, 1, atol=6e-8)
 
 
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
@@ -167,10 +141,9 @@ def test_one_compiled_signature_for_each_type_of_fields():
             up, fields, scale = np.zeros((n, n_lanes), dtype), np.zeros((n, n_lanes), dtype), np.ones(n_lanes, dtype)
             for update in RULES.values():
                 update(up, fields, scale, random_streams(n_lanes, seed=1))
-            activate_layer(up, fields, scale)
             sum_softplus_layer(fields, scale, np.zeros(n_lanes))
 
-    kernels = (*RULES.values(), activate_layer, sum_softplus_layer)
+    kernels = (*RULES.values(), sum_softplus_layer)
     run_all(4, 4)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     run_all(1, 1)

@@ -11,8 +11,6 @@ import numpy as np
 from ..clamping import Clamped
 from ..units import Units
 
-BOUNDS = ("exact", "lower", "upper", "stochastic lower", "stochastic upper", None)
-
 
 @dataclass(frozen=True)
 class Inference:

@@ -43,20 +43,6 @@ def metropolis_layer(up, fields, scale, streams):
 
 
 @kernel
-def activate_layer(probabilities, fields, scale):
-    """Write P(up) = sigmoid(scale field). Mutates `probabilities` (n, lanes); float32 precision.
-
-    Cost: one exponential and one division a unit, vectorised over lanes.
-    """
-    for i in range(fields.shape[0]):
-        for lane in range(fields.shape[1]):
-            x = np.float32(fields[i, lane] * scale[lane])
-            tail = exp_float32(-abs(x))
-            p = np.float32(tail / np.float32(np.float32(1.0) + tail))
-            probabilities[i, lane] = np.float32(1.0) - p if x > np.float32(0.0) else p
-
-
-@kernel
 def sum_softplus_layer(fields, scale, totals):
     """Add sum_i log(1 + exp(scale field_i)) of a layer. Mutates `totals` (lanes,) float64.
 

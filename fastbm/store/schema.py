@@ -20,7 +20,6 @@ SPEC, INPUTS, STATE, META, INDEX = "spec", "inputs", "state", "meta", "index"
 PINNED_PACKAGES = ("fastbm", "numpy", "numba")
 LARGE_STATE_BYTES = 16 << 20
 CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
-COMPRESSIONS = (None, "gzip", "zstd")
 
 Arrays = dict[str, np.ndarray]
 
