@@ -204,9 +204,10 @@ class Bar:
         if self._task is None:
             self._task = self._progress.add_task(task.unit, total=total, metrics="")
         last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}
-        shown = [f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last][
-            :1
+        likelihoods = [
+            f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last
         ]
+        shown = likelihoods[:1]
         if "metrics/moment_error" in last:
             shown.append(f"moment error {last['metrics/moment_error']:.2g}")
         fields: dict[str, Any] = {"metrics": ", ".join(shown)} if shown else {}

@@ -229,6 +229,15 @@ def sum_softplus(log_odds: Sequence[float]) -> float:
     return math.fsum(max(x, 0.0) + math.log1p(math.exp(-abs(x))) for x in map(float, log_odds))
 
 
+def anneal_layer(
+    fields: Sequence[float], base: Sequence[float], before: float, after: float, words: Iterator[int]
+) -> tuple[list[int], float]:
+    """Draw a layer at t = `after` of a path, log-odds (1 - t) base + t field; also how its softplus sum changes."""
+    old = [(1 - before) * b + before * h for b, h in zip(base, fields, strict=True)]
+    new = [(1 - after) * b + after * h for b, h in zip(base, fields, strict=True)]
+    return [int(x > logit_of_bits(next(words))) for x in new], sum_softplus(new) - sum_softplus(old)
+
+
 # Mean field, in spin units
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 
-from fastbm.kernels.layered import gibbs_layer, metropolis_layer, sum_softplus_layer
+from fastbm.kernels.layered import anneal_layer, gibbs_layer, metropolis_layer, sum_softplus_layer
 
 FLOATS = [np.float32, np.float64]
 RULES = {"gibbs": gibbs_layer, "metropolis": metropolis_layer}
@@ -133,6 +133,22 @@ def test_zero_scale_draws_fair_bits(dtype):
     up = np.zeros((1000, 1000), dtype)
     gibbs_layer(up, random_fields(1000, 1000, dtype, seed=12), np.zeros(1000, dtype), random_streams(1000, seed=13))
     assert abs(up.mean() - 0.5) < 4.5 * 0.5 / 1000
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 0.01), (0.3, 0.9), (0.999, 1.0)])
+@pytest.mark.parametrize("n", [1, 32, 33, 100])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_annealed_layer_is_that_of_the_twin(dtype, n, before, after):
+    n_lanes = 5
+    fields, base = random_fields(n, n_lanes, dtype, seed=14), random_fields(n, 1, dtype, seed=15)[:, 0]
+    streams = random_streams(n_lanes, seed=16)
+    words = [reference.xoshiro(stream) for stream in streams.T.tolist()]
+    up, totals = np.empty_like(fields), np.full(n_lanes, 2.5)
+    anneal_layer(up, fields, base, before, after, streams, totals)
+    for c in range(n_lanes):
+        drawn, change = reference.anneal_layer(fields[:, c].tolist(), base.tolist(), before, after, words[c])
+        assert up[:, c].tolist() == drawn
+        assert totals[c] - 2.5 == pytest.approx(change, abs=2e-6 * n + 1e-6)
 
 
 def test_one_compiled_signature_for_each_type_of_fields():
