@@ -26,7 +26,15 @@ from .run_fit import fit
 from .run_infer import compare, infer, infer_run
 from .run_sample import sample
 
-MODELS = ("ising", "sherrington_kirkpatrick", "curie_weiss", "restricted", "random_machine")
+MODELS = (
+    "ising",
+    "edwards_anderson",
+    "sherrington_kirkpatrick",
+    "curie_weiss",
+    "restricted",
+    "random_machine",
+    "from_rudy",
+)
 VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
 TABLES = ("model", "data", *VERBS, "classify", "store")
 FIT_STORE_KEYS = {"weights_every": int, "samples_every": int}
@@ -224,6 +232,8 @@ def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
         )
     function = getattr(models, _checks.choice("model.name", settings.pop("name"), MODELS))
     keys = _arguments(function)
+    if "path" in keys:
+        keys["path"] = str  # in a file a path is text
     _check_table("model", settings, {"name": str, **keys})
     missing = [
         p.name

@@ -9,7 +9,7 @@ Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s1551
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ class BoltzmannMachine:
 
     Parameters
     ----------
-    weights : (n_units, n_units) array, sparse matrix, or list of blocks
-        Symmetric with zero diagonal; or, for a layered machine, one (units of layer k, units of layer k + 1) block
-        between each two neighbouring layers, the first layer being visible and the others hidden.
+    weights : (n_units, n_units) array, scipy.sparse matrix, or list of blocks
+        Symmetric with zero diagonal (a sparse matrix is stored by its edges); or, for a layered machine, one (units of
+        layer k, units of layer k + 1) block between each two neighbouring layers, the first layer being visible and
+        the others hidden.
     bias : (n_units,) array or list of vectors, optional
         One number per unit, for layered machines also one vector per layer; 0 when left out.
     units : {"spin", "binary"}
@@ -141,7 +142,11 @@ class BoltzmannMachine:
 
     @property
     def weights(self) -> Any:
-        """The symmetric matrix, or the list of blocks of a layered machine; read-only arrays."""
+        """The symmetric matrix (a scipy.sparse.csr_array for a sparse machine), or the list of blocks of a layered
+        machine; read-only arrays.
+        """
+        if isinstance(self.couplings, couplings.Sparse):
+            return self.couplings.scipy()
         return list(self.couplings.arrays) if self.is_layered else self.couplings.arrays[0]
 
     @property
@@ -159,6 +164,8 @@ class BoltzmannMachine:
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.couplings.sizes)) if self.is_layered else str(self.n_units)
         hidden = f", {self.n_hidden} hidden" if self.n_hidden else ""
+        if isinstance(self.couplings, couplings.Sparse):
+            hidden += f", {self.couplings.n_edges} couplings"
         return f"<BoltzmannMachine: {sizes} {self.units} units{hidden}>"
 
     def check_states(self, states: Any, *, argument: str = "states", n_units: int | None = None) -> np.ndarray:
@@ -186,16 +193,27 @@ class BoltzmannMachine:
         ValueError
             If a value is not one of the machine's two, or the last axis is not `n_units` long.
         """
-        values = self.convention.values(self.check_states(states), np.float64)
-        flat = values.reshape(-1, self.n_units)
-        energies = self.offset - ((0.5 * self.couplings.field(flat) + self._bias) * flat).sum(axis=1)
-        return energies.reshape(values.shape[:-1])[()]
+        up = self.check_states(states)
+
+        def energies(values: np.ndarray) -> np.ndarray:
+            return self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
+
+        return self._by_rows(up, energies).reshape(up.shape[:-1])[()]
+
+    def _by_rows(self, up: np.ndarray, function: Callable[[np.ndarray], np.ndarray], *width: int) -> np.ndarray:
+        """`function` of the values of all states, a block of states at a time, so that memory stays bounded."""
+        flat = up.reshape(int(np.prod(up.shape[:-1])), self.n_units)
+        found = np.empty((len(flat), *width))
+        for rows in couplings.row_blocks(len(flat), self.n_units):
+            found[rows] = function(self.convention.values(flat[rows], np.float64))
+        return found
 
     def field(self, states: Any) -> np.ndarray:
         """Return the local fields W s + b, an array of the shape of `states`."""
-        values = self.convention.values(self.check_states(states), np.float64)
-        flat = values.reshape(-1, self.n_units)
-        return (self.couplings.field(flat) + self._bias).reshape(values.shape)
+        up = self.check_states(states)
+        return self._by_rows(up, lambda values: self.couplings.field(values) + self._bias, self.n_units).reshape(
+            up.shape
+        )
 
     def energy_delta(self, states: Any, i: Any) -> Any:
         """Return the change of energy when unit `i` flips.
@@ -217,7 +235,8 @@ class BoltzmannMachine:
             raise ValueError(f"i must be indices of units, from 0 to {self.n_units - 1} (or from the end); got {i!r}.")
         up = self.check_states(states)
         chosen = np.arange(self.n_units)[np.atleast_1d(units)].ravel()
-        field = self.convention.values(up, np.float64) @ self.couplings.columns(chosen) + self._bias[chosen]
+        field = self._by_rows(up, lambda values: self.couplings.field_at(values, chosen), len(chosen))
+        field = field.reshape(*up.shape[:-1], len(chosen)) + self._bias[chosen]
         change = np.where(up[..., chosen], 1.0, -1.0) * self.convention.span * field
         return change.reshape((*up.shape[:-1], *units.shape))[()]
 
@@ -299,17 +318,17 @@ class BoltzmannMachine:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the parameters as arrays for a file; `from_arrays` is the way back."""
-        blocks = {f"weights/{k}": array for k, array in enumerate(self.couplings.arrays)}
-        return {**blocks, "bias": self._bias, "offset": np.array(self.offset)}
+        found = {f"weights/{k}": array for k, array in enumerate(self.couplings.arrays)}
+        if isinstance(self.couplings, couplings.Sparse):
+            found["edges"] = self.couplings.edges
+        return {**found, "bias": self._bias, "offset": np.array(self.offset)}
 
     @classmethod
-    def from_arrays(
-        cls, arrays: dict[str, np.ndarray], *, layered: bool, units: str, n_hidden: int
-    ) -> BoltzmannMachine:
-        """Make a machine of what `to_arrays` gave."""
-        blocks = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
-        kind = couplings.of_arrays(blocks, layered=layered)
-        return cls.trusted(kind, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, kind: str, units: str, n_hidden: int) -> BoltzmannMachine:
+        """Make a machine of what `to_arrays` gave; `kind` is its `couplings.kind`."""
+        stored = [arrays[f"weights/{k}"] for k in range(sum(name.startswith("weights/") for name in arrays))]
+        made = couplings.of_arrays(stored, kind, n_units=len(arrays["bias"]), edges=arrays.get("edges"))
+        return cls.trusted(made, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the machine to a small HDF5 file that `fastbm.load` reads.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from . import _checks
 from .model import BoltzmannMachine
@@ -14,7 +17,18 @@ FORMAT = "fastbm model"
 
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
     """Return what `BoltzmannMachine.from_arrays` needs beside the arrays, as plain values."""
-    return {"layered": model.is_layered, "units": model.units, "n_hidden": model.n_hidden}
+    return {"kind": model.couplings.kind, "units": model.units, "n_hidden": model.n_hidden}
+
+
+def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) -> BoltzmannMachine:
+    """Make the machine of its arrays and what `describe` said of it.
+
+    A description without a kind, as version 0.1 wrote it, tells layered machines from dense ones.
+    """
+    kind = description.get("kind") or ("layered" if description["layered"] else "dense")
+    return BoltzmannMachine.from_arrays(
+        arrays, kind=str(kind), units=str(description["units"]), n_hidden=int(description["n_hidden"])
+    )
 
 
 def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) -> None:
@@ -64,10 +78,6 @@ def load(path: str | Path) -> BoltzmannMachine:
             raise _checks.StorageError(
                 f"{path} holds no machine (format: {found}). The machine of a run is fastbm.open({str(path)!r}).model."
             )
-        arrays = {f"weights/{k}": file[f"weights/{k}"][()] for k in range(len(file["weights"]))}
-        return BoltzmannMachine.from_arrays(
-            {**arrays, "bias": file["bias"][()], "offset": file["offset"][()]},
-            layered=bool(file.attrs["layered"]),
-            units=str(file.attrs["units"]),
-            n_hidden=int(file.attrs["n_hidden"]),
-        )
+        names = [f"weights/{k}" for k in range(len(file["weights"]))]
+        names += [name for name in ("edges", "bias", "offset") if name in file]
+        return restore({name: file[name][()] for name in names}, file.attrs)

@@ -86,11 +86,11 @@ def _learning_curve(axes: Any, run: Run) -> None:
 
 
 def _couplings(axes: Any, run: Run) -> None:
-    weights = np.concatenate([w.ravel() for w in run.model.couplings.arrays])
-    if not run.model.is_layered:
-        weights = run.model.couplings.matrix()[np.triu_indices(run.model.n_units, 1)]
+    weights = run.model.couplings.to_vector(run.model.couplings.arrays)
     axes.hist(weights, bins=80, color=BLUE)
-    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings", yscale="log")
+    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings")
+    if weights.size:
+        axes.set_yscale("log")
 
 
 def _coupling_matrix(axes: Any, matrix: np.ndarray) -> None:

@@ -28,7 +28,7 @@ def read_model(
 ) -> BoltzmannMachine:
     """The way back from `model_inputs`."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
-    model = BoltzmannMachine.from_arrays(arrays, **{k: description[k] for k in ("layered", "units", "n_hidden")})
+    model = modelfile.restore(arrays, description)
     model.origin = dict(description["origin"])
     return model
 

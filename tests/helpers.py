@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+import scipy.sparse
 
 import fastbm as bm
 from fastbm import threads
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-KINDS = ("visible", "restricted", "layers", "general")
+KINDS = ("visible", "restricted", "layers", "general", "sparse")
 UNITS = ("spin", "binary")
 SURE = 1e-6  # false-alarm rate of one test of a distribution: all of them together stay below 1e-4
 
@@ -40,18 +41,23 @@ def machine(
 ) -> bm.BoltzmannMachine:
     """A small machine with random couplings and biases.
 
-    "visible" has 5 visible units, "restricted" 4 + 3, "layers" 3 + 2 + 2, "general" 3 + 3 with all pairs coupled.
+    "visible" has 5 visible units, "restricted" 4 + 3, "layers" 3 + 2 + 2, "general" 3 + 3 with all pairs coupled,
+    "sparse" 3 + 3 with 8 couplings.
     """
     generator = np.random.default_rng([seed, KINDS.index(kind), UNITS.index(units)])
-    sizes = {"visible": (5,), "restricted": (4, 3), "layers": (3, 2, 2), "general": (6,)}[kind]
+    sizes = {"visible": (5,), "restricted": (4, 3), "layers": (3, 2, 2), "general": (6,), "sparse": (6,)}[kind]
     bias = generator.normal(scale=0.5, size=sum(sizes))
     if len(sizes) > 1:
         blocks = [generator.normal(scale=scale, size=size) for size in itertools.pairwise(sizes)]
         return bm.BoltzmannMachine(blocks, bias, units=units, offset=offset)
     upper = np.triu(generator.normal(scale=scale, size=2 * sizes), 1)
-    return bm.BoltzmannMachine(
-        upper + upper.T, bias, units=units, n_hidden=3 if kind == "general" else 0, offset=offset
-    )
+    weights: Any = upper + upper.T
+    if kind == "sparse":
+        cut = np.zeros((6, 6), bool)
+        cut[[0, 0, 1, 2, 3, 2, 3], [1, 2, 3, 4, 4, 5, 5]] = True
+        weights = scipy.sparse.csr_array(np.where(cut | cut.T, 0.0, weights))
+    n_hidden = 3 if kind in ("general", "sparse") else 0
+    return bm.BoltzmannMachine(weights, bias, units=units, n_hidden=n_hidden, offset=offset)
 
 
 def flat(n: int, units: str = "spin") -> bm.BoltzmannMachine:
@@ -61,8 +67,10 @@ def flat(n: int, units: str = "spin") -> bm.BoltzmannMachine:
 
 def parameters(model: bm.BoltzmannMachine) -> tuple[np.ndarray, np.ndarray]:
     """The whole matrix of couplings and the biases."""
-    weights = reference.join_blocks(model.weights) if model.is_layered else np.asarray(model.weights)
-    return weights, np.asarray(model.flat_bias)
+    weights = model.weights
+    if model.is_layered:
+        weights = reference.join_blocks(weights)
+    return weights.toarray() if scipy.sparse.issparse(weights) else np.asarray(weights), np.asarray(model.flat_bias)
 
 
 def enumerate_machine(

@@ -47,6 +47,8 @@ def gradient_by_differences(
 
 def coupled_pairs(model: bm.BoltzmannMachine) -> list[tuple[int, int]]:
     """The pairs i < j that the layout couples."""
+    if model.couplings.kind == "sparse":
+        return [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(model.weights.toarray())), strict=True)]
     sizes = model.couplings.sizes
     if len(sizes) == 1:
         return [(i, j) for i in range(model.n_units) for j in range(i + 1, model.n_units)]

@@ -1,4 +1,4 @@
-"""Dense and layered couplings against the plain matrix they stand for."""
+"""Couplings of every kind against the plain matrix they stand for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse
 
 from fastbm import couplings
 
-SIZES = {"dense": None, "restricted": (4, 3), "deep": (3, 2, 1, 2)}
+SIZES = {"dense": None, "restricted": (4, 3), "deep": (3, 2, 1, 2), "sparse": None}
 
 
 def make(kind: str, seed: int = 1) -> tuple[couplings.Couplings, np.ndarray]:
@@ -20,6 +20,9 @@ def make(kind: str, seed: int = 1) -> tuple[couplings.Couplings, np.ndarray]:
     if kind == "dense":
         upper = np.triu(generator.normal(size=(6, 6)), 1)
         return couplings.check(upper + upper.T), upper + upper.T
+    if kind == "sparse":
+        upper = np.triu(np.where(generator.random((6, 6)) < 0.5, generator.normal(size=(6, 6)), 0.0), 1)
+        return couplings.check(scipy.sparse.csc_matrix(upper + upper.T)), upper + upper.T
     sizes = SIZES[kind]
     blocks = [generator.normal(size=size) for size in itertools.pairwise(sizes)]
     return couplings.check(blocks), reference.join_blocks(blocks)
@@ -30,6 +33,7 @@ def test_matrix_is_the_whole_of_it(kind):
     made, matrix = make(kind)
     assert np.array_equal(made.matrix(), matrix)
     assert made.n_units == len(matrix) == sum(made.sizes)
+    assert made.kind == ("layered" if SIZES[kind] else kind)
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -48,9 +52,73 @@ def test_pair_sums_have_the_shape_of_the_arrays(kind):
     values = np.random.default_rng(3).normal(size=(50, len(matrix)))
     sums = made.pair_sums(values)
     assert [array.shape for array in sums] == [array.shape for array in made.arrays]
-    mask = matrix != 0
-    whole = sums[0] if kind == "dense" else reference.join_blocks(sums)
-    np.testing.assert_allclose(whole[mask], (values.T @ values)[mask], atol=1e-12)
+    np.testing.assert_allclose(whole(made, sums), np.where(matrix != 0, values.T @ values, 0.0), atol=1e-12)
+
+
+def whole(made: couplings.Couplings, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Arrays in the shape of the couplings' own as a full matrix, 0 where nothing is coupled."""
+    if made.kind == "layered":
+        return reference.join_blocks(arrays)
+    if made.kind == "dense":
+        return arrays[0] * (1 - np.eye(made.n_units))
+    full = np.zeros((made.n_units, made.n_units))
+    for (i, j), value in zip(made.edges.tolist(), arrays[0], strict=True):
+        full[i, j] = full[j, i] = value
+    return full
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_pairs_are_picked_out_of_a_full_matrix(kind):
+    made, matrix = make(kind)
+    full = np.random.default_rng(4).normal(size=matrix.shape)
+    full += full.T
+    picked = made.pick(full)
+    assert [array.shape for array in picked] == [array.shape for array in made.arrays]
+    assert np.array_equal(whole(made, picked), np.where(matrix != 0, full, 0.0))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_vectors_hold_each_pair_once(kind):
+    made, matrix = make(kind)
+    vector = made.to_vector(made.arrays)
+    assert len(vector) == np.count_nonzero(np.triu(matrix))
+    assert np.array_equal(whole(made, made.from_vector(vector)), matrix)
+
+
+@pytest.mark.parametrize("units", [[0, 2, 5], [3], [5, 0], [], [1, 1]])
+@pytest.mark.parametrize("kind", SIZES)
+def test_columns_and_fields_of_some_units(kind, units):
+    made, matrix = make(kind)
+    chosen = np.array(units, int)
+    assert np.array_equal(made.columns(chosen), matrix[:, chosen])
+    values = np.random.default_rng(5).normal(size=(4, len(matrix)))
+    np.testing.assert_allclose(made.field_at(values, chosen), values @ matrix[:, chosen], atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_csr_holds_the_whole_matrix_without_zeros(kind):
+    made, _ = make(kind)
+    made = made.with_arrays([np.where(array > 1.0, 0.0, array) for array in made.arrays])
+    matrix = made.matrix()
+    indptr, indices, values = made.csr()
+    assert (indptr.dtype, indices.dtype, values.dtype) == (np.int64, np.int32, np.float64)
+    assert np.all(values)
+    for i, row in enumerate(matrix):
+        entries = slice(indptr[i], indptr[i + 1])
+        assert indices[entries].tolist() == np.flatnonzero(row).tolist()
+        assert np.array_equal(values[entries], row[row != 0])
+    for array, again in zip((indptr, indices, values), made.csr(), strict=True):
+        assert array is again
+        assert array.flags.c_contiguous
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_csr_of_nothing(kind):
+    made, matrix = make(kind)
+    nothing = made.scaled(0.0).csr()
+    assert [array.tolist() for array in nothing] == [[0] * (len(matrix) + 1), [], []]
+    assert [len(array) for array in made.restrict(np.array([], int)).csr()] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -112,19 +180,6 @@ def test_a_nested_list_is_a_matrix_and_a_list_of_matrices_is_layered():
 def test_checked_couplings_pass_unchanged():
     made, _ = make("deep")
     assert couplings.check(made) is made
-
-
-@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.csc_array])
-def test_sparse_matrices_are_taken(form):
-    made, matrix = make("dense")
-    assert np.array_equal(couplings.check(form(matrix)).matrix(), made.matrix())
-
-
-def test_sparse_matrices_too_large_to_store_densely_are_refused():
-    n = couplings.DENSE_LIMIT + 1
-    sparse = scipy.sparse.coo_array(([1.0, 1.0], ([0, 1], [1, 0])), shape=(n, n))
-    with pytest.raises(ValueError, match=r"16385 units are too many.*16384"):
-        couplings.check(sparse)
 
 
 def test_rounding_is_averaged_away_and_asymmetry_is_not():

@@ -65,7 +65,7 @@ def same(one: BoltzmannMachine, other: BoltzmannMachine) -> bool:
 
 def through_arrays(model: BoltzmannMachine) -> BoltzmannMachine:
     return BoltzmannMachine.from_arrays(
-        model.to_arrays(), layered=model.is_layered, units=model.units, n_hidden=model.n_hidden
+        model.to_arrays(), kind=model.couplings.kind, units=model.units, n_hidden=model.n_hidden
     )
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import reference
+import scipy.sparse
 from model_helpers import KINDS, PAIR, UNITS, exact, make, parts, states_of
 
 from fastbm.model import BoltzmannMachine
@@ -103,12 +104,13 @@ def test_conversion_is_that_of_the_twin_and_undone_by_its_inverse(layout, units)
 
 @pytest.mark.parametrize("beta", [0.0, 0.7, 2.0])
 @pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("layout", ["dense", "restricted"])
+@pytest.mark.parametrize("layout", ["dense", "sparse", "restricted"])
 def test_free_energy_is_that_of_the_twin(layout, units, beta):
     model = make(layout, units)
-    if layout == "dense":
-        weights = np.array(model.weights)
+    if layout != "restricted":
+        weights = parts(model)[0].copy()
         weights[3:, 3:] = 0
+        weights = weights if layout == "dense" else scipy.sparse.csr_array(weights)
         model = BoltzmannMachine(weights, model.bias, units=units, n_hidden=4, offset=0.3)
     visible = np.array(reference.all_states(3, units))
     expected = [reference.free_energy(v, *parts(model), beta=beta, offset=model.offset) for v in visible.tolist()]

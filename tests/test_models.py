@@ -33,25 +33,77 @@ def lattice_bonds(shape: tuple[int, ...], coupling: float, periodic: bool) -> np
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3), (2, 2), (2, 3, 4)])
 def test_ising_couples_nearest_neighbours(shape, periodic):
     model = models.ising(shape, coupling=-0.7, field=0.2, periodic=periodic)
-    assert np.array_equal(model.weights, lattice_bonds(shape, -0.7, periodic))
+    assert np.array_equal(model.weights.toarray(), lattice_bonds(shape, -0.7, periodic))
     assert model.bias.tolist() == [0.2] * math.prod(shape)
     assert model.units == "spin"
 
 
+def test_lattices_are_sparse():
+    """A dense matrix of these units would take 8 TB."""
+    model = models.ising((1000, 1000))
+    assert (model.couplings.kind, model.couplings.n_edges) == ("sparse", 2_000_000)
+    assert model.energy(np.ones(1_000_000)) == -2_000_000
+
+
+@pytest.mark.parametrize("distribution", ["bimodal", "gaussian"])
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3), (2, 2), (2, 3, 4)])
+def test_edwards_anderson_draws_the_bonds_of_a_lattice(shape, periodic, distribution):
+    model = models.edwards_anderson(shape, distribution=distribution, field=0.2, periodic=periodic, seed=8)
+    found, bonds = model.weights.toarray(), lattice_bonds(shape, 1.0, periodic)
+    assert not found[bonds == 0].any()
+    if distribution == "bimodal":
+        assert set(np.abs(found[bonds == 1])) <= {1.0}
+        assert set(np.abs(found[bonds == 2])) <= {0.0, 2.0}
+    else:
+        pairs = np.triu(bonds) > 0
+        assert len(set(found[pairs])) == pairs.sum()
+    assert model.bias.tolist() == [0.2] * math.prod(shape)
+    assert (model.units, model.couplings.kind) == ("spin", "sparse")
+
+
+@pytest.mark.parametrize(("distribution", "kurtosis"), [("bimodal", 1.0), ("gaussian", 3.0)])
+def test_edwards_anderson_has_mean_zero_and_variance_one(distribution, kurtosis):
+    # 24,000 couplings: moments within 4 standard errors, a false alarm in 5000 seeds
+    drawn = models.edwards_anderson((20, 20, 20), distribution=distribution, seed=9).couplings.arrays[0]
+    n = len(drawn)
+    assert n == 24_000
+    assert abs(drawn.mean()) < 4 / math.sqrt(n)
+    assert abs((drawn**2).mean() - 1) <= 4 * math.sqrt((kurtosis - 1) / n)
+    assert abs((drawn**4).mean() - kurtosis) <= 4 * math.sqrt(96 / n) * (kurtosis > 1)
+
+
+def test_both_bonds_of_a_periodic_side_of_two_are_drawn():
+    # each sum of two signs is -2, 0 or 2 with odds 1:2:1; 64 seeds, by a bound that one such test in 1e4 misses
+    sums = [models.edwards_anderson((2,), seed=seed).couplings.matrix()[0, 1] for seed in range(64)]
+    assert set(sums) == {-2.0, 0.0, 2.0}
+    assert 16 <= sums.count(0.0) <= 48
+
+
+def test_edwards_anderson_tells_its_origin():
+    made = models.edwards_anderson((3, 3), distribution="gaussian", seed=2)
+    about = dict(made.origin)
+    assert about.pop("name") == "edwards_anderson"
+    assert np.array_equal(models.edwards_anderson(**about).couplings.arrays[0], made.couplings.arrays[0])
+
+
 def test_a_periodic_side_of_two_has_both_bonds():
-    assert models.ising((2,)).weights.tolist() == [[0, 2], [2, 0]]
-    assert models.ising((2,), periodic=False).weights.tolist() == [[0, 1], [1, 0]]
+    assert models.ising((2,)).weights.toarray().tolist() == [[0, 2], [2, 0]]
+    assert models.ising((2,), periodic=False).weights.toarray().tolist() == [[0, 1], [1, 0]]
 
 
 def test_a_ring_has_its_closed_form():
     n, j = 7, 0.4
     log_z = math.log((2 * math.cosh(j)) ** n + (2 * math.sinh(j)) ** n)
     model = models.ising(n, coupling=j)
-    assert reference.enumerate_states(model.weights, model.bias, "spin").log_z == pytest.approx(log_z, rel=1e-13)
+    assert reference.enumerate_states(model.weights.toarray(), model.bias, "spin").log_z == pytest.approx(
+        log_z, rel=1e-13
+    )
 
 
 def test_an_open_side_of_one_is_no_side():
-    assert np.array_equal(models.ising((1, 4), periodic=False).weights, models.ising(4, periodic=False).weights)
+    one, other = models.ising((1, 4), periodic=False), models.ising(4, periodic=False)
+    assert np.array_equal(one.weights.toarray(), other.weights.toarray())
 
 
 def test_sherrington_kirkpatrick_has_variance_one_over_n():
@@ -115,6 +167,7 @@ def test_random_machine_has_its_scales():
 
 
 DRAWN = {
+    "edwards_anderson": lambda seed: models.edwards_anderson((3, 3, 3), seed=seed),
     "sherrington_kirkpatrick": lambda seed: models.sherrington_kirkpatrick(6, seed=seed),
     "restricted": lambda seed: models.restricted(3, 2, seed=seed),
     "random_machine": lambda seed: models.random_machine(5, seed=seed),
@@ -137,6 +190,9 @@ BAD = {
     "no side": (lambda: models.ising(()), ValueError, ["shape must name at least one side"]),
     "side of nothing": (lambda: models.ising((3, 0)), ValueError, ["shape[1] must be at least 1", "0"]),
     "fractional side": (lambda: models.ising((3, 2.5)), TypeError, ["shape[", "whole number"]),
+    "distribution": (lambda: models.edwards_anderson((3, 3), distribution="normal"), ValueError, [
+        "distribution must be one of", "'gaussian'", "'normal'"]),
+    "glass of a periodic side of one": (lambda: models.edwards_anderson((1, 3)), ValueError, ["length 1"]),
     "coupling nan": (lambda: models.ising((3, 3), coupling=math.nan), ValueError, ["coupling must be finite"]),
     "coupling text": (lambda: models.curie_weiss(3, coupling="strong"), TypeError, ["coupling must be a number"]),
     "field text": (lambda: models.ising(3, field="up"), TypeError, ["field must be a number"]),

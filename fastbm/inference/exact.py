@@ -161,10 +161,10 @@ def _pairs_up(low_weights: np.ndarray, pairs: np.ndarray, k: int) -> np.ndarray:
 def _flat_energy(model: BoltzmannMachine) -> dict[str, float]:
     """Energy and its variance under the uniform distribution: couplings of spins are uncorrelated there."""
     spin = model.to_units("spin")
-    pairs = sum(float((array**2).sum()) for array in spin.couplings.arrays)
+    pairs = spin.couplings.to_vector(spin.couplings.arrays)
     return {
         "energy": spin.offset,
-        "energy_variance": (pairs if spin.is_layered else pairs / 2) + float((spin.flat_bias**2).sum()),
+        "energy_variance": float((pairs**2).sum()) + float((spin.flat_bias**2).sum()),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -115,14 +114,11 @@ def from_matrix(
     couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None
 ) -> Moments:
     """Take the coupled pairs out of a full matrix of second moments."""
-    if len(couplings.sizes) == 1:
-        return without_diagonal(Moments(mean, (second_moment.copy(),), log_z))
-    layers = couplings.layers  # type: ignore[attr-defined]
-    return Moments(mean, tuple(second_moment[a, b] for a, b in itertools.pairwise(layers)), log_z)
+    return Moments(mean, couplings.pick(second_moment), log_z)
 
 
 def without_diagonal(moments: Moments) -> Moments:
     """Clear the diagonal of a full matrix: units are not coupled to themselves."""
-    if len(moments.pairs) == 1 and moments.pairs[0].shape[0] == len(moments.mean):
+    if moments.pairs[0].shape == (len(moments.mean),) * 2:
         np.fill_diagonal(moments.pairs[0], 0.0)
     return moments

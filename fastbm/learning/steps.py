@@ -39,7 +39,7 @@ class Steps:
         self._n_batches = len(up) // settings.batch_size
         self._batch = 0  # of the present epoch
         self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
-        work = settings.batch_size * sum(array.size for array in like.couplings.arrays)
+        work = settings.batch_size * max(sum(array.size for array in like.couplings.arrays), 1)
         self._batches_a_call = max(1, CALL_WORK // work)
 
     @property

@@ -1,0 +1,20 @@
+"""Couplings between units: dense, layered or sparse; frozen, and checked once when they are made."""
+
+from .checking import check, of_arrays
+from .dense import Dense
+from .layered import Layered
+from .limits import DENSE_LIMIT, check_size
+from .protocol import Couplings, row_blocks
+from .sparse import Sparse
+
+__all__ = [
+    "DENSE_LIMIT",
+    "Couplings",
+    "Dense",
+    "Layered",
+    "Sparse",
+    "check",
+    "check_size",
+    "of_arrays",
+    "row_blocks",
+]

@@ -1,0 +1,78 @@
+"""Couplings of every pair of units: one symmetric matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from .protocol import Csr, frozen, row_blocks
+
+
+class Dense:
+    """A symmetric matrix with zero diagonal."""
+
+    kind = "dense"
+
+    def __init__(self, weights: np.ndarray) -> None:
+        self._weights = frozen(weights)
+        self.n_units = len(weights)
+        self.sizes = (self.n_units,)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return (self._weights,)
+
+    def matrix(self) -> np.ndarray:
+        return self._weights
+
+    def csr(self) -> Csr:
+        return self._csr
+
+    @cached_property
+    def _csr(self) -> Csr:
+        counts = np.count_nonzero(self._weights, axis=1)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indices = np.empty(int(indptr[-1]), np.int32)
+        for rows in row_blocks(self.n_units, self.n_units):
+            indices[indptr[rows.start] : indptr[rows.stop]] = np.nonzero(self._weights[rows])[1]
+        values = self._weights[self._weights != 0.0]
+        return frozen(indptr, np.int64), frozen(indices, np.int32), frozen(values)
+
+    def field(self, values: np.ndarray) -> np.ndarray:
+        return values @ self._weights
+
+    def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        return values @ self._weights[:, units]
+
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        return self._weights[:, units]
+
+    def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (values.T @ values,)
+
+    def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        picked = np.array(matrix)
+        np.fill_diagonal(picked, 0.0)
+        return (picked,)
+
+    def scaled(self, factor: float) -> Dense:
+        return Dense(self._weights * factor)
+
+    def restrict(self, units: np.ndarray) -> Dense:
+        return Dense(self._weights[np.ix_(units, units)])
+
+    def absolute_sums(self) -> np.ndarray:
+        return np.abs(self._weights).sum(axis=1)
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> Dense:
+        return Dense(arrays[0])
+
+    def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return arrays[0][np.triu_indices(self.n_units, 1)]
+
+    def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        upper = np.zeros((self.n_units, self.n_units))
+        upper[np.triu_indices(self.n_units, 1)] = vector
+        return (upper + upper.T,)

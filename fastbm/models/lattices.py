@@ -1,0 +1,140 @@
+"""Hypercubic lattices with couplings between nearest neighbours: the Ising model and the Edwards-Anderson glass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import _checks
+from ..couplings import Sparse
+from ..model import BoltzmannMachine
+from .making import generator, named
+
+DISTRIBUTIONS = ("bimodal", "gaussian")
+
+
+def ising(
+    shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, periodic: bool = True
+) -> BoltzmannMachine:
+    """Return the nearest-neighbour Ising model on a hypercubic lattice.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the lattice, for instance (32, 32); unit (x, y, ...) has index ``numpy.ravel_multi_index``.
+    coupling : float
+        J of every bond; positive favours equal neighbours.
+    field : float
+        The bias of every unit.
+    periodic : bool
+        Whether opposite sides are joined. A periodic side of length 2 has both bonds, so 2 J.
+
+    Returns
+    -------
+    BoltzmannMachine
+        Spin units, sparse couplings. Cost: memory and time of the order of the bonds.
+
+    Raises
+    ------
+    ValueError
+        For an empty shape or a periodic side of length 1, which would couple units to themselves.
+
+    References
+    ----------
+    Ising, Z. Phys. 31, 253 (1925), doi:10.1007/BF02980577; Onsager, Phys. Rev. 65, 117 (1944),
+    doi:10.1103/PhysRev.65.117.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> bm.models.ising((32, 32))
+    <BoltzmannMachine: 1024 spin units, 2048 couplings>
+    """
+    sides = _check_sides(shape, periodic)
+    coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
+    i, j = _bonds(sides, periodic)
+    made = _lattice(sides, i, j, np.full(len(i), coupling), field)
+    return named(made, "ising", shape=sides, coupling=coupling, field=field, periodic=bool(periodic))
+
+
+def edwards_anderson(
+    shape: Sequence[int],
+    *,
+    distribution: str = "bimodal",
+    seed: int | None = 0,
+    field: float = 0.0,
+    periodic: bool = True,
+) -> BoltzmannMachine:
+    """Return the Edwards-Anderson spin glass: random couplings between nearest neighbours on a hypercubic lattice.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the lattice, for instance (8, 8, 8); unit (x, y, ...) has index ``numpy.ravel_multi_index``.
+    distribution : {"bimodal", "gaussian"}
+        Couplings are -1 or +1, equally likely, or drawn from N(0, 1).
+    seed : int or None
+        Draws the couplings.
+    field : float
+        The bias of every unit.
+    periodic : bool
+        Whether opposite sides are joined. A periodic side of length 2 has both bonds, drawn one by one and added; where
+        they cancel there is no coupling.
+
+    Returns
+    -------
+    BoltzmannMachine
+        Spin units, sparse couplings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an empty shape, a periodic side of length 1, or another argument out of range; the text names it.
+
+    References
+    ----------
+    Edwards and Anderson, J. Phys. F 5, 965 (1975), doi:10.1088/0305-4608/5/5/017.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> bm.models.edwards_anderson((8, 8, 8), seed=1)
+    <BoltzmannMachine: 512 spin units, 1536 couplings>
+    """
+    sides = _check_sides(shape, periodic)
+    distribution, field = _checks.choice("distribution", distribution, DISTRIBUTIONS), _checks.real("field", field)
+    i, j = _bonds(sides, periodic)
+    draws = generator(seed)
+    values = draws.normal(size=len(i)) if distribution == "gaussian" else 2.0 * draws.integers(0, 2, len(i)) - 1.0
+    made = _lattice(sides, i, j, values, field)
+    about = {"shape": sides, "distribution": distribution, "seed": seed, "field": field, "periodic": bool(periodic)}
+    return named(made, "edwards_anderson", **about)
+
+
+def _check_sides(shape: Sequence[int], periodic: bool) -> list[int]:
+    sides = [_checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(np.atleast_1d(shape).tolist())]
+    if not sides:
+        raise ValueError("shape must name at least one side; got an empty shape.")
+    if periodic and 1 in sides:
+        raise ValueError(
+            f"shape has a periodic side of length 1: {tuple(sides)}. Leave it out, or pass periodic=False."
+        )
+    return sides
+
+
+def _bonds(sides: list[int], periodic: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of every bond: axis by axis, and along an axis site by site, each site with the next one."""
+    site = np.arange(math.prod(sides), dtype=np.int32).reshape(sides)
+    starts, ends = [], []
+    for axis, side in enumerate(sides):
+        kept = np.arange(side if periodic else side - 1)
+        starts.append(site.take(kept, axis).ravel())
+        ends.append(np.roll(site, -1, axis).take(kept, axis).ravel())
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def _lattice(sides: list[int], i: np.ndarray, j: np.ndarray, values: np.ndarray, field: float) -> BoltzmannMachine:
+    n = math.prod(sides)
+    return BoltzmannMachine(Sparse.of_pairs(n, i, j, values), np.full(n, field), units="spin")
