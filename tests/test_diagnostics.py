@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from scipy.stats import norm
 
 from fastbm import diagnostics
 
@@ -54,11 +55,17 @@ def test_r_hat_of_chains_that_agree_and_of_chains_that_do_not() -> None:
 
 
 def test_r_hat_by_hand() -> None:
-    values = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 2.0], [1.0, 4.0]])
-    halves = [[0, 1], [2, 1], [1, 3], [2, 4]]
-    within = np.mean([np.var(h, ddof=1) for h in halves])
-    between = 2 * np.var([np.mean(h) for h in halves], ddof=1)
-    assert diagnostics.r_hat(values) == pytest.approx(np.sqrt((within / 2 + between / 2) / within))
+    """Eight values, ranks 1, 3 (three times), 6 (three times) and 8; of distances from the median 1.5 likewise."""
+    values = np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 2.0], [1.0, 2.0]])
+    first = {x: norm.ppf((rank - 0.375) / 8.25) for x, rank in {0: 1, 1: 3, 2: 6, 3: 8}.items()}
+    far, near = norm.ppf((7.5 - 0.375) / 8.25), norm.ppf((3.5 - 0.375) / 8.25)
+    ratios = []
+    for score in (first, {0: far, 1: near, 2: near, 3: far}):
+        halves = [[score[x] for x in half] for half in ([0, 1], [2, 1], [1, 3], [2, 2])]
+        within = np.mean([np.var(half, ddof=1) for half in halves])
+        between = 2 * np.var([np.mean(half) for half in halves], ddof=1)
+        ratios.append(np.sqrt((within / 2 + between / 2) / within))
+    assert diagnostics.r_hat(values) == pytest.approx(max(ratios), rel=1e-12)
 
 
 @pytest.mark.parametrize("n_chains", [1, 4, 16])

@@ -1,4 +1,4 @@
-"""How good a Markov chain's average is: autocorrelation time, effective sample size, split R-hat.
+"""How good a Markov chain's average is: autocorrelation time, effective sample size, standard error.
 
 Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_chains, ...).
 """
@@ -9,21 +9,27 @@ from typing import Any
 
 import numpy as np
 
-R_HAT_LIMIT = 1.05  # chains whose split R-hat is above it are said not to have converged
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
+MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 
 
-def _checked(values: Any) -> np.ndarray:
+def finite(values: Any) -> np.ndarray:
+    """Return `values` as float64, their shape and entries checked."""
     array = np.asarray(values, np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"values must be finite; {int((~np.isfinite(array)).sum())} of {array.size} are not.")
-    # nothing here depends on the origin; with this one, values that do not vary are exactly 0
+    return array
+
+
+def checked(values: Any) -> np.ndarray:
+    """Return `values` as float64, less their first entry, so that values that do not vary are exactly 0."""
+    array = finite(values)
     return array - array[0, 0]
 
 
-def _autocovariance(values: np.ndarray) -> np.ndarray:
+def autocovariance(values: np.ndarray) -> np.ndarray:
     """Autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
     from scipy.fft import irfft, next_fast_len, rfft
 
@@ -37,7 +43,7 @@ def _autocovariance(values: np.ndarray) -> np.ndarray:
 
 def autocorrelation(values: Any) -> np.ndarray:
     """Return rho(t), averaged over chains, for every lag t from 0: (n_samples, ...)."""
-    covariance = _autocovariance(_checked(values))
+    covariance = autocovariance(checked(values))
     return covariance / np.where(covariance[0] > 0, covariance[0], 1.0)
 
 
@@ -68,38 +74,8 @@ def tau_int(values: Any) -> Any:
 
 def ess(values: Any) -> Any:
     """Return the effective number of samples, n_samples n_chains / (2 tau_int)."""
-    array = _checked(values)
+    array = checked(values)
     return array.shape[0] * array.shape[1] / (2.0 * tau_int(array))
-
-
-def r_hat(values: Any) -> Any:
-    """Return split R-hat: 1 where chains agree with one another and with themselves, above 1.01 where they do not.
-
-    Parameters
-    ----------
-    values : (n_samples, n_chains, ...) array
-        At least 4 samples.
-
-    Returns
-    -------
-    float or (...) array
-        NaN with fewer than 4 samples; 1 where values do not vary.
-
-    References
-    ----------
-    Gelman et al., Bayesian Data Analysis (2013), eq. 11.4; Vehtari et al., Bayesian Anal. 16, 667 (2021),
-    doi:10.1214/20-BA1221.
-    """
-    array = _checked(values)
-    half = len(array) // 2
-    if half < 2:
-        return np.full(array.shape[2:], np.nan)[()]
-    halves = np.concatenate([array[:half], array[-half:]], axis=1)
-    within = halves.var(axis=0, ddof=1).mean(axis=0)
-    between = half * halves.mean(axis=0).var(axis=0, ddof=1)
-    varies = within > 0
-    ratio = np.where(varies, ((half - 1) * within + between) / (half * np.where(varies, within, 1.0)), 1.0)
-    return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))[()]
 
 
 def standard_error(values: Any) -> Any:
@@ -108,10 +84,10 @@ def standard_error(values: Any) -> Any:
     The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the
     chains' means, which knows of slow modes that no chain has seen the end of.
     """
-    array = _checked(values)
+    array = checked(values)
     n_chains = array.shape[1]
     within = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
-    if n_chains < 8:
+    if n_chains < MANY_CHAINS:
         return np.sqrt(within)
     across = array.mean(axis=0).var(axis=0, ddof=1) / n_chains
     return np.sqrt(np.maximum(within, across))

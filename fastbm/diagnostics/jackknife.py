@@ -1,0 +1,205 @@
+"""Errors of functions of averages by leaving out one block of samples after another.
+
+The samples are cut into g blocks that are longer than they are correlated; theta_j is the function of all but block j,
+which holds a part 1/h_j of the samples. With the pseudo-values p_j = h_j theta - (h_j - 1) theta_j,
+
+    error^2 = 1/g sum_j (p_j - theta_J)^2 / (h_j - 1),    theta_J = g theta - sum_j (1 - 1/h_j) theta_j,
+
+where theta_J is theta without its bias of order 1/n_samples.
+
+Busing, Meijer and van der Leeden, Stat. Comput. 9, 3 (1999), doi:10.1023/A:1008800423698.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _checks
+from .autocorrelation import MANY_CHAINS, finite, tau_int
+
+FEWEST, MOST = 8, 64  # blocks
+LONG, SHORT = 10.0, 4.0  # lengths of a block in tau_int: good, and barely enough
+
+
+class Estimate(NamedTuple):
+    """A value and its standard error, NaN where the samples are too few to tell."""
+
+    value: Any
+    error: Any
+
+
+class Blocks(NamedTuple):
+    """How samples are cut: along `axis` (0 samples, 1 chains) at `starts`.
+
+    `lost` is the part of the variance that blocks miss as they are correlated with their neighbours; `reason` says why
+    there are too few.
+    """
+
+    axis: int
+    starts: np.ndarray
+    sizes: np.ndarray
+    lost: float
+    reason: str
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sum over every block of the mean over the other axis, (n_blocks, ...)."""
+        return np.add.reduceat(values.mean(axis=1 - self.axis), self.starts, axis=0)
+
+    def without(self, values: np.ndarray, j: int) -> np.ndarray:
+        """All but one block."""
+        left_out = np.arange(self.starts[j], self.starts[j] + self.sizes[j])
+        return np.delete(values, left_out, axis=self.axis)
+
+
+def cut_blocks(n_samples: int, n_chains: int, tau: float, n_blocks: int | None = None) -> Blocks:
+    """Choose blocks of samples, all chains together, or of chains where these are many and their samples few."""
+    axis, reason, lost = 0, "", 0.0
+    if n_blocks is None:
+        n_blocks = min(MOST, int(n_samples / (LONG * tau)))
+        if n_blocks < MOST // 4 and n_chains >= max(MANY_CHAINS, n_blocks):
+            axis, n_blocks = 1, min(MOST, n_chains)
+        elif n_blocks < FEWEST:
+            n_blocks = FEWEST
+            if n_samples < FEWEST * SHORT * tau:
+                reason = (
+                    f"{n_samples} samples of {n_chains} chains with tau_int = {tau:.3g} are too few for an error bar: "
+                    f"{FEWEST} blocks of {SHORT:g} tau_int, or {MANY_CHAINS} chains, are needed. Sample longer."
+                )
+        if axis == 0 and not reason:
+            # 2 sum_t t rho(t) / (2 tau L), where rho decays exponentially
+            lost = (tau - 0.25 / tau) * n_blocks / n_samples
+    total = (n_samples, n_chains)[axis]
+    edges = np.arange(min(n_blocks, total) + 1) * total // min(n_blocks, total)
+    return Blocks(axis, edges[:-1], np.diff(edges), lost, reason)
+
+
+def combine(whole: Any, parts: np.ndarray, blocks: Blocks, *, corrected: bool = False) -> Estimate:
+    """Put together the value of all samples and those of all but one block, (n_blocks, ...)."""
+    value, g = np.asarray(whole, np.float64), len(blocks.sizes)
+    h = (blocks.sizes.sum() / blocks.sizes).reshape((g,) + (1,) * value.ndim)
+    # about the value, so that what does not vary has exactly no error
+    off = parts - value
+    bias_free = -((1.0 - 1.0 / h) * off).sum(axis=0)
+    variance = ((-(h - 1.0) * off - bias_free) ** 2 / (h - 1.0)).mean(axis=0)
+    return Estimate((value + bias_free if corrected else value)[()], np.sqrt(variance / (1.0 - blocks.lost))[()])
+
+
+def jackknife(
+    function: Callable[..., Any],
+    *values: Any,
+    of: str = "means",
+    n_blocks: int | None = None,
+    corrected: bool = False,
+) -> Estimate:
+    """Return a function of averages and its standard error.
+
+    Parameters
+    ----------
+    function : callable
+        Of as many arguments as there are `values`. It is called once, with all leave-one-out means at once, so it must
+        work element by element along a leading axis of blocks. With `of="arrays"` it is called for every block.
+    *values : (n_samples, n_chains, ...) arrays
+        All of the same samples and chains.
+    of : {"means", "arrays"}
+        Whether the function takes means over samples and chains, (...), or the arrays themselves with samples left
+        out, as a median or a histogram needs.
+    n_blocks : int, optional
+        Blocks of samples, all chains together. Left out, as many blocks of at least 10 tau_int (the longest among
+        `values`) as there are, up to 64; where there are fewer than 16 and more chains than that (at least 8), the
+        chains are the blocks; else 8 blocks of at least 4 tau_int.
+    corrected : bool
+        Take the bias of order 1 / n_samples off the value.
+
+    Returns
+    -------
+    Estimate
+        Value and error. The error is NaN, with a ConvergenceWarning that tells the reason, where there are not enough
+        samples or chains.
+
+    Raises
+    ------
+    ValueError
+        If the values are not of the same samples and chains, or `n_blocks` does not lie between 2 and n_samples.
+
+    Notes
+    -----
+    Blocks of L samples miss a part (tau_int - 1 / (4 tau_int)) / L of the variance where the autocorrelation decays
+    exponentially; errors from blocks that were chosen here are made up for it. With g blocks the error itself is known
+    to a part 1 / sqrt(2 g): two errors either way hold the truth in 95 % of cases for 64 blocks, in 91 % for 8.
+
+    Measured on autoregressive series, 1000 each, 1.96 errors of exp(mean) hold the truth in 93 to 95 % of cases with 16
+    blocks or more and where chains are the blocks, in 89 to 92 % with 8 to 13 blocks.
+
+    References
+    ----------
+    Busing et al., Stat. Comput. 9, 3 (1999), doi:10.1023/A:1008800423698.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastbm.diagnostics import jackknife
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 4))
+    >>> value, error = jackknife(lambda first, second: second - first**2, draws, draws**2)
+    >>> bool(abs(value - 1.0) < 3.0 * error)
+    True
+    """
+    _checks.choice("of", of, ("means", "arrays"))
+    arrays = [finite(value) for value in values]
+    if not arrays or any(array.shape[:2] != arrays[0].shape[:2] for array in arrays):
+        raise ValueError(
+            "values must be one array or more of the same samples and chains; got shapes "
+            f"{', '.join(str(array.shape) for array in arrays) or 'none'}."
+        )
+    n_samples, n_chains = arrays[0].shape[:2]
+    if n_blocks is not None and not 2 <= _checks.whole("n_blocks", n_blocks) <= n_samples:
+        raise ValueError(f"n_blocks must lie between 2 and n_samples = {n_samples}; got {n_blocks}.")
+    tau = 0.5 if n_blocks is not None else max(float(np.max(tau_int(array))) for array in arrays)
+    blocks = cut_blocks(n_samples, n_chains, tau, n_blocks)
+    if of == "means":
+        origins = [array[0, 0] for array in arrays]
+        sums = [blocks.sums(array - origin) for array, origin in zip(arrays, origins, strict=True)]
+        return of_sums(function, sums, blocks, origins=origins, corrected=corrected)
+    whole = function(*arrays)
+    if blocks.reason:
+        return unknown_error(whole, blocks.reason)
+    parts = np.stack([function(*(blocks.without(array, j) for array in arrays)) for j in range(len(blocks.sizes))])
+    return combine(whole, parts, blocks, corrected=corrected)
+
+
+def of_sums(
+    function: Callable[..., Any],
+    sums: list[np.ndarray],
+    blocks: Blocks,
+    *,
+    origins: list[np.ndarray] | None = None,
+    corrected: bool = False,
+) -> Estimate:
+    """Jackknife a function of means, given `Blocks.sums` of values less their origins."""
+    n, g = blocks.sizes.sum(), len(blocks.sizes)
+    counts = np.concatenate([[n], n - blocks.sizes]) if g > 1 else np.array([n, n])
+    means = []
+    for k, part in enumerate(sums):
+        total = part.sum(axis=0)
+        left = np.concatenate([total[None], total - part]) / counts.reshape((-1,) + (1,) * total.ndim)
+        means.append(left if origins is None else left + origins[k])
+    found = np.asarray(function(*means), np.float64)
+    if found.shape[:1] != (g + 1,):
+        raise ValueError(
+            f"function must keep the leading axis of its arguments, {g + 1} sets of means; it returned shape "
+            f'{found.shape}. A function that cannot: of="arrays".'
+        )
+    if blocks.reason:
+        return unknown_error(found[0], blocks.reason)
+    return combine(found[0], found[1:], blocks, corrected=corrected)
+
+
+def unknown_error(value: Any, reason: str) -> Estimate:
+    """A value whose error cannot be told, with a warning that says why."""
+    warnings.warn(reason, _checks.ConvergenceWarning, stacklevel=3)
+    array = np.asarray(value, np.float64)
+    return Estimate(array[()], np.full(array.shape, math.nan)[()])

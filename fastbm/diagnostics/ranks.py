@@ -1,0 +1,168 @@
+"""Convergence of chains told from the ranks of their values: R-hat, effective samples of the bulk and of the tails.
+
+Ranks are the same under any increasing transformation, exist where moments do not, and ties share their mean rank, so
+that magnetisations of few values are served as well as energies.
+
+Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .autocorrelation import finite
+
+R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
+TAILS = (0.05, 0.95)
+SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
+
+
+def split_chains(values: np.ndarray) -> np.ndarray:
+    """Both halves of every chain as chains of their own; the middle one of an odd number of samples is left out."""
+    half = len(values) // 2
+    return np.concatenate([values[:half], values[len(values) - half :]], axis=1)
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """Blom's normal scores of the ranks among all samples of all chains: Phi^-1((rank - 3/8) / (size + 1/4))."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    size = values.shape[0] * values.shape[1]
+    ranks = rankdata(values.reshape(size, -1), axis=0).reshape(values.shape)
+    return ndtri((ranks - 0.375) / (size + 0.25))
+
+
+def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
+    """R-hat of half-chains of n samples from the mean of their variances and n times the variance of their means."""
+    varies = within > 0
+    ratio = np.where(varies, ((n - 1) * within + between) / (n * np.where(varies, within, 1.0)), 1.0)
+    return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))
+
+
+def _ratio(scores: np.ndarray) -> np.ndarray:
+    n, first = len(scores), scores[0]
+    later = scores - first  # exactly 0 where a chain stands still
+    means = first - first[0] + later.mean(axis=0)
+    return split_ratio(later.var(axis=0, ddof=1).mean(axis=0), n * means.var(axis=0, ddof=1), n)
+
+
+def r_hat(values: Any) -> Any:
+    """Return rank-normalised split R-hat: 1 where chains agree with one another and with themselves.
+
+    The larger of two: of the values' ranks (do the chains have the same location?) and of the ranks of their distances
+    from the median (the same spread?).
+
+    Parameters
+    ----------
+    values : (n_samples, n_chains, ...) array
+        At least 4 samples; one chain is compared with itself.
+
+    Returns
+    -------
+    float or (...) array
+        NaN with fewer than 4 samples; 1 where values do not vary; infinite where chains stand still at different
+        values.
+
+    Notes
+    -----
+    Equal to ArviZ's `rhat(method="rank")` for two chains or more that vary. ArviZ gives NaN for a single chain and
+    where nothing varies; where every chain stands still, infinity or a huge number and a warning of a division by 0.
+
+    References
+    ----------
+    Vehtari et al., Bayesian Anal. 16, 667 (2021), sec. 4, doi:10.1214/20-BA1221.
+    """
+    array = finite(values)
+    if len(array) < 4:
+        return np.full(array.shape[2:], np.nan)[()]
+    halves = split_chains(array)
+    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    bulk, tail = _ratio(normal_scores(halves)), _ratio(normal_scores(folded))
+    return np.where(np.ptp(folded, axis=(0, 1)) > 0, np.maximum(bulk, tail), bulk)[()]
+
+
+def ess_bulk(values: Any) -> Any:
+    """Return the effective number of samples of the bulk, from the autocorrelation of the normal scores of the ranks.
+
+    Parameters
+    ----------
+    values : (n_samples, n_chains, ...) array
+        At least 4 samples.
+
+    Returns
+    -------
+    float or (...) array
+        NaN with fewer than 4 samples; all samples where values do not vary.
+
+    References
+    ----------
+    Vehtari et al., Bayesian Anal. 16, 667 (2021), secs. 3.2 and 4.1, doi:10.1214/20-BA1221.
+    """
+    array = finite(values)
+    if len(array) < 4:
+        return np.full(array.shape[2:], np.nan)[()]
+    return _effective(normal_scores(split_chains(array)))[()]
+
+
+def ess_tail(values: Any) -> Any:
+    """Return the effective number of samples of the tails: the smaller of those for the 5 % and the 95 % quantile.
+
+    Parameters
+    ----------
+    values : (n_samples, n_chains, ...) array
+        At least 4 samples.
+
+    Returns
+    -------
+    float or (...) array
+        NaN with fewer than 4 samples; all samples where a quantile is the largest value.
+
+    References
+    ----------
+    Vehtari et al., Bayesian Anal. 16, 667 (2021), sec. 4.3, doi:10.1214/20-BA1221.
+    """
+    array = finite(values)
+    if len(array) < 4:
+        return np.full(array.shape[2:], np.nan)[()]
+    below = [split_chains((array <= q).astype(np.float64)) for q in np.quantile(array, TAILS, axis=(0, 1))]
+    return np.minimum(*[_effective(part) for part in below])[()]
+
+
+def _correlations(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correlation at every lag of chains that may disagree, (n_samples, ...), and where it is defined, (...)."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    n = len(chains)
+    means = chains.mean(axis=0)
+    size = next_fast_len(2 * n)
+    spectrum = rfft(chains - means, size, axis=0)
+    covariance = irfft((spectrum * spectrum.conj()).real, size, axis=0)[:n].mean(axis=1) / n
+    within = covariance[0] * n / (n - 1)
+    total = covariance[0] + means.var(axis=0, ddof=1)
+    varies = np.ptp(chains, axis=(0, 1)) >= SMALLEST_SPREAD
+    return 1.0 - (within - covariance) / np.where(varies, total, 1.0), varies
+
+
+def _effective(chains: np.ndarray) -> np.ndarray:
+    """Effective samples of chains by Geyer's initial monotone sequence.
+
+    Correlations of neighbouring lags are added in pairs, from lags 0 and 1 on, up to the first pair that is not
+    positive; no pair may be larger than the one before it. The first lag that is left out counts once if it is
+    positive. The integrated time is kept above 1 / log10(samples), so that alternating chains gain no more than that.
+    """
+    rho, varies = _correlations(chains)
+    n, n_all = len(rho), chains.shape[0] * chains.shape[1]
+    rho[0] = 1.0
+    end = 2 + 2 * max(0, (n - 3) // 2)  # the last lag, n - 1, and an odd one before it are never looked at
+    even, pairs = rho[0:end:2], rho[0:end:2] + rho[1:end:2]
+    ends = pairs <= 0
+    ends[-1] = True
+    last = ends.argmax(axis=0)[None]
+    places = np.arange(len(pairs)).reshape((-1,) + (1,) * (pairs.ndim - 1))
+    total = np.where(places < last, np.minimum.accumulate(pairs, axis=0), 0.0).sum(axis=0)
+    extra, pair = (np.take_along_axis(part, last, axis=0)[0] for part in (even, pairs))
+    tau = 2.0 * total - 1.0 + np.where((extra > 0) | (pair >= 0), extra, 0.0)
+    return np.where(varies, n_all / np.maximum(tau, 1.0 / np.log10(n_all)), n_all)

@@ -1,0 +1,168 @@
+"""Response functions and order parameters from samples, with jackknife errors.
+
+Arrays are (n_samples, n_chains): all chains at one temperature.
+
+Binder, Z. Phys. B 43, 119 (1981), doi:10.1007/BF01293604 (the cumulant); Young, Phys. Rev. Lett. 51, 1206 (1983),
+doi:10.1103/PhysRevLett.51.1206 (the distribution of overlaps).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _checks
+from .autocorrelation import finite, tau_int
+from .jackknife import Estimate, cut_blocks, jackknife, of_sums
+
+NATURAL = 200  # units; overlaps of more are put together in about MANY_BINS bins
+MANY_BINS = 100
+
+
+class OverlapDistribution(NamedTuple):
+    """P(q): centres and widths of the bins, densities and their standard errors; sum(value * width) = 1."""
+
+    overlap: np.ndarray
+    width: np.ndarray
+    value: np.ndarray
+    error: np.ndarray
+
+
+def _series(name: str, values: Any) -> np.ndarray:
+    array = finite(values)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have shape (n_samples, n_chains), chains of one temperature; got {array.shape}.")
+    return array
+
+
+def _variance(values: np.ndarray, scale: float) -> Estimate:
+    centred = values - values.mean() if np.ptp(values) > 0 else np.zeros_like(values)
+    return jackknife(lambda first, second: scale * (second - first**2), centred, centred**2)
+
+
+def specific_heat(energy: Any, beta: float, n_units: int) -> Estimate:
+    """Return the specific heat per unit, C = beta^2 (<E^2> - <E>^2) / n_units.
+
+    Parameters
+    ----------
+    energy : (n_samples, n_chains) array
+        Energies of the whole model.
+    beta : float
+        The inverse temperature of the samples.
+    n_units : int
+
+    Returns
+    -------
+    Estimate
+        Value, in units of Boltzmann's constant, and jackknife error.
+    """
+    n = _checks.whole("n_units", n_units, least=1)
+    return _variance(_series("energy", energy), _checks.real("beta", beta) ** 2 / n)
+
+
+def susceptibility(magnetisation: Any, beta: float, n_units: int, modulus: bool = False) -> Estimate:
+    """Return the susceptibility per unit, chi = beta n_units (<m^2> - <m>^2).
+
+    Parameters
+    ----------
+    magnetisation : (n_samples, n_chains) array
+        Mean value of the units, m.
+    beta : float
+        The inverse temperature of the samples.
+    n_units : int
+    modulus : bool
+        Take |m| in place of m: below a transition, where finite systems go from one phase to the other.
+
+    Returns
+    -------
+    Estimate
+        Value and jackknife error.
+    """
+    n, m = _checks.whole("n_units", n_units, least=1), _series("magnetisation", magnetisation)
+    return _variance(np.abs(m) if modulus else m, _checks.real("beta", beta) * n)
+
+
+def binder_cumulant(magnetisation: Any) -> Estimate:
+    """Return Binder's cumulant, U = 1 - <m^4> / (3 <m^2>^2): 0 for a Gaussian about 0, 2/3 in an ordered phase.
+
+    Parameters
+    ----------
+    magnetisation : (n_samples, n_chains) array
+        Mean value of the units, or any order parameter that is symmetric about 0.
+
+    Returns
+    -------
+    Estimate
+        Value and jackknife error; NaN where m is always 0.
+
+    References
+    ----------
+    Binder, Z. Phys. B 43, 119 (1981), doi:10.1007/BF01293604.
+    """
+    m = _series("magnetisation", magnetisation)
+    largest = float(np.abs(m).max())
+    if largest == 0.0:
+        return Estimate(np.nan, np.nan)
+    square = (m / largest) ** 2  # no power overflows, whatever the scale
+    with np.errstate(invalid="ignore"):  # where m is 0 but for one block
+        return jackknife(lambda second, fourth: 1.0 - fourth / (3.0 * second**2), square, square**2)
+
+
+def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) -> OverlapDistribution:
+    """Return the distribution P(q) of overlaps q = sum_i s_i t_i / n_units of two replicas of spins.
+
+    Parameters
+    ----------
+    overlap : (n_samples, n_chains) array
+        From -1 to 1, a chain for each pair of replicas. Values are put to the nearest of -1, -1 + 2/n, ..., 1.
+    n_units : int
+    bins : int, optional
+        At most n_units + 1, the default up to 200 units: one bin of width 2/n about every value. For more units the
+        default is 100 or 101, so many that the bins lie symmetrically about 0. A bin holds whole values, so that
+        its density does not depend on how edges fall; widths differ by one value where they must.
+
+    Returns
+    -------
+    OverlapDistribution
+        Bins about the first and the last value reach 1/n beyond -1 and 1.
+
+    Raises
+    ------
+    ValueError
+        If an overlap lies outside of -1 to 1, or `bins` outside of 1 to n_units + 1.
+
+    References
+    ----------
+    Young, Phys. Rev. Lett. 51, 1206 (1983), doi:10.1103/PhysRevLett.51.1206.
+    """
+    q, n = _series("overlap", overlap), _checks.whole("n_units", n_units, least=1)
+    if np.abs(q).max() > 1.0 + 1e-9:
+        raise ValueError(f"overlap must lie between -1 and 1; got {q.flat[np.abs(q).argmax()]:g}. Divide by n_units.")
+    if bins is None:
+        bins = n + 1 if n <= NATURAL else MANY_BINS + (n + 1) % 2
+    elif not 1 <= _checks.whole("bins", bins) <= n + 1:
+        raise ValueError(f"bins must lie between 1 and n_units + 1 = {n + 1}, the values q can have; got {bins}.")
+    edges = _edges(n + 1, bins)
+    which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1
+    width = np.diff(edges) * 2.0 / n
+    estimate = _fractions(which, bins, max(float(tau_int(q)), float(tau_int(np.abs(q)))))
+    centres = -1.0 + (edges[:-1] + edges[1:] - 1.0) / n
+    return OverlapDistribution(centres, width, estimate.value / width, estimate.error / width)
+
+
+def _edges(n_values: int, bins: int) -> np.ndarray:
+    """Cut n_values into bins, symmetrically where numbers are not even against odd."""
+    lower = np.rint(np.arange(bins // 2 + 1) * n_values / bins).astype(np.int64)
+    upper = n_values - lower[::-1]
+    return np.concatenate([lower, upper[1:] if bins % 2 == 0 else upper])
+
+
+def _fractions(which: np.ndarray, bins: int, tau: float) -> Estimate:
+    """Jackknifed fraction of samples in every bin, counted block by block."""
+    n_samples, n_chains = which.shape
+    blocks = cut_blocks(n_samples, n_chains, tau)
+    block = np.searchsorted(blocks.starts, np.arange(which.shape[blocks.axis]), side="right") - 1
+    places = np.moveaxis(which, blocks.axis, 0) + (block * bins)[:, None]
+    counts = np.bincount(places.ravel(), minlength=len(blocks.starts) * bins).reshape(-1, bins)
+    return of_sums(lambda fraction: fraction, [counts / which.shape[1 - blocks.axis]], blocks)
