@@ -1,0 +1,109 @@
+"""Cluster updates of a ferromagnet on a graph, one chain at a time: Wolff, and Swendsen and Wang.
+
+Equal neighbours are joined with probability 1 - exp(-2 beta J); a cluster of joined units turns as a whole. Any
+unfrustrated machine becomes a ferromagnet by turning some of its units (see `fastbm.sampling.gauge`).
+
+Swendsen and Wang, Phys. Rev. Lett. 58, 86 (1987), doi:10.1103/PhysRevLett.58.86; Wolff, Phys. Rev. Lett. 62, 361
+(1989), doi:10.1103/PhysRevLett.62.361.
+"""
+
+import numpy as np
+
+from .._jit import kernel
+from .clusters_words import draw_below, draw_index, draw_word
+from .random import log_of_bits, logit_of_bits
+
+HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
+_VISITED = np.uint8(2)
+
+
+@kernel
+def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
+    """Grow a cluster from the unit at queue[start] and return where it ends in `queue`. Mutates `up`, `queue`,
+    `stream`.
+
+    Invariant: members are queue[start:stop], in the order they were found; `mark`, written to their bits, differs from
+    the bit they had, so that each joins once and each bond is drawn once.
+    Cost: one word a bond between equal units, until the second one has joined.
+    """
+    bit = up[queue[start]]
+    up[queue[start]] = mark
+    done, stop = start, start + 1
+    while done < stop:
+        i = queue[done]
+        done += 1
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            if up[j] == bit and draw_below(stream, cuts[k]):
+                up[j] = mark
+                queue[stop] = j
+                stop += 1
+    return stop
+
+
+@kernel
+def _sum_over(units, pull):
+    """The log-odds of a cluster being up; `pull` is empty where there is no field."""
+    total = 0.0
+    if pull.shape[0]:
+        for i in units:
+            total += pull[i]
+    return total
+
+
+@kernel
+def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+    """Grow one cluster from a random unit and turn it, `n_updates` times. Mutates `up`, `queue`, `stream`; returns the
+    sum of the clusters' sizes.
+
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units,) int32 is work space, `cuts` are bond probabilities in units
+    of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
+    Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
+    alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
+    not depend on the state, so that neither needs to be uniform to the last bit.
+    Cost: O(bonds that touch the cluster).
+    """
+    total = 0.0
+    for _ in range(n_updates):
+        queue[0], word = draw_index(stream, up.shape[0])
+        bit = up[queue[0]]
+        size = _grow(up, queue, 0, indptr, indices, cuts, np.uint8(1 - bit), stream)
+        total += size
+        stays = np.uint32(word % HELD) == np.uint32(0)
+        if not stays and pull.shape[0]:
+            rise = _sum_over(queue[:size], pull)
+            stays = (-rise if bit else rise) < log_of_bits(draw_word(stream))
+        if stays:
+            for k in range(size):
+                up[queue[k]] = bit
+    return total
+
+
+@kernel
+def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times. Mutates `up`,
+    `queue`, `stream`; returns the sum of the clusters' squared sizes.
+
+    Arguments as for `wolff_update`.
+    Invariant: detailed balance; a unit in a finished cluster carries a mark above its bit until the update ends.
+    Cost: O(n_units + bonds).
+    """
+    n_units = up.shape[0]
+    total = 0.0
+    for _ in range(n_updates):
+        stop = 0
+        for i in range(n_units):
+            if up[i] >= _VISITED:
+                continue
+            start = stop
+            queue[start] = i
+            stop = _grow(up, queue, start, indptr, indices, cuts, np.uint8(up[i] | _VISITED), stream)
+            members = queue[start:stop]
+            above = _sum_over(members, pull) > logit_of_bits(draw_word(stream))
+            drawn = np.uint8(_VISITED | np.uint8(above))
+            for j in members:
+                up[j] = drawn
+            total += float(stop - start) * float(stop - start)
+        for i in range(n_units):
+            up[i] &= np.uint8(1)
+    return total
