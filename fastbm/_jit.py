@@ -57,9 +57,20 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` on its first call: without the interpreter lock, cached, with C's rules for division by
     zero.
     """
+    return _compile(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels that is always inlined: a call that stays keeps the loop around it from being vector
+    code.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE_FOLDER or before
     try:
-        return numba.njit(nogil=True, cache=CACHE_FOLDER is not None, error_model="numpy")(function)
+        return numba.njit(nogil=True, cache=CACHE_FOLDER is not None, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = before

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _checks
 
-CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR = range(9)
+CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT = range(13)
 
 
 def resolve(seed: int | None) -> int:

@@ -36,15 +36,17 @@ def test_updates_are_those_of_the_twin(rule, bits):
         reference.update_layer(up[:, c].tolist(), fields[:, c].tolist(), float(scale[c]), words[c], rule)
         for c in range(n_lanes)
     ]
-    RULES[rule](up, fields, scale, streams)
+    before = up.copy()
+    flips = RULES[rule](up, fields, scale, streams, 4)
     assert up.T.tolist() == expected
+    assert flips == (before != up)[:, :4].sum()
 
 
 def test_metropolis_accepts_ties():
     # the first word drawn is the largest, whose logarithm is 0: nothing is in favour of the flip, and it is made
     streams = np.repeat(np.array([[2**32 - 1], [5], [6], [1]], np.uint32), 2, axis=1)
     up = np.array([[0, 1]], np.float32)
-    metropolis_layer(up, np.zeros((1, 2), np.float32), np.ones(2, np.float32), streams)
+    metropolis_layer(up, np.zeros((1, 2), np.float32), np.ones(2, np.float32), streams, 2)
     assert up.tolist() == [[1, 0]]
 
 
@@ -60,9 +62,9 @@ def test_a_lane_does_not_depend_on_its_neighbours(rule):
         (up[:, k].copy(), fields[:, k].copy(), scale[k].copy(), streams[:, k].copy())
         for k in (slice(0, 7), slice(7, 65))
     ]
-    RULES[rule](up, fields, scale, streams)
+    RULES[rule](up, fields, scale, streams, 65)
     for part in parts:
-        RULES[rule](*part)
+        RULES[rule](*part, part[0].shape[1])
     assert np.array_equal(np.hstack([part[0] for part in parts]), up)
     assert np.array_equal(np.hstack([part[3] for part in parts]), streams)
 
@@ -108,7 +110,7 @@ def alternate(
                 fields += blocks[k - 1].T @ (lo + (hi - lo) * layers[k - 1].astype(float))
             if k + 1 < len(layers):
                 fields += blocks[k] @ (lo + (hi - lo) * layers[k + 1].astype(float))
-            RULES[rule](layer, fields.astype(np.float32), scale, streams)
+            RULES[rule](layer, fields.astype(np.float32), scale, streams, layer.shape[1])
 
 
 @pytest.mark.parametrize("units", ["spin", "binary"])
@@ -131,7 +133,7 @@ def test_samples_have_the_exact_distribution(rule, sizes, units):
 def test_zero_scale_draws_fair_bits(dtype):
     # 10^6 fair bits; 4.5 standard errors in two tests: a false alarm in 70,000 seeds
     up = np.zeros((1000, 1000), dtype)
-    gibbs_layer(up, random_fields(1000, 1000, dtype, seed=12), np.zeros(1000, dtype), random_streams(1000, seed=13))
+    gibbs_layer(up, random_fields(1000, 1000, dtype, seed=12), np.zeros(1000, dtype), random_streams(1000, seed=13), 0)
     assert abs(up.mean() - 0.5) < 4.5 * 0.5 / 1000
 
 
@@ -156,7 +158,7 @@ def test_one_compiled_signature_for_each_type_of_fields():
         for dtype in FLOATS:
             up, fields, scale = np.zeros((n, n_lanes), dtype), np.zeros((n, n_lanes), dtype), np.ones(n_lanes, dtype)
             for update in RULES.values():
-                update(up, fields, scale, random_streams(n_lanes, seed=1))
+                update(up, fields, scale, random_streams(n_lanes, seed=1), n_lanes)
             sum_softplus_layer(fields, scale, np.zeros(n_lanes))
 
     kernels = (*RULES.values(), sum_softplus_layer)

@@ -160,7 +160,7 @@ class _Path:
         evens, odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
         for layer in evens:
             rows = self._layers[layer]
-            gibbs_layer(up[rows], np.repeat(self._base[rows][:, None], lanes, axis=1), scale, stream)
+            gibbs_layer(up[rows], np.repeat(self._base[rows][:, None], lanes, axis=1), scale, stream, n_chains)
         for before, after in itertools.pairwise(path):
             for layer in evens:
                 totals += (after - before) * (tilt[self._layers[layer]] @ up[self._layers[layer]])
@@ -171,7 +171,7 @@ class _Path:
                 rows = self._layers[layer]
                 fields = self.dtype.type(after) * self._fields(layer, up)
                 fields += self.dtype.type(1 - after) * self._base[rows][:, None]
-                gibbs_layer(up[rows], fields, scale, stream)
+                gibbs_layer(up[rows], fields, scale, stream, n_chains)
         return totals[:n_chains], up[:, :n_chains].T.astype(np.uint8)
 
 

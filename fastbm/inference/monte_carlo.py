@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, diagnostics
+from ..couplings import DENSE_LIMIT
 from ..kernels.moments import count_pairs
-from ..kernels.packing import pack_chains
 from ..model import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from .result import Inference, moments_from_up
@@ -50,15 +50,18 @@ class PairCounts:
     """How often each pair of units was up together, over all chains of an engine; exact integers."""
 
     def __init__(self, n_units: int) -> None:
+        if n_units > DENSE_LIMIT:
+            raise ValueError(
+                f"second moments of {n_units} units would take {8.0 * n_units**2 / 1e9:.3g} GB; the limit is "
+                f"{DENSE_LIMIT} units. Pass moments=False, or use fastbm.sample."
+            )
         self.counts = np.zeros((n_units, n_units), np.int64)
         self.n = 0
 
     def add(self, chains: Chains) -> None:
         """Count the chains' present states."""
-        for block, up in zip(chains.blocks, chains.up, strict=True):
-            words = np.empty((chains.n_units, 1), np.uint64)
-            pack_chains(up, block.stop - block.start, words)
-            count_pairs(words, self.counts)
+        for k in range(len(chains.blocks)):
+            count_pairs(chains.words(k), self.counts)
         self.n += chains.n_chains
 
     def up(self) -> np.ndarray:
@@ -102,6 +105,7 @@ def monte_carlo(
     n_samples = n_sweeps // thin
     if not n_samples:
         raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
+    pairs = PairCounts(model.n_units) if moments else None
     chains = make_chains(
         model, n_chains, rule=rule, order=order, beta=beta, seed=seed, initial=initial, threads=threads
     )
@@ -114,14 +118,13 @@ def monte_carlo(
     n_blocks = min(N_BLOCKS, n_samples)
     sums = np.zeros((n_blocks, n_chains, model.n_units))
     sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
-    pairs = PairCounts(model.n_units)
     for t in range(n_samples):
         chains.sweep(thin)
         energies[t] = chains.energies() + model.offset
         sums[t * n_blocks // n_samples] += chains.bits()
-        if moments:
+        if pairs is not None:
             pairs.add(chains)
-    return _result(model, rule, energies, sums / sizes[:, None, None], pairs if moments else None, burnt, chains)
+    return _result(model, rule, energies, sums / sizes[:, None, None], pairs, burnt, chains)
 
 
 def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:

@@ -112,7 +112,8 @@ def _visit(
         find_burn_in(chains, n_sweeps)
     else:
         chains.sweep(_checks.whole("burn_in", burn_in))
-    return chains.record(n_samples, thin)
+    found = chains.record(n_samples, thin)
+    return found["samples/states"], found["samples/energy"]
 
 
 def _keys(packed: np.ndarray) -> np.ndarray:

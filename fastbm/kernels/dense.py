@@ -12,7 +12,7 @@ blocks of 64: the update of a row is then full-width vector code without a scala
 import numpy as np
 
 from .._jit import kernel
-from .random import draw_bits, log_float32, log_of_bits, logit_of_bits
+from .limits import ROWS, gibbs_limits, metropolis_limits
 
 
 @kernel
@@ -33,6 +33,22 @@ def init_fields_dense(fields, up, rises, start):
 
 
 @kernel
+def energies_of_fields_dense(up, fields, start, energies):
+    """Compute each chain's energy above that of all units down, in the units of the fields. Mutates `energies`
+    (n_chains,).
+
+    Invariant on entry: `fields` as `init_fields_dense` gives them; -sum_i x_i (fields_i + start_i) / 2 then counts each
+    pair once.  Cost: O(n_units) a chain.
+    """
+    for c in range(energies.shape[0]):
+        total = 0.0
+        for i in range(up.shape[0]):
+            if up[i, c]:
+                total += np.float64(fields[c, i]) + np.float64(start[c, i])
+        energies[c] = -0.5 * total
+
+
+@kernel
 def _add_row(field, row, sign):
     for block in range(field.shape[0] // 64):
         for k in range(64):
@@ -50,40 +66,32 @@ def _flip(up, fields, row, unit, chains):
 
 
 @kernel
-def _largest_float32(limits):
-    """The largest float32 that the integers of `limits` hold: thresholds beyond it decide alike."""
-    return np.float32(2147483520.0) if limits.itemsize == 4 else np.float32(9.2233714871e18)
-
-
-@kernel
 def gibbs_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps):
-    """Draw the unit at every entry of `sites` (rows, n_units) from its conditional distribution, row after row,
+    """Draw the unit at every entry of `sites` (rows, n) from its conditional distribution, row after row,
     `n_sweeps` rows. Mutates `up`, `fields`, `streams`; returns the number of flips.
 
     `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
-    `scale` (lanes,) float32 turns a threshold in log-odds into the units of the fields.
+    `scale` (lanes,) float32 turns log-odds into the units of the fields.
     Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
-    bits = np.empty(up.shape[1], np.uint32)
-    limits = np.empty(up.shape[1], fields.dtype)
+    limits = np.empty((ROWS, up.shape[1]), fields.dtype)
     flips = np.empty(up.shape[1], np.int64)
-    most = _largest_float32(limits)
     n_flips = 0
     for t in range(n_sweeps):
-        for i in sites[t % sites.shape[0]]:
-            draw_bits(streams, bits)
-            for lane in range(up.shape[1]):
-                # field > limit means field > floor(limit): a cast alone would round towards zero
-                limit = np.floor(np.float32(logit_of_bits(bits[lane]) * scale[lane]))
-                limits[lane] = min(max(limit, -most), most)
-            # the list of chains that flip grows without a branch
-            n = 0
-            for c in range(fields.shape[0]):
-                flips[n] = c
-                n += (fields[c, i] > limits[c]) != up[i, c]
-            _flip(up, fields, rises[i], i, flips[:n])
-            n_flips += n
+        row = sites[t % sites.shape[0]]
+        for first in range(0, row.shape[0], ROWS):
+            m = min(ROWS, row.shape[0] - first)
+            gibbs_limits(streams, scale, limits[:m])
+            for p in range(m):
+                i, limit = row[first + p], limits[p]
+                # the list of chains that flip grows without a branch
+                n = 0
+                for c in range(fields.shape[0]):
+                    flips[n] = c
+                    n += (fields[c, i] > limit[c]) != up[i, c]
+                _flip(up, fields, rises[i], i, flips[:n])
+                n_flips += n
     return n_flips
 
 
@@ -92,28 +100,24 @@ def metropolis_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, h
     """Propose to flip the unit at every entry of `sites`; accept with (1 - hold / 2^32) min(1, exp(-beta dE)).
     Mutates `up`, `fields`, `streams`; returns the number of flips.
 
-    Arguments and invariant as for `gibbs_sweep_dense`; `hold` (uint32) is the number of words, of 2^32, at which a
-    proposal is dropped whatever it costs.
+    Arguments and invariant as for `gibbs_sweep_dense`; `hold` as for `metropolis_limits`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
-    bits = np.empty(up.shape[1], np.uint32)
-    limits = np.empty(up.shape[1], fields.dtype)
+    limits = np.empty((ROWS, up.shape[1]), fields.dtype)
     flips = np.empty(up.shape[1], np.int64)
-    most = _largest_float32(limits)
-    kept = np.float32(np.float32(4294967296.0) - np.float32(hold)) * np.float32(2.0**-32)
-    shift = log_float32(kept)
     n_flips = 0
     for t in range(n_sweeps):
-        for i in sites[t % sites.shape[0]]:
-            draw_bits(streams, bits)
-            for lane in range(up.shape[1]):
-                limit = np.float32(min(np.float32(log_of_bits(bits[lane]) - shift), np.float32(0.0)) * scale[lane])
-                limits[lane] = most if np.uint32(~bits[lane]) < hold else max(limit, -most)
-            n = 0
-            for c in range(fields.shape[0]):
-                flips[n] = c
-                rise = -fields[c, i] if up[i, c] else fields[c, i]
-                n += rise >= limits[c]
-            _flip(up, fields, rises[i], i, flips[:n])
-            n_flips += n
+        row = sites[t % sites.shape[0]]
+        for first in range(0, row.shape[0], ROWS):
+            m = min(ROWS, row.shape[0] - first)
+            metropolis_limits(streams, scale, hold, limits[:m])
+            for p in range(m):
+                i, limit = row[first + p], limits[p]
+                n = 0
+                for c in range(fields.shape[0]):
+                    flips[n] = c
+                    rise = -fields[c, i] if up[i, c] else fields[c, i]
+                    n += rise >= limit[c]
+                _flip(up, fields, rises[i], i, flips[:n])
+                n_flips += n
     return n_flips

@@ -33,3 +33,32 @@ def energies_dense(values, weights, bias, energies):
                 total[k] -= values[i, first + k] * field[k]
         for k in range(16):
             energies[first + k] = total[k]
+
+
+@kernel
+def energies_sparse(up, graph, bias, values, energies):
+    """Compute the energy (without offset) of every lane. Mutates `energies` (lanes,).
+
+    `up` (n_units, lanes) uint8 holds the bits, `values` is (lo, span): a unit is lo + span up. `graph` is (indptr,
+    indices, weights) with indices increasing in each row, `bias` (n_units, 1) or (n_units, lanes).  Cost: n_edges
+    multiplications and additions a lane, in the same order on every processor.
+    """
+    indptr, indices, weights = graph
+    lo, span = values
+    lanes = energies.shape[0]
+    field = np.empty(lanes)
+    energies[:] = 0.0
+    for i in range(up.shape[0]):
+        if bias.shape[1] == 1:
+            field[:] = bias[i, 0]
+        else:
+            field[:] = bias[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            if j >= i:
+                break
+            w = weights[k]
+            for lane in range(lanes):
+                field[lane] += w * (lo + span * up[j, lane])
+        for lane in range(lanes):
+            energies[lane] -= (lo + span * up[i, lane]) * field[lane]

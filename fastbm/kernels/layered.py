@@ -12,26 +12,31 @@ from .random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
 @kernel
-def gibbs_layer(up, fields, scale, streams):
-    """Draw every unit of a layer from its conditional distribution. Mutates `up` (n, lanes) of 0 or 1, `streams`.
+def gibbs_layer(up, fields, scale, streams, n_chains):
+    """Draw every unit of a layer from its conditional distribution. Mutates `up` (n, lanes) of 0 or 1, `streams`;
+    returns the number of flips in the first `n_chains` lanes.
 
     `scale` (lanes,) is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
     """
-    bits = np.empty(up.shape[1], np.uint32)
+    bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
         for lane in range(up.shape[1]):
-            up[i, lane] = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
+            new = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
+            moved[lane] += np.int32(new != up[i, lane])
+            up[i, lane] = new
+    return moved[:n_chains].sum()
 
 
 @kernel
-def metropolis_layer(up, fields, scale, streams):
-    """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)). Mutates `up`, `streams`.
+def metropolis_layer(up, fields, scale, streams, n_chains):
+    """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)). Mutates `up`, `streams`; returns the
+    number of flips in the first `n_chains` lanes.
 
     Units of one layer do not interact, so that this is one sequential pass.  Cost: as `gibbs_layer`.
     """
-    bits = np.empty(up.shape[1], np.uint32)
+    bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
@@ -40,6 +45,8 @@ def metropolis_layer(up, fields, scale, streams):
             rise = rise if up[i, lane] == zero else -rise
             flip = rise >= log_of_bits(bits[lane])
             up[i, lane] = one - up[i, lane] if flip else up[i, lane]
+            moved[lane] += np.int32(flip)
+    return moved[:n_chains].sum()
 
 
 @kernel

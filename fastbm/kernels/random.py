@@ -15,26 +15,33 @@ _SQRT_HALF_BITS = np.int32(0x3F3504F3)
 
 
 @kernel
+def next_word(a, b, c, d):
+    """Return 32 random bits and the state that follows the state (a, b, c, d) of a stream, all uint32.
+
+    Cost: 12 integer operations; in a loop over lanes all of it is vector code.
+    """
+    # numba widens uint32 sums and shifts to 64 bits: cast after every one
+    total = np.uint32(a + d)
+    rotated = np.uint32(np.uint32(total << np.uint32(7)) | np.uint32(total >> np.uint32(25)))
+    word = np.uint32(rotated + a)
+    shifted = np.uint32(b << np.uint32(9))
+    c = np.uint32(c ^ a)
+    d = np.uint32(d ^ b)
+    b = np.uint32(b ^ c)
+    a = np.uint32(a ^ d)
+    return word, a, b, np.uint32(c ^ shifted), np.uint32(np.uint32(d << np.uint32(11)) | np.uint32(d >> np.uint32(21)))
+
+
+@kernel
 def draw_bits(streams, bits):
     """Advance every stream by one step and write its 32 bits to `bits`. Mutates `streams`, `bits`.
 
     Invariant: stream l is column l of `streams` (4, n_lanes), never all zero.
-    Cost: 12 integer operations a lane, vectorised.
+    Cost: one `next_word` a lane, vectorised.
     """
     s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
     for lane in range(bits.shape[0]):
-        a, b, c, d = s0[lane], s1[lane], s2[lane], s3[lane]
-        total = np.uint32(a + d)
-        # numba widens uint32 sums and shifts to 64 bits: cast after every one
-        rotated = np.uint32(np.uint32(total << np.uint32(7)) | np.uint32(total >> np.uint32(25)))
-        bits[lane] = np.uint32(rotated + a)
-        shifted = np.uint32(b << np.uint32(9))
-        c = np.uint32(c ^ a)
-        d = np.uint32(d ^ b)
-        s1[lane] = np.uint32(b ^ c)
-        s0[lane] = np.uint32(a ^ d)
-        s2[lane] = np.uint32(c ^ shifted)
-        s3[lane] = np.uint32(np.uint32(d << np.uint32(11)) | np.uint32(d >> np.uint32(21)))
+        bits[lane], s0[lane], s1[lane], s2[lane], s3[lane] = next_word(s0[lane], s1[lane], s2[lane], s3[lane])
 
 
 @kernel

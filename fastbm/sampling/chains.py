@@ -1,4 +1,4 @@
-"""The choice of an engine for a machine, and the checks of what chains are asked to do."""
+"""Chains for a machine, and the checks of what they are asked to do."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng, threads as threads_module
+from .. import _checks, threads as threads_module
 from ..couplings import Couplings
 from ..model import BoltzmannMachine
 from ..units import Units
-from .dense import DenseChains
 from .engine import Engine as Chains, start_bits
-from .layered import LayeredChains
+from .kernels import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
+from .orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
 FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
 RULES = ("gibbs", "metropolis")
-ORDERS = ("sequential", "permuted", "random")
 
 
 def resolve_order(order: str | None, rule: str) -> str:
@@ -50,40 +49,59 @@ def make_chains(
     *,
     rule: str = "gibbs",
     order: str | None = None,
+    kernel: str | None = None,
     beta: Any = 1.0,
     seed: int = 0,
     initial: Any = "random",
     threads: int | None = None,
     first_chain: int = 0,
+    bias: np.ndarray | None = None,
+    highest_beta: float | None = None,
 ) -> Chains:
-    """Return chains of `model`, checked and ready to sweep."""
+    """Return chains of `model`, checked and ready to sweep.
+
+    `kernel` is the fastest one unless given; `bias`, trusted, replaces that of the model, (n_chains, n_units);
+    `highest_beta` is the largest that `set_beta` will be told.
+    """
     n_chains = _checks.whole("n_chains", n_chains, least=1)
     rule = _checks.choice("sampler", rule, RULES)
     chosen = resolve_order(order, rule)
     betas = check_beta(beta, n_chains)
+    bias = model.flat_bias if bias is None else bias
+    machine = (model.couplings, bias, model.convention)
+    if kernel is None:
+        kernel = choose_kernel(*machine, beta=betas, order=chosen, first_chain=first_chain)
+    else:
+        kernel = check_kernel(kernel, *machine, beta=betas, order=chosen, first_chain=first_chain)
     if rule == "metropolis" and chosen != "random":
         _warn_if_periodic(model, chosen, float(betas.min()))
     up = start_bits(initial, model.n_units, n_chains, seed, first_chain, model.convention)
     return couple_chains(
-        model.couplings,
-        model.flat_bias,
-        model.convention,
+        *machine,
         up,
-        rng.streams(seed, n_chains, first=first_chain),
+        make_streams(kernel, seed, n_chains, first_chain),
+        kernel=kernel,
         beta=betas,
         rule=rule,
         order=chosen,
         seed=seed,
         threads=threads_module.resolve(threads),
+        highest_beta=highest_beta,
     )
 
 
 def couple_chains(
-    couplings: Couplings, bias: np.ndarray, units: Units, up: np.ndarray, streams: np.ndarray, **settings: Any
+    couplings: Couplings,
+    bias: np.ndarray,
+    units: Units,
+    up: np.ndarray,
+    streams: np.ndarray,
+    *,
+    kernel: str | None = None,
+    **settings: Any,
 ) -> Chains:
     """Return chains for trusted couplings and biases (one vector, or one per chain)."""
-    by_layers = len(couplings.sizes) > 1 and settings["order"] == "sequential"
-    kind = LayeredChains if by_layers else DenseChains
+    kind = KERNELS[natural_kernel(couplings, settings["order"]) if kernel is None else kernel]
     chains = kind(units, up, streams, **settings)
     chains.couple(couplings, bias)
     return chains
@@ -96,7 +114,7 @@ def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
     free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())
     magnitudes = {float(w) for array in model.couplings.arrays for w in np.unique(np.abs(array)) if w}
-    ties = order == "sequential" and len(magnitudes) <= FEW_MAGNITUDES
+    ties = order in ("sequential", "coloured") and len(magnitudes) <= FEW_MAGNITUDES
     if free or ties:
         why = "with these couplings many flips cost nothing"
         if free:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
-from ..couplings import Couplings
-from ..kernels.dense import gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
+from .. import aligned
+from ..kernels.dense import energies_of_fields_dense, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
 from ..kernels.energy import energies_dense
+from . import fixed_point
 from .engine import Engine, up_form
-from .orders import sites
-
-LOG_ODDS_ERROR = (
-    1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
-)
 
 # One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
 # every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
 # be fixed.
 HOLD = np.uint32(1 << 28)
+FILLED = 8  # chains whose fields are summed between two looks for a stop
 
 
 class DenseChains(Engine):
@@ -28,74 +22,83 @@ class DenseChains(Engine):
 
     kernel = "dense"
 
-    def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
-        self._weights, self._bias = couplings.matrix(), np.atleast_2d(bias)
-        form, field = up_form(couplings, self._bias, self.units)
-        largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max())
-        worst = float(self.beta.max(initial=0.0)) * (self.n_units + 1) / 2
-        exponent = _scale(largest, 30)
-        dtype: np.dtype[Any] = np.dtype(np.int32)
-        if worst * 2.0**-exponent > LOG_ODDS_ERROR:
-            exponent, dtype = _scale(largest, 61), np.dtype(np.int64)
+    def _couple(self) -> None:
+        self._weights = self.couplings.matrix()
+        form, field = up_form(self.couplings, self.bias, self.units)
+        rises = form.matrix()
+        self._point = fixed_point.choose(form, field, self.highest_beta)
         width = -(-self.n_units // 64) * 64
-        self._rises = np.zeros((self.n_units, width), dtype)
-        self._rises[:, : self.n_units] = np.rint(np.ldexp(form.matrix(), exponent))
-        start = np.zeros((len(self._bias), width), dtype)
-        start[:, : self.n_units] = np.rint(np.ldexp(field, exponent))
+        self._rises = aligned.zeros((self.n_units, width), self._point.dtype)
+        self._rises[:, : self.n_units] = self._point.integers(rises)
+        start = np.zeros((len(self.bias), width), self._point.dtype)
+        start[:, : self.n_units] = self._point.integers(field)
         self._start = np.broadcast_to(start, (self.n_chains, width))
-        self._scale = [self._thresholds(k, exponent) for k in range(len(self.blocks))]
-        self._fields: list[np.ndarray] = []
-        self.detail = {
-            "kernel": self.kernel,
-            "fields": f"{dtype.name} in units of 2^-{exponent}",
-            "largest log-odds error": worst * 2.0**-exponent,
-        }
+        self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
+        self._rescale()
+        self._forget()
+        self.attempt_seconds = 2e-9 + 1e-11 * self.n_units
+        self.detail = self._point.detail(self.kernel)
 
-    def _thresholds(self, k: int, exponent: int) -> np.ndarray:
-        """log-odds to integer fields, per lane; at beta = 0 the largest number, so that the sign decides."""
-        scale = np.full(self.up[k].shape[1], np.finfo(np.float32).max, np.float32)
-        beta = self.beta[self.blocks[k]]
-        with np.errstate(divide="ignore", over="ignore"):
-            scale[: len(beta)] = np.minimum(np.ldexp(1.0, exponent) / beta, np.finfo(np.float32).max)
-        return scale
+    def _energy_all_down(self) -> np.ndarray:
+        lo = float(self.units.lo)
+        total = float(self.couplings.field(np.ones((1, self.n_units))).sum())
+        return -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
+
+    def _rescale(self) -> None:
+        self._scale = [
+            aligned.copy(self._point.scale(self.beta[block], up.shape[1]))
+            for block, up in zip(self.blocks, self.up, strict=True)
+        ]
+
+    def _forget(self) -> None:
+        self._fields: list[np.ndarray] = []
 
     def _prepare(self) -> None:
         if self._fields:
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
-        self._fields = [np.empty((block.stop - block.start, width), dtype) for block in self.blocks]
+        fields = [aligned.zeros((block.stop - block.start, width), dtype) for block in self.blocks]
 
         def fill(k: int) -> None:
             start = np.ascontiguousarray(self._start[self.blocks[k]])
-            init_fields_dense(self._fields[k], self.up[k], self._rises, start)
+            for c in range(0, len(fields[k]), FILLED):
+                if self.halt():
+                    self._broken = True
+                    return
+                init_fields_dense(fields[k][c : c + FILLED], self.up[k][:, c:], self._rises, start[c : c + FILLED])
 
         self._for_blocks(fill, self.n_units)
+        self._fields = fields
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.streams[k]
+        up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.lane_streams[k]
         hold = HOLD if self.order == "random" else np.uint32(0)
-        for rows, count in sites(self.order, self.n_units, self.seed, first, n_sweeps):
+        for rows, count in self._pieces(first, n_sweeps):
             if self.rule == "metropolis":
-                metropolis_sweep_dense(up, fields, self._rises, scale, streams, rows, count, hold)
+                self._flips[k] += metropolis_sweep_dense(up, fields, self._rises, scale, streams, rows, count, hold)
             else:
-                gibbs_sweep_dense(up, fields, self._rises, scale, streams, rows, count)
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        super().restore(state)
-        self._fields = []
+                self._flips[k] += gibbs_sweep_dense(up, fields, self._rises, scale, streams, rows, count)
 
     def _energies_block(self, k: int) -> np.ndarray:
         block = self.blocks[k]
         values = self.units.values(self.up[k], np.float64)
-        bias = self._bias.T
-        if len(self._bias) > 1:
+        bias = self.bias.T
+        if len(self.bias) > 1:
             bias = np.zeros_like(values)
-            bias[:, : block.stop - block.start] = self._bias[block].T
+            bias[:, : block.stop - block.start] = self.bias[block].T
         energies = np.empty(values.shape[1])
         energies_dense(values, self._weights, np.ascontiguousarray(bias), energies)
         return energies[: block.stop - block.start]
 
+    def quick_energies(self) -> np.ndarray:
+        self._prepare()
+        energies = np.empty(self.n_chains)
+        for k, block in enumerate(self.blocks):
+            energies_of_fields_dense(self.up[k], self._fields[k], self._start[block], energies[block])
+        return self._all_down + np.ldexp(energies, -self._point.exponent)
 
-def _scale(largest: float, bits: int) -> int:
-    """The largest exponent with largest * 2^exponent < 2^bits."""
-    return bits - math.frexp(max(largest, 1e-300))[1]
+    def gather(self, index: np.ndarray) -> None:
+        fields = np.concatenate(self._fields)[index] if self._fields else None
+        super().gather(index)
+        if fields is not None:
+            self._fields = [aligned.copy(fields[block]) for block in self.blocks]

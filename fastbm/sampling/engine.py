@@ -6,24 +6,31 @@ a = span (b + lo W 1), span = hi - lo. Engines know nothing else of the unit con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import _checks, rng
+from .. import _checks, aligned, rng
 from ..couplings import Couplings
-from ..kernels.packing import pack_units
+from ..kernels.packing import pack_chains, pack_units
+from ..store import Stream
 from ..threads import fan_out
 from ..units import Units
+from .orders import sites, visit_order
 
 LANES = 16  # chains in one vector
 BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
 
 
 WORTH_A_THREAD = 1 << 15  # updates below which handing blocks to threads costs more than it saves
+PIECE_SECONDS = 0.03  # a sweep that may take longer than this is cut into pieces, between which a stop is noticed
 
 T = TypeVar("T")
+
+
+class Halted(Exception):
+    """Sweeps were broken off because a stop was asked for; the chains must be restored from an earlier state."""
 
 
 def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
@@ -39,19 +46,30 @@ def lanes_of(n_chains: int) -> int:
     return -(-n_chains // LANES) * LANES
 
 
+def never() -> bool:
+    """No stop is asked for."""
+    return False
+
+
 class Engine:
     """Chains of one machine, each in a lane of its own with a stream of its own.
 
     Attributes
     ----------
     up : list of (n_units, lanes) uint8 arrays
-        The bits, a block of up to 64 chains each; what lies in lanes beyond the chains has no meaning.
-    n_swept : int
-        Sweeps done since the start.
+        The bits, a block of chains each; what lies in lanes beyond the chains has no meaning.
+    lane_streams : list of (4, lanes) uint32 arrays
+        Their random streams.
+    n_swept, n_flips : int
+        Sweeps done, and flips made, since the start.
+    halt : function
+        Asked between pieces of long sweeps: true if a stop is wanted.
     """
 
     kernel: str
     detail: dict[str, Any]
+    block_lanes = BLOCK
+    attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
     def __init__(
         self,
@@ -64,50 +82,119 @@ class Engine:
         order: str,
         seed: int,
         threads: int,
+        highest_beta: float | None = None,
     ) -> None:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
         size = self._block_size(n_chains, threads)
         self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
-        self.beta = np.broadcast_to(np.asarray(beta, np.float64), (n_chains,))
-        self.streams = [np.ones((4, lanes_of(block.stop - block.start)), np.uint32) for block in self.blocks]
-        self.up = [np.zeros((n_units, lanes_of(block.stop - block.start)), np.uint8) for block in self.blocks]
+        self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
+        self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
+        self.halt: Callable[[], bool] = never
+        self._broken, self._flips = False, [0] * len(self.blocks)
+        self._allocate()
         self._load(up, streams)
 
-    @staticmethod
-    def _block_size(n_chains: int, threads: int) -> int:
-        """Chains of a block: at most 64, and fewer where threads would have nothing to do. A path does not depend on
-        it.
+    @classmethod
+    def _block_size(cls, n_chains: int, threads: int) -> int:
+        """Chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do. A path does not
+        depend on it.
         """
-        n_blocks = max(-(-n_chains // BLOCK), min(threads, -(-n_chains // LANES)))
+        n_blocks = max(-(-n_chains // cls.block_lanes), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 
+    def _allocate(self) -> None:
+        """Make room for the chains and their streams."""
+        lanes = [lanes_of(block.stop - block.start) for block in self.blocks]
+        self.lane_streams = [aligned.zeros((4, n), np.uint32) for n in lanes]
+        for stream in self.lane_streams:
+            stream[:] = 1  # the state 0 would stay 0
+        self.up = [aligned.zeros((self.n_units, n), np.uint8) for n in lanes]
+
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
-        for block, lanes, stream in zip(self.blocks, self.up, self.streams, strict=True):
-            size = block.stop - block.start
-            lanes[:, :size] = up[block].T
-            stream[:, :size] = streams[block].T
+        """Take streams (n_chains, 4) and bits."""
+        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
+            stream[:, : block.stop - block.start] = streams[block].T
+        self.load_bits(up)
+
+    def load_bits(self, up: np.ndarray) -> None:
+        """Put all chains into other states, (n_chains, n_units) of 0 and 1."""
+        for block, lanes in zip(self.blocks, self.up, strict=True):
+            lanes[:, : block.stop - block.start] = up[block].T
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was computed from the states."""
 
     def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
         """Take other couplings and biases ((n_units,) or (n_chains, n_units)); the chains stay where they are."""
+        self.couplings, self.bias = couplings, np.atleast_2d(bias)
+        self.visit = visit_order(self.order, couplings)
+        self._couple()
+
+    def _couple(self) -> None:
+        """Bring couplings and biases into the form of the kernel, and tell of it in `detail`."""
+        raise NotImplementedError
+
+    def set_beta(self, beta: np.ndarray) -> None:
+        """Take other inverse temperatures (n_chains,), none above `highest_beta`."""
+        self.beta = np.array(beta, np.float64)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        """Make what depends on the temperatures."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
         """Make what blocks need before they run side by side."""
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        """Do sweeps `first` to `first + n_sweeps` of block `k`."""
+        """Do sweeps `first` to `first + n_sweeps` of block `k`, as `_pieces` cuts them."""
         raise NotImplementedError
 
     def _energies_block(self, k: int) -> np.ndarray:
         """Energies without offset of block `k`, in float64 from the user's couplings."""
         raise NotImplementedError
 
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        """Write the bits of block `k` to `packed` (chains, ceil(n_units / 8))."""
+        pack_units(self.up[k], packed)
+
+    def _pieces(self, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (rows of units, number of rows) to visit; long sweeps in pieces, until a stop is asked for."""
+        lanes = self.up[0].shape[1]
+        longest = max(1, int(PIECE_SECONDS / (self.attempt_seconds * lanes)))  # attempts in a piece
+        for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps):
+            if self.n_units * count <= longest:
+                yield rows, count
+                continue
+            step = max(1, longest // self.n_units)
+            for start in range(0, count, step):
+                for piece in self._parts(rows, start, min(step, count - start), longest):
+                    if self._broken or self.halt():
+                        self._broken = True
+                        return
+                    yield piece
+
+    def _parts(self, rows: np.ndarray, start: int, count: int, longest: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Some whole sweeps, or parts of one."""
+        if len(rows) > 1:
+            rows = rows[start : start + count]
+        if self.n_units <= longest:
+            yield rows, count
+        else:
+            for a in range(0, self.n_units, longest):
+                yield np.ascontiguousarray(rows[:1, a : a + longest]), 1
+
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: int) -> list[T]:
         """Apply `function` to every block; on threads if there are sweeps enough to be worth handing over."""
         worth = n_sweeps * self.n_units * self.n_chains >= WORTH_A_THREAD
-        return fan_out(function, range(len(self.blocks)), self.threads if worth else 1)
+        found = fan_out(function, range(len(self.blocks)), self.threads if worth else 1)
+        if self._broken:
+            self._broken = False
+            raise Halted
+        return found
 
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
@@ -115,11 +202,16 @@ class Engine:
         self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
         self.n_swept += n_sweeps
 
-    def record(self, n_samples: int, thin: int) -> tuple[np.ndarray, np.ndarray]:
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
 
-        Returns the packed states (n_samples, n_chains, ceil(n_units / 8)) and their energies without offset (n_samples,
-        n_chains). Each block goes its way without waiting for the others.
+        Each block goes its way without waiting for the others.
+
+        Returns
+        -------
+        dict
+            ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
+            ``samples/energy`` (n_samples, n_chains), without offset.
         """
         self._prepare()
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
@@ -129,16 +221,42 @@ class Engine:
             block = self.blocks[k]
             for t in range(n_samples):
                 self._sweep_block(k, self.n_swept + t * thin, thin)
-                pack_units(self.up[k], packed[t, block])
+                if self._broken:
+                    return
+                self._pack_block(k, packed[t, block])
                 energies[t, block] = self._energies_block(k)
 
         self._for_blocks(run, n_samples * thin)
         self.n_swept += n_samples * thin
-        return packed, energies
+        return {"samples/states": packed, "samples/energy": energies}
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What `record` returns beside states and energies: nothing."""
+        return {}
+
+    @property
+    def n_flips(self) -> int:
+        """Flips of all chains since the start."""
+        return sum(self._flips)
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all chains takes."""
+        lanes = sum(up.shape[1] for up in self.up)
+        return self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks))
 
     def energies(self) -> np.ndarray:
         """Energies without offset, (n_chains,), in float64 from the user's couplings."""
-        return np.concatenate([self._energies_block(k) for k in range(len(self.blocks))])
+        return np.concatenate(self._for_blocks(self._energies_block, 1))
+
+    def quick_energies(self) -> np.ndarray:
+        """Energies without offset, (n_chains,), to the precision of the kernel's fields where these are at hand."""
+        return self.energies()
+
+    def gather(self, index: np.ndarray) -> None:
+        """Give chain c the state of chain index[c]; streams and temperatures stay."""
+        self.load_bits(self.bits()[index])
 
     def bits(self) -> np.ndarray:
         """The bits of all chains, (n_chains, n_units) uint8."""
@@ -147,26 +265,43 @@ class Engine:
     def packed(self) -> np.ndarray:
         """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         packed = np.empty((self.n_chains, -(-self.n_units // 8)), np.uint8)
-        for block, lanes in zip(self.blocks, self.up, strict=True):
-            pack_units(lanes, packed[block])
+        for k, block in enumerate(self.blocks):
+            self._pack_block(k, packed[block])
         return packed
+
+    def words(self, k: int) -> np.ndarray:
+        """The bits of block `k`, 64 chains a word: (n_units, ceil(chains / 64)) uint64, chain 0 in the lowest bit."""
+        n_chains = self.blocks[k].stop - self.blocks[k].start
+        words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
+        pack_chains(self.up[k], n_chains, words)
+        return words
+
+    def _stream_rows(self) -> np.ndarray:
+        """The streams, one row each."""
+        streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.lane_streams, strict=True)]
+        return np.concatenate(streams)
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
-        streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.streams, strict=True)]
-        return {"chains": self.packed(), "streams": np.concatenate(streams), "n_swept": np.array(self.n_swept)}
+        return {
+            "chains": self.packed(),
+            "streams": self._stream_rows(),
+            "n_swept": np.array(self.n_swept),
+            "n_flips": np.array(self.n_flips),
+        }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         up = np.unpackbits(state["chains"], axis=1, count=self.n_units, bitorder="little")
         self._load(up, state["streams"])
         self.n_swept = int(state["n_swept"])
+        self._flips = [int(state["n_flips"])] + [0] * (len(self.blocks) - 1)
 
 
 def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:
     """Return the bits that the chains start from: random, all up, or given states."""
     if isinstance(initial, str) and initial == "up":
-        return np.ones((n_chains, n_units), np.uint8)
+        return np.broadcast_to(np.uint8(1), (n_chains, n_units))
     if isinstance(initial, str) and initial == "random":
         rows = [rng.keyed(seed, rng.INITIAL, first_chain + c).bytes(-(-n_units // 8)) for c in range(n_chains)]
         packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n_chains, -1)

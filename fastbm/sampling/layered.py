@@ -1,4 +1,7 @@
-"""Chains on layered couplings: block Gibbs (or Metropolis), one matrix product and one pass of draws a layer."""
+"""Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
+
+Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.row_sums`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..couplings import Couplings, Layered
+from .. import aligned
+from ..couplings import Layered
 from ..kernels.layered import gibbs_layer, metropolis_layer
-from .engine import BLOCK, Engine, up_form
+from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
+from .engine import PIECE_SECONDS, Engine, up_form
 
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
@@ -27,36 +32,65 @@ def field_of_layer(
     return field
 
 
+class _Pull:
+    """What the units of one layer that are on add to the fields of another: `weights` (units of the one, of the other).
+    """
+
+    def __init__(self, weights: np.ndarray) -> None:
+        n, m = weights.shape
+        self._tiles = aligned.zeros((-(-m // TILE), n, TILE), weights.dtype)
+        fill_tiles(self._tiles, np.ascontiguousarray(weights))
+        self._whole = weights.sum(axis=0)
+
+    def add(self, field: np.ndarray, up: np.ndarray) -> None:
+        """Add to `field` (m, lanes) what `up` (n, lanes) pulls."""
+        lanes = up.shape[1]
+        rows, counts = np.empty((lanes, len(up) + 1), np.int32), np.empty(lanes, np.int64)
+        turned = np.empty(lanes, np.uint8)
+        list_units(rows, counts, turned, up)
+        sums = aligned.zeros((lanes, TILE), field.dtype)
+        add_rows(field, sums, self._tiles, self._whole, rows, counts, turned)
+
+
 class LayeredChains(Engine):
-    """Layers in order, each drawn given its neighbours. Products run on one BLAS thread for each block of 64 chains."""
+    """Layers in order, each drawn given its neighbours.
+
+    In coloured order all layers of even number come first, then those of odd number.
+    """
 
     kernel = "layered"
 
-    @staticmethod
-    def _block_size(n_chains: int, threads: int) -> int:
-        """Chains of a block, whatever the number of threads: the bits of a matrix product depend on its shape."""
-        return BLOCK if n_chains > BLOCK else BLOCK // 2
-
-    def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
-        assert isinstance(couplings, Layered)
-        self._couplings, self._bias = couplings, np.atleast_2d(bias)
-        form, field = up_form(couplings, self._bias, self.units)
-        worst = float(self.beta.max(initial=0.0) * (form.absolute_sums() + np.abs(field).max(axis=0)).max(initial=0.0))
+    def _couple(self) -> None:
+        assert isinstance(self.couplings, Layered)
+        form, field = up_form(self.couplings, self.bias, self.units)
+        worst = self.highest_beta * float((form.absolute_sums() + np.abs(field).max(axis=0)).max(initial=0.0))
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self._blocks = [block.astype(self.dtype) for block in form.arrays]
+        self._pulls = [_Pull(block.astype(self.dtype)) for block in form.arrays]
+        self._pushes = [_Pull(block.T.astype(self.dtype)) for block in form.arrays]
         self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
-        self._scale = []
-        for block, up in zip(self.blocks, self.up, strict=True):
-            scale = np.zeros(up.shape[1], self.dtype)
-            scale[: block.stop - block.start] = self.beta[block]
-            self._scale.append(scale)
-        self._values = [up.astype(self.dtype) for up in self.up]
+        self._layers = self.couplings.layers
+        numbers = range(len(self._layers))
+        self._visited = [*numbers[::2], *numbers[1::2]] if self.order == "coloured" else list(numbers)
+        self._rescale()
+        self._forget()
+        products = sum(block.size for block in form.arrays) / max(self.n_units, 1)
+        self.attempt_seconds = 1e-9 + 3e-11 * products
         self.detail = {
             "kernel": self.kernel,
             "fields": self.dtype.name,
             "largest log-odds error": worst * (2.0**-22 if single else 2.0**-51),
         }
+
+    def _rescale(self) -> None:
+        self._scale = []
+        for block, up in zip(self.blocks, self.up, strict=True):
+            scale = np.zeros(up.shape[1], self.dtype)
+            scale[: block.stop - block.start] = self.beta[block]
+            self._scale.append(scale)
+
+    def _forget(self) -> None:
+        self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
 
     def _start_of(self, k: int, field: np.ndarray) -> np.ndarray:
         """The field with all units down: one column, or one for each chain of the block."""
@@ -69,32 +103,44 @@ class LayeredChains(Engine):
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
         """The field (in log-odds at beta = 1) of a layer for the chains of block `k`."""
-        return field_of_layer(self._blocks, self._couplings.layers, layer, self._values[k], self._start[k])
+        values, rows = self._values[k], self._layers[layer]
+        field = np.empty((rows.stop - rows.start, values.shape[1]), self.dtype)
+        field[:] = self._start[k][rows]
+        if layer > 0:
+            self._pulls[layer - 1].add(field, values[self._layers[layer - 1]])
+        if layer < len(self._pushes):
+            self._pushes[layer].add(field, values[self._layers[layer + 1]])
+        return field
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer
-        values = self._values[k]
+        values, used = self._values[k], self.blocks[k].stop - self.blocks[k].start
+        long = self.attempt_seconds * values.size * n_sweeps > PIECE_SECONDS
         for _ in range(n_sweeps):
-            for layer, rows in enumerate(self._couplings.layers):
-                draw(values[rows], self.layer_field(k, layer), self._scale[k], self.streams[k])
+            if long and (self._broken or self.halt()):
+                self._broken = True
+                return
+            for layer in self._visited:
+                rows = self._layers[layer]
+                self._flips[k] += draw(
+                    values[rows], self.layer_field(k, layer), self._scale[k], self.lane_streams[k], used
+                )
         self.up[k][:] = values
 
     def draw_layer(self, layer: int) -> None:
         """Draw one layer given its neighbours, the others staying as they are."""
 
         def draw(k: int) -> None:
-            rows = self._couplings.layers[layer]
-            gibbs_layer(self._values[k][rows], self.layer_field(k, layer), self._scale[k], self.streams[k])
+            rows, used = self._layers[layer], self.blocks[k].stop - self.blocks[k].start
+            self._flips[k] += gibbs_layer(
+                self._values[k][rows], self.layer_field(k, layer), self._scale[k], self.lane_streams[k], used
+            )
             self.up[k][:] = self._values[k]
 
         self._for_blocks(draw, 1)
 
-    def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
-        super()._load(up, streams)
-        self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
-
     def _energies_block(self, k: int) -> np.ndarray:
         block = self.blocks[k]
         values = self.units.values(self.up[k][:, : block.stop - block.start].T, np.float64)
-        bias = self._bias[block] if len(self._bias) > 1 else self._bias
-        return -((0.5 * self._couplings.field(values) + bias) * values).sum(axis=1)
+        bias = self.bias[block] if len(self.bias) > 1 else self.bias
+        return -((0.5 * self.couplings.field(values) + bias) * values).sum(axis=1)

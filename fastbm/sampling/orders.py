@@ -12,13 +12,29 @@ from functools import lru_cache
 import numpy as np
 
 from .. import rng
+from ..couplings import Couplings
+from ..kernels.colouring import colour_units
+
+ORDERS = ("sequential", "permuted", "random", "coloured")
 
 
-def sites(order: str, n_units: int, seed: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
+def visit_order(order: str, couplings: Couplings) -> np.ndarray:
+    """Return the units in the order of every sweep: one colour after the other if `order` is "coloured"."""
+    units = np.arange(couplings.n_units, dtype=np.int32)
+    if order != "coloured":
+        return units
+    colours = np.empty_like(units)
+    indptr, indices, _ = couplings.csr()
+    colour_units(indptr, indices, colours)
+    return units[np.argsort(colours, kind="stable")]
+
+
+def sites(order: str, visit: np.ndarray, seed: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
     """Yield (rows of units to visit, number of sweeps) for sweeps `first` to `first + n_sweeps`."""
-    if order == "sequential":
-        yield np.arange(n_units, dtype=np.int32)[None], n_sweeps
+    if order in ("sequential", "coloured"):
+        yield visit[None], n_sweeps
         return
+    n_units = len(visit)
     length = max(1, 65_536 // n_units)
     for chunk in range(first // length, -(-(first + n_sweeps) // length)):
         rows = _chunk(order, n_units, length, seed, chunk)

@@ -141,10 +141,10 @@ class SampleTask:
             chains.sweep(min(self._block, self._end - chains.n_swept))
             return {}
         n_samples, step = (1, left) if odd else (min(self._block // s.thin, s.n_samples - n_done), s.thin)
-        packed, energies = chains.record(n_samples, step)
+        found = chains.record(n_samples, step)
         return {
-            "samples/states": packed,
-            "samples/energy": energies + self.model.offset,
+            "samples/states": found["samples/states"],
+            "samples/energy": found["samples/energy"] + self.model.offset,
             "samples/sweep": s.burn_in + s.thin * np.arange(n_done + 1, n_done + n_samples + 1),
         }
 

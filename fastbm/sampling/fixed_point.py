@@ -1,0 +1,80 @@
+"""Couplings and fields as integers: sums of integers do not drift and do not depend on the order of the updates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..couplings import Couplings, row_blocks
+
+LOG_ODDS_ERROR = (
+    1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
+)
+FINEST = 1000  # an exponent at which couplings that are all 0 are as fine as any
+
+
+class FixedPoint(NamedTuple):
+    """Integers of `dtype` in units of 2^-`exponent`; `error` is the largest error of a log-odds."""
+
+    dtype: np.dtype[Any]
+    exponent: int
+    error: float
+
+    def integers(self, values: np.ndarray) -> np.ndarray:
+        """Values as the nearest integers."""
+        return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
+
+    def scale(self, beta: np.ndarray, lanes: int) -> np.ndarray:
+        """What turns log-odds into these integers, (lanes,) float32; at beta = 0 the largest number, so that the sign
+        decides.
+        """
+        largest = np.finfo(np.float32).max
+        scale = np.full(lanes, largest, np.float32)
+        with np.errstate(divide="ignore", over="ignore"):
+            scale[: len(beta)] = np.minimum(np.ldexp(1.0, self.exponent) / beta, largest)
+        return scale
+
+    def detail(self, kernel: str) -> dict[str, Any]:
+        """What a run says of its numbers."""
+        return {
+            "kernel": kernel,
+            "fields": f"{self.dtype.name} in units of 2^-{self.exponent}",
+            "largest log-odds error": self.error,
+        }
+
+
+def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoint:
+    """Return the finest integers that no field of `form` can overflow: int32 where these are fine enough."""
+    largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max())
+    room = form.n_units + 2.0  # rounding adds less than this
+    for dtype, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
+        exponent = min(math.frexp((highest - room) / max(largest, 1e-300))[1] - 1, FINEST)
+        error = highest_beta * math.ldexp(_worst(form, field, exponent), -exponent)
+        if error <= LOG_ODDS_ERROR:
+            break
+    return FixedPoint(np.dtype(dtype), exponent, error)
+
+
+def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:
+    """The largest error of a field in any state, in units of 2^-exponent: roundings of one sign add up."""
+    start = np.abs(_rounding(field, exponent)).max(axis=0)
+    if form.kind == "sparse":
+        indptr, _, values = form.csr()
+        change = _rounding(values, exponent)
+        rows = np.repeat(np.arange(form.n_units), np.diff(indptr))
+        raised, lowered = (np.bincount(rows, np.maximum(c, 0.0), form.n_units) for c in (change, -change))
+        return float((np.maximum(raised, lowered) + start).max())
+    matrix, worst = form.matrix(), 0.0
+    for rows in row_blocks(form.n_units, form.n_units):
+        change = _rounding(matrix[rows], exponent)
+        raised, lowered = (np.maximum(c, 0.0).sum(axis=1) for c in (change, -change))
+        worst = max(worst, float((np.maximum(raised, lowered) + start[rows]).max()))
+    return worst
+
+
+def _rounding(values: np.ndarray, exponent: int) -> np.ndarray:
+    scaled = np.ldexp(values, exponent)
+    change: np.ndarray = np.rint(scaled) - scaled
+    return change
