@@ -23,10 +23,9 @@ def init_fields_dense(fields, up, rises, start):
     unit that goes up adds and `start` (n_chains, width) is the field with all units down. Cost: n_units^2 n_chains
     integer additions at most.
     """
-    for c in range(fields.shape[0]):
-        for i in range(fields.shape[1]):
-            fields[c, i] = start[c, i]
-        for j in range(rises.shape[0]):
+    fields[:] = start
+    for j in range(rises.shape[0]):  # each row is read once for all chains
+        for c in range(fields.shape[0]):
             if up[j, c]:
                 for i in range(fields.shape[1]):
                     fields[c, i] += rises[j, i]

@@ -82,7 +82,7 @@ def _first_bits(streams, w, levels, table, equal):
 
 @kernel
 def _draw_gibbs(work, odd, streams, table):
-    """Draw a unit of every replica given the counts of its pulls. Mutates `work`, `streams`; tells of undecided ones."""
+    """Draw a unit of every replica given its counts of pulls. Mutates `work`, `streams`; tells of undecided ones."""
     left = _NONE
     for w in range(WORDS):
         c0, c1, c2 = work[w], work[16 + w], work[32 + w]
@@ -175,7 +175,7 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
 
     `rule` is (metropolis, hold): Gibbs draws, or proposals to flip, of which one in 16 is dropped if `hold`. `graph` is
     (indptr, indices, signs), `signs` all ones where a coupling is negative; a coupling of k times the unit stands k
-    times. `tables` is (table, thresholds, table, thresholds) for units with an even and an odd number of neighbours: the
+    times. `tables` is (table, thresholds, table, thresholds) for units of an even and an odd number of neighbours: the
     probability of going against the majority times 2^64, for word w at level l in thresholds[16 l + w] uint64, and its
     highest bits b as masks in table[64 b + 16 l + w].
     Cost: about 20 vector operations a random bit, 16 bits an attempt of 512 replicas.
@@ -217,65 +217,3 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
             for w in range(n_words):
                 n_flips += _count_bits(_U(work[48 + w] ^ work[64 + w]))
     return n_flips
-
-
-@kernel
-def count_unsatisfied(up, edges, signs, totals):
-    """Count each replica's edges whose coupling its units go against. Mutates `totals` (512,) int64.
-
-    `edges` (m, 2), `signs` (m,) all ones where the coupling is negative.  Cost: a counter of bits is increased for all
-    replicas at once; two vector passes an edge on average.
-    """
-    planes = np.zeros((32, WORDS), np.uint32)
-    carry = np.empty(WORDS, np.uint32)
-    for e in range(edges.shape[0]):
-        i, j, sign = edges[e, 0], edges[e, 1], signs[e]
-        left = _NONE
-        for w in range(WORDS):
-            carry[w] = _U(_U(up[i, w] ^ up[j, w]) ^ sign)
-            left = _U(left | carry[w])
-        p = 0
-        while left:
-            left = _NONE
-            for w in range(WORDS):
-                over = _U(planes[p, w] & carry[w])
-                planes[p, w] = _U(planes[p, w] ^ carry[w])
-                carry[w] = over
-                left = _U(left | over)
-            p += 1
-    for w in range(WORDS):
-        for r in range(32):
-            total = 0
-            for p in range(32):
-                total += np.int64((planes[p, w] >> np.uint32(r)) & np.uint32(1)) << p
-            totals[32 * w + r] = total
-
-
-@kernel
-def pack_replicas(up, packed):
-    """Pack each replica's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_replicas, ceil(n_units / 8)).
-
-    Replica r is bit r % 32 of word r // 32 of `up` (n_units, words).  Cost: 3 operations a bit, vectorised.
-    """
-    row = np.empty(32, np.uint8)
-    for w in range(-(-packed.shape[0] // 32)):
-        m = min(32, packed.shape[0] - 32 * w)
-        for byte in range(packed.shape[1]):
-            row[:] = 0
-            for k in range(min(8, up.shape[0] - 8 * byte)):
-                word = up[8 * byte + k, w]
-                for r in range(32):
-                    row[r] |= np.uint8(np.uint8(_U(word >> np.uint32(r)) & np.uint32(1)) << np.uint8(k))
-            for r in range(m):
-                packed[32 * w + r, byte] = row[r]
-
-
-@kernel
-def unpack_replicas(bits, up):
-    """Set the words from bits (n_replicas, n_units) uint8. Mutates `up` (n_units, words)."""
-    for i in range(up.shape[0]):
-        for w in range(up.shape[1]):
-            word = _NONE
-            for r in range(min(32, bits.shape[0] - 32 * w)):
-                word |= _U(_U(bits[32 * w + r, i]) << _U(r))
-            up[i, w] = word

@@ -1,8 +1,8 @@
 """Single-spin Gibbs and Metropolis sweeps on sparse couplings.
 
-Chains lie in lanes: a neighbour's bits are one contiguous row, and all inner loops run over lanes, so that field, random
-numbers and comparison are full-width vector code. Fields are summed anew at every attempt, in the same integers as in
-`fastbm.kernels.dense`: both kernels give the same bits.
+Chains lie in lanes: a neighbour's bits are one contiguous row, and all inner loops run over lanes, so that field,
+random numbers and comparison are full-width vector code. Fields are summed anew at every attempt, in the same integers
+as in `fastbm.kernels.dense`: both kernels give the same bits.
 
 Glauber, J. Math. Phys. 4, 294 (1963), doi:10.1063/1.1703954; Metropolis et al., J. Chem. Phys. 21, 1087 (1953),
 doi:10.1063/1.1699114.
@@ -16,13 +16,13 @@ from .limits import ROWS, gibbs_limits, metropolis_limits
 
 @kernel
 def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows. Mutates `up` (n_units, lanes)
-    uint8, `streams`; returns the number of flips in the first `n_chains` lanes.
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows. Mutates `up` (n_units,
+    lanes) uint8, `streams`; returns the number of flips in the first `n_chains` lanes.
 
     `rule` is (metropolis, hold): Gibbs draws from the conditional distribution; or, if `metropolis`, proposals to flip
-    that are accepted with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what each neighbour that is up
-    adds, and the field with all units down, (n_units, 1) or (n_units, lanes). `scale` and `hold` as for
-    `fastbm.kernels.limits`.
+    that are accepted with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what
+    each neighbour that is up adds, and the field with all units down, (n_units, 1) or (n_units, lanes). `scale` and
+    `hold` as for `fastbm.kernels.limits`.
     Cost: O(degree lanes) an attempt, vectorised over lanes.
     """
     indptr, indices, rises, start = graph

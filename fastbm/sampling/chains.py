@@ -114,7 +114,7 @@ def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
     free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())
     magnitudes = {float(w) for array in model.couplings.arrays for w in np.unique(np.abs(array)) if w}
-    ties = order in ("sequential", "coloured") and len(magnitudes) <= FEW_MAGNITUDES
+    ties = order in ("sequential", "coloured") and 0 < len(magnitudes) <= FEW_MAGNITUDES
     if free or ties:
         why = "with these couplings many flips cost nothing"
         if free:

@@ -141,6 +141,11 @@ class ClusterChains:
         self._up = np.ascontiguousarray(up ^ self._turned)
 
     @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all chains takes, at most."""
+        return UNIT_SECONDS * self.n_units * self.n_chains / min(self.threads, len(self.blocks))
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """What `record` returns beside states and energies."""
         return {"clusters/size": Stream("<f8", (self.n_chains,))}
@@ -165,7 +170,7 @@ class ClusterChains:
                 self._sizes[c] += total
 
     def _for_blocks(self, function: Callable[[slice], None], n_sweeps: int) -> None:
-        worth = n_sweeps * self.n_units * self.n_chains >= WORTH_A_THREAD
+        worth = n_sweeps * self.n_units * self.n_chains * UNIT_SECONDS >= WORTH_A_THREAD
         fan_out(function, self.blocks, self.threads if worth else 1)
         if self._broken:
             self._broken = False
@@ -200,6 +205,8 @@ class ClusterChains:
         def run(block: slice) -> None:
             for t in range(n_samples):
                 self._advance(block, thin)
+                if self._broken:
+                    return
                 packed[t, block] = self._packed(block)
                 energies[t, block] = self._energies(block)
                 sizes[t, block] = self._sizes[block] / (per_sweep * (thin if t else thin + self._n_counted))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from .. import aligned
+from ..couplings import row_blocks
 from ..kernels.dense import energies_of_fields_dense, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
 from ..kernels.energy import energies_dense
 from . import fixed_point
-from .engine import Engine, up_form
+from .engine import PIECE_SECONDS, Engine, up_form
 
 # One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
 # every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
 # be fixed.
 HOLD = np.uint32(1 << 28)
-FILLED = 8  # chains whose fields are summed between two looks for a stop
+ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 
 
 class DenseChains(Engine):
@@ -29,14 +30,15 @@ class DenseChains(Engine):
         self._point = fixed_point.choose(form, field, self.highest_beta)
         width = -(-self.n_units // 64) * 64
         self._rises = aligned.zeros((self.n_units, width), self._point.dtype)
-        self._rises[:, : self.n_units] = self._point.integers(rises)
+        for rows in row_blocks(self.n_units, self.n_units):
+            self._rises[rows, : self.n_units] = self._point.integers(rises[rows])
         start = np.zeros((len(self.bias), width), self._point.dtype)
         start[:, : self.n_units] = self._point.integers(field)
         self._start = np.broadcast_to(start, (self.n_chains, width))
         self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
         self._rescale()
         self._forget()
-        self.attempt_seconds = 2e-9 + 1e-11 * self.n_units
+        self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
         self.detail = self._point.detail(self.kernel)
 
     def _energy_all_down(self) -> np.ndarray:
@@ -57,15 +59,16 @@ class DenseChains(Engine):
         if self._fields:
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
+        step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * width)))
         fields = [aligned.zeros((block.stop - block.start, width), dtype) for block in self.blocks]
 
         def fill(k: int) -> None:
             start = np.ascontiguousarray(self._start[self.blocks[k]])
-            for c in range(0, len(fields[k]), FILLED):
-                if self.halt():
+            for c in range(0, len(start), step):
+                if c and (self._broken or self.halt()):
                     self._broken = True
                     return
-                init_fields_dense(fields[k][c : c + FILLED], self.up[k][:, c:], self._rises, start[c : c + FILLED])
+                init_fields_dense(fields[k][c : c + step], self.up[k][:, c:], self._rises, start[c : c + step])
 
         self._for_blocks(fill, self.n_units)
         self._fields = fields
@@ -73,7 +76,7 @@ class DenseChains(Engine):
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.lane_streams[k]
         hold = HOLD if self.order == "random" else np.uint32(0)
-        for rows, count in self._pieces(first, n_sweeps):
+        for rows, count in self._pieces(k, first, n_sweeps):
             if self.rule == "metropolis":
                 self._flips[k] += metropolis_sweep_dense(up, fields, self._rises, scale, streams, rows, count, hold)
             else:
@@ -99,6 +102,8 @@ class DenseChains(Engine):
 
     def gather(self, index: np.ndarray) -> None:
         fields = np.concatenate(self._fields)[index] if self._fields else None
+        if fields is not None and len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
+            fields += self._start - self._start[index]
         super().gather(index)
         if fields is not None:
             self._fields = [aligned.copy(fields[block]) for block in self.blocks]

@@ -23,8 +23,8 @@ LANES = 16  # chains in one vector
 BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
 
 
-WORTH_A_THREAD = 1 << 15  # updates below which handing blocks to threads costs more than it saves
-PIECE_SECONDS = 0.03  # a sweep that may take longer than this is cut into pieces, between which a stop is noticed
+WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
+PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
 
 T = TypeVar("T")
 
@@ -63,7 +63,8 @@ class Engine:
     n_swept, n_flips : int
         Sweeps done, and flips made, since the start.
     halt : function
-        Asked between pieces of long sweeps: true if a stop is wanted.
+        True if a stop is wanted. Asked by `sweep` and `record` where they take longer than about `PIECE_SECONDS`, which
+        then raise `Halted`; shorter ones run to their end.
     """
 
     kernel: str
@@ -93,6 +94,7 @@ class Engine:
         self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
         self.halt: Callable[[], bool] = never
         self._broken, self._flips = False, [0] * len(self.blocks)
+        self._since_look = [0] * len(self.blocks)
         self._allocate()
         self._load(up, streams)
 
@@ -161,35 +163,48 @@ class Engine:
         """Write the bits of block `k` to `packed` (chains, ceil(n_units / 8))."""
         pack_units(self.up[k], packed)
 
-    def _pieces(self, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield (rows of units, number of rows) to visit; long sweeps in pieces, until a stop is asked for."""
-        lanes = self.up[0].shape[1]
-        longest = max(1, int(PIECE_SECONDS / (self.attempt_seconds * lanes)))  # attempts in a piece
-        for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps):
-            if self.n_units * count <= longest:
-                yield rows, count
-                continue
-            step = max(1, longest // self.n_units)
-            for start in range(0, count, step):
-                for piece in self._parts(rows, start, min(step, count - start), longest):
-                    if self._broken or self.halt():
-                        self._broken = True
-                        return
-                    yield piece
+    def _lanes(self) -> int:
+        """Lanes of a block."""
+        return self.up[0].shape[1]
 
-    def _parts(self, rows: np.ndarray, start: int, count: int, longest: int) -> Iterator[tuple[np.ndarray, int]]:
-        """Some whole sweeps, or parts of one."""
-        if len(rows) > 1:
-            rows = rows[start : start + count]
-        if self.n_units <= longest:
-            yield rows, count
-        else:
-            for a in range(0, self.n_units, longest):
-                yield np.ascontiguousarray(rows[:1, a : a + longest]), 1
+    def _longest_piece(self) -> int:
+        """Attempts that take about `PIECE_SECONDS`, all lanes of a block together."""
+        return max(1, int(PIECE_SECONDS / (self.attempt_seconds * self._lanes())))
+
+    def _pieces(self, k: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (rows of units, number of rows) for block `k` to visit, until a stop is asked for."""
+        for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps):
+            for piece, n_rows in self._cut(rows, count):
+                if self._must_stop(k, piece.shape[1] * n_rows):
+                    return
+                yield piece, n_rows
+
+    def _cut(self, rows: np.ndarray, count: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Cut `count` sweeps into whole sweeps that fit into a piece, or sweeps that do not into pieces."""
+        longest = self._longest_piece()
+        if self.n_units > longest:
+            for t in range(count):
+                row = rows[t % len(rows)]
+                for a in range(0, self.n_units, longest):
+                    yield row[None, a : a + longest], 1
+            return
+        step = longest // self.n_units
+        for start in range(0, count, step):
+            n_rows = min(step, count - start)
+            yield (rows if len(rows) == 1 else rows[start : start + n_rows]), n_rows
+
+    def _must_stop(self, k: int, attempts: int) -> bool:
+        """Whether block `k` is to be left before its next `attempts`; asked of `halt` once in `PIECE_SECONDS`."""
+        self._since_look[k] += attempts
+        if self._since_look[k] > self._longest_piece():
+            self._since_look[k] = attempts
+            if self.halt():
+                self._broken = True
+        return self._broken
 
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: int) -> list[T]:
         """Apply `function` to every block; on threads if there are sweeps enough to be worth handing over."""
-        worth = n_sweeps * self.n_units * self.n_chains >= WORTH_A_THREAD
+        worth = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds >= WORTH_A_THREAD
         found = fan_out(function, range(len(self.blocks)), self.threads if worth else 1)
         if self._broken:
             self._broken = False
@@ -199,6 +214,7 @@ class Engine:
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._prepare()
+        self._since_look = [0] * len(self.blocks)
         self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
         self.n_swept += n_sweeps
 
@@ -214,6 +230,7 @@ class Engine:
             ``samples/energy`` (n_samples, n_chains), without offset.
         """
         self._prepare()
+        self._since_look = [0] * len(self.blocks)
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = np.empty((n_samples, self.n_chains))
 

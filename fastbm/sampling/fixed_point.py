@@ -12,6 +12,7 @@ from ..couplings import Couplings, row_blocks
 LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
+SMALLEST_SCALE = 1e-30
 FINEST = 1000  # an exponent at which couplings that are all 0 are as fine as any
 
 
@@ -27,13 +28,13 @@ class FixedPoint(NamedTuple):
         return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
 
     def scale(self, beta: np.ndarray, lanes: int) -> np.ndarray:
-        """What turns log-odds into these integers, (lanes,) float32; at beta = 0 the largest number, so that the sign
-        decides.
+        """What turns log-odds into these integers, (lanes,) float32; at beta = 0 the largest number, so that the random
+        number alone decides, and never so small that the signs of limits are lost, which decide for a field of 0.
         """
         largest = np.finfo(np.float32).max
         scale = np.full(lanes, largest, np.float32)
         with np.errstate(divide="ignore", over="ignore"):
-            scale[: len(beta)] = np.minimum(np.ldexp(1.0, self.exponent) / beta, largest)
+            scale[: len(beta)] = np.clip(np.ldexp(1.0, self.exponent) / beta, SMALLEST_SCALE, largest)
         return scale
 
     def detail(self, kernel: str) -> dict[str, Any]:
@@ -49,12 +50,13 @@ def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoin
     """Return the finest integers that no field of `form` can overflow: int32 where these are fine enough."""
     largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max())
     room = form.n_units + 2.0  # rounding adds less than this
-    for dtype, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
+    for kind, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
+        dtype = np.dtype(kind)
         exponent = min(math.frexp((highest - room) / max(largest, 1e-300))[1] - 1, FINEST)
         error = highest_beta * math.ldexp(_worst(form, field, exponent), -exponent)
         if error <= LOG_ODDS_ERROR:
             break
-    return FixedPoint(np.dtype(dtype), exponent, error)
+    return FixedPoint(dtype, exponent, error)
 
 
 def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:
@@ -67,10 +69,10 @@ def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:
         raised, lowered = (np.bincount(rows, np.maximum(c, 0.0), form.n_units) for c in (change, -change))
         return float((np.maximum(raised, lowered) + start).max())
     matrix, worst = form.matrix(), 0.0
-    for rows in row_blocks(form.n_units, form.n_units):
-        change = _rounding(matrix[rows], exponent)
+    for block in row_blocks(form.n_units, form.n_units):
+        change = _rounding(matrix[block], exponent)
         raised, lowered = (np.maximum(c, 0.0).sum(axis=1) for c in (change, -change))
-        worst = max(worst, float((np.maximum(raised, lowered) + start[rows]).max()))
+        worst = max(worst, float((np.maximum(raised, lowered) + start[block]).max()))
     return worst
 
 

@@ -13,7 +13,7 @@ from .. import aligned
 from ..couplings import Layered
 from ..kernels.layered import gibbs_layer, metropolis_layer
 from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
-from .engine import PIECE_SECONDS, Engine, up_form
+from .engine import Engine, up_form
 
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
@@ -33,14 +33,13 @@ def field_of_layer(
 
 
 class _Pull:
-    """What the units of one layer that are on add to the fields of another: `weights` (units of the one, of the other).
-    """
+    """What the units of one layer that are on add to the fields of another: `weights` (units of the one, of the other)."""
 
     def __init__(self, weights: np.ndarray) -> None:
         n, m = weights.shape
         self._tiles = aligned.zeros((-(-m // TILE), n, TILE), weights.dtype)
         fill_tiles(self._tiles, np.ascontiguousarray(weights))
-        self._whole = weights.sum(axis=0)
+        self.whole = weights.sum(axis=0)
 
     def add(self, field: np.ndarray, up: np.ndarray) -> None:
         """Add to `field` (m, lanes) what `up` (n, lanes) pulls."""
@@ -49,7 +48,7 @@ class _Pull:
         turned = np.empty(lanes, np.uint8)
         list_units(rows, counts, turned, up)
         sums = aligned.zeros((lanes, TILE), field.dtype)
-        add_rows(field, sums, self._tiles, self._whole, rows, counts, turned)
+        add_rows(field, sums, self._tiles, self.whole, rows, counts, turned)
 
 
 class LayeredChains(Engine):
@@ -68,6 +67,7 @@ class LayeredChains(Engine):
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self._pulls = [_Pull(block.astype(self.dtype)) for block in form.arrays]
         self._pushes = [_Pull(block.T.astype(self.dtype)) for block in form.arrays]
+        self._user_pulls_made: list[_Pull] | None = None
         self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
         numbers = range(len(self._layers))
@@ -115,10 +115,8 @@ class LayeredChains(Engine):
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer
         values, used = self._values[k], self.blocks[k].stop - self.blocks[k].start
-        long = self.attempt_seconds * values.size * n_sweeps > PIECE_SECONDS
         for _ in range(n_sweeps):
-            if long and (self._broken or self.halt()):
-                self._broken = True
+            if self._must_stop(k, self.n_units):
                 return
             for layer in self._visited:
                 rows = self._layers[layer]
@@ -140,7 +138,22 @@ class LayeredChains(Engine):
         self._for_blocks(draw, 1)
 
     def _energies_block(self, k: int) -> np.ndarray:
-        block = self.blocks[k]
-        values = self.units.values(self.up[k][:, : block.stop - block.start].T, np.float64)
-        bias = self.bias[block] if len(self.bias) > 1 else self.bias
-        return -((0.5 * self.couplings.field(values) + bias) * values).sum(axis=1)
+        block, lo, span = self.blocks[k], float(self.units.lo), float(self.units.span)
+        up, values = self.up[k], self.units.values(self.up[k], np.float64)
+        bias = np.zeros_like(values) if len(self.bias) > 1 else self.bias.T
+        if len(self.bias) > 1:
+            bias[:, : block.stop - block.start] = self.bias[block].T
+        energies = -(bias * values).sum(axis=0)
+        for layer, pull in enumerate(self._user_pulls):
+            rows = self._layers[layer + 1]
+            field = np.zeros((rows.stop - rows.start, up.shape[1]))
+            pull.add(field, up[self._layers[layer]])
+            energies -= ((span * field + lo * pull.whole[:, None]) * values[rows]).sum(axis=0)
+        return energies[: block.stop - block.start]
+
+    @property
+    def _user_pulls(self) -> list[_Pull]:
+        """The user's couplings in float64, from which energies are told; made when first asked for."""
+        if self._user_pulls_made is None:
+            self._user_pulls_made = [_Pull(block) for block in self.couplings.arrays]
+        return self._user_pulls_made

@@ -6,21 +6,15 @@ import numpy as np
 
 from .. import aligned
 from ..couplings import Couplings
-from ..kernels.multispin import (
-    FIRST,
-    LEVELS,
-    WORDS,
-    count_unsatisfied,
-    pack_replicas,
-    sweep_multispin,
-    unpack_replicas,
-)
+from ..kernels.multispin import FIRST, LEVELS, WORDS, sweep_multispin
+from ..kernels.replicas import count_unsatisfied, pack_replicas, unpack_replicas
 from ..units import Units
 from .engine import Engine
 
 REPLICAS = 32 * WORDS  # chains of a block
 WORD_CHAINS = 64  # chains are run together or apart, and given temperatures, by this number
 MOST_NEIGHBOURS = 7
+LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
@@ -46,8 +40,9 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     if not size:
         raise Unfit("the machine has no couplings")
     magnitude = float(np.abs(spin_values).min())
-    multiples = np.rint(np.abs(spin_values) / magnitude).astype(np.int64)
-    if not np.array_equal(multiples * magnitude, np.abs(spin_values)):
+    many = size > MOST_NEIGHBOURS * magnitude
+    multiples = np.zeros(0) if many else np.rint(np.abs(spin_values) / magnitude).astype(np.int64)
+    if many or not np.array_equal(multiples * magnitude, np.abs(spin_values)):
         raise Unfit(f"couplings have several magnitudes, from {magnitude:g} to {size:g}")
     most = int(np.add.reduceat(multiples, indptr[:-1][np.diff(indptr) > 0]).max())
     if most > MOST_NEIGHBOURS:
@@ -72,7 +67,7 @@ def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
 class MultispinChains(Engine):
     """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.multispin`.
 
-    Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is that of chains 32 w to 32 w + 31.
+    Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is of chains 32 w to 32 w + 31.
     """
 
     kernel = "multispin"
@@ -81,6 +76,9 @@ class MultispinChains(Engine):
 
     @classmethod
     def _block_size(cls, n_chains: int, threads: int) -> int:
+        return REPLICAS
+
+    def _lanes(self) -> int:
         return REPLICAS
 
     def _allocate(self) -> None:
@@ -133,6 +131,7 @@ class MultispinChains(Engine):
         return -2.0 * self._magnitude * float((self._edge_signs > 0).sum())
 
     def _rescale(self) -> None:
+        check_words(self.n_chains, self.beta, 0)
         self._tables = [self._table(self.beta[block][::32]) for block in self.blocks]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -140,10 +139,8 @@ class MultispinChains(Engine):
         found = []
         for odd in (0, 1):
             thresholds = aligned.zeros((LEVELS * WORDS,), np.uint64)
-            for level in range(LEVELS):
-                pull = self._magnitude * (2 * level + odd)
-                for w, b in enumerate(beta):
-                    thresholds[WORDS * level + w] = self._threshold(2.0 * float(b) * pull)
+            pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + odd)
+            thresholds.reshape(LEVELS, WORDS)[:, : len(beta)] = self._thresholds(2.0 * (beta * pulls))
             bits = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]
             ones = (thresholds >> bits) & np.uint64(1)
             table = aligned.zeros((FIRST * LEVELS * WORDS,), np.uint32)
@@ -151,15 +148,17 @@ class MultispinChains(Engine):
             found += [table, thresholds]
         return tuple(found)
 
-    def _threshold(self, cost: float) -> int:
-        """2^64 times the probability to go against a pull that favours its side by `cost` in log-odds."""
-        probability = np.exp(-cost) / (1.0 if self.rule == "metropolis" else 1.0 + np.exp(-cost))
-        return min(int(float(probability) * 2.0**64), 2**64 - 1)
+    def _thresholds(self, costs: np.ndarray) -> np.ndarray:
+        """2^64 times the probabilities to go against pulls that favour their side by `costs` in log-odds."""
+        favour = np.exp(-costs)
+        scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
+        return np.minimum(scaled, LARGEST).astype(np.uint64)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        rule = (self.rule == "metropolis", self.order == "random")
+        metropolis = self.rule == "metropolis"
+        rule = (metropolis, metropolis and self.order == "random")
         used = (self.blocks[k].stop - self.blocks[k].start) // 32
-        for rows, count in self._pieces(first, n_sweeps):
+        for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
                 self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
             )

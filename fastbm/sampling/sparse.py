@@ -51,7 +51,7 @@ class SparseChains(Engine):
         metropolis = self.rule == "metropolis"
         hold = HOLD if self.order == "random" else np.uint32(0)
         used = self.blocks[k].stop - self.blocks[k].start
-        for rows, count in self._pieces(first, n_sweeps):
+        for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_sparse(
                 self.up[k], graph, self._scale[k], self.lane_streams[k], rows, count, (metropolis, hold), used
             )
