@@ -1,0 +1,262 @@
+"""Simulated annealing: sweeps whose inverse temperature rises to the target.
+
+Kirkpatrick, Gelatt and Vecchi, Science 220, 671 (1983), doi:10.1126/science.220.4598.671.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..model import BoltzmannMachine
+from ..store import Stream
+from .chains import make_chains
+from .pilot import MOST_BETAS, energy_profile, equal_steps
+
+SCHEDULES = ("linear", "geometric", "adaptive")
+STEPS = 1000  # distinct temperatures of a schedule: a change of temperature takes 10 to 100 microseconds
+REPORTS = 64  # energies that are kept along the way
+
+
+def resolve_schedule(
+    model: BoltzmannMachine,
+    schedule: str,
+    *,
+    beta_low: float,
+    beta: float,
+    rule: str = "gibbs",
+    seed: int = 0,
+    threads: int | None = None,
+    halt: Callable[[], bool] | None = None,
+) -> list[float]:
+    """Return the knots that `make_schedule` leads its betas through; only "adaptive" needs more than the two ends.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, `beta_low` is above `beta`, or a geometric schedule starts at 0.
+    """
+    schedule = _checks.choice("schedule", schedule, SCHEDULES)
+    beta = _checks.real("beta", beta, least=0.0)
+    beta_low = _checks.real("beta_low", beta_low, least=0.0)
+    if beta_low > beta:
+        raise ValueError(f"beta_low must not be above the target, beta = {beta:g}; got {beta_low:g}.")
+    if schedule == "geometric" and beta_low == 0.0:
+        raise ValueError('schedule="geometric" needs beta_low above 0; got 0. Use schedule="linear", or "adaptive".')
+    if schedule != "adaptive" or beta_low == beta:
+        return [beta_low, beta]
+    profile = energy_profile(model, beta_low, beta, rule=rule, seed=seed, threads=threads, halt=halt)
+    return [float(knot) for knot in equal_steps(profile, MOST_BETAS)]
+
+
+def make_schedule(n_sweeps: int, schedule: str | None, knots: Iterable[float]) -> np.ndarray:
+    """Return the inverse temperature of every sweep, (n_sweeps,).
+
+    Parameters
+    ----------
+    n_sweeps : int
+        At least 1.
+    schedule : {"linear", "geometric", "adaptive"} or None
+        How to go from knot to knot: evenly in beta, or in log beta. With None the knots themselves are the betas, each
+        held for its part of the sweeps: sweep t has number floor(t len(knots) / n_sweeps).
+    knots : sequence of float
+        From `resolve_schedule`, or the user's own betas.
+
+    Notes
+    -----
+    At most 1000 temperatures are visited, each held for h = ceil(n_sweeps / 1000) sweeps: sweep t is at the fraction
+    floor(t / h) / (ceil(n_sweeps / h) - 1) of the way, the last one at the target.
+
+    Raises
+    ------
+    ValueError
+        If the betas are negative, or more than there are sweeps.
+    """
+    n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=1)
+    values = _checks.finite_array("betas", list(knots))
+    if values.ndim != 1 or not values.size or values.min() < 0:
+        raise ValueError("betas must be a list of numbers, none below 0.")
+    if schedule is None:
+        if len(values) > n_sweeps:
+            raise ValueError(
+                f"betas has {len(values)} entries for {n_sweeps} sweeps. Raise n_sweeps, or leave some of them out."
+            )
+        return values[np.arange(n_sweeps) * len(values) // n_sweeps]
+    hold = -(-n_sweeps // STEPS)
+    n_steps = -(-n_sweeps // hold)
+    way = np.linspace(0.0, 1.0, n_steps) if n_steps > 1 else np.ones(1)
+    places = np.linspace(0.0, 1.0, len(values))
+    geometric = schedule == "geometric"
+    path = np.interp(way, places, np.log(values) if geometric else values)
+    path = np.exp(path) if geometric else path
+    path[-1] = values[-1]
+    return np.repeat(path, hold)[:n_sweeps]
+
+
+class AnnealedChains:
+    """Independent chains that are cooled once, along one schedule.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    n_chains : int
+    betas : (n_sweeps,) array
+        The inverse temperature of every sweep, from `make_schedule`.
+    rule, order, kernel, seed, initial, threads, first_chain, bias
+        As for `fastbm.sampling.chains.make_chains`.
+    offset : float or (n_chains,) array, optional
+        In place of the model's, where `bias` is.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_chains: int,
+        *,
+        betas: Sequence[float] | np.ndarray,
+        rule: str = "gibbs",
+        order: str | None = None,
+        kernel: str | None = None,
+        seed: int = 0,
+        initial: Any = "random",
+        threads: int | None = None,
+        first_chain: int = 0,
+        bias: np.ndarray | None = None,
+        offset: Any = None,
+    ) -> None:
+        self.betas = np.asarray(betas, np.float64)
+        self.n_sweeps = len(self.betas)
+        self.engine = make_chains(
+            model,
+            n_chains,
+            rule=rule,
+            order=order,
+            kernel=kernel,
+            beta=float(self.betas[0]),
+            seed=seed,
+            initial=initial,
+            threads=threads,
+            first_chain=first_chain,
+            bias=bias,
+            highest_beta=float(self.betas.max()),
+        )
+        self.n_chains, self.n_units = self.engine.n_chains, model.n_units
+        self._offset = model.offset if offset is None else np.asarray(offset, np.float64)
+        n_reports = min(REPORTS, self.n_sweeps)
+        reports = -(-np.arange(1, n_reports + 1) * self.n_sweeps // n_reports)
+        self._reports = frozenset(reports.tolist())
+        changes = np.flatnonzero(np.diff(self.betas)) + 1
+        self._stops = np.union1d(changes, reports)  # sweeps at which a batch must end
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Which kernel runs, and in which numbers."""
+        return self.engine.detail
+
+    @property
+    def halt(self) -> Callable[[], bool]:
+        """Asked between pieces of long sweeps: true if a stop is wanted."""
+        return self.engine.halt
+
+    @halt.setter
+    def halt(self, wanted: Callable[[], bool]) -> None:
+        self.engine.halt = wanted
+
+    @property
+    def n_swept(self) -> int:
+        """Sweeps done since the start."""
+        return self.engine.n_swept
+
+    @property
+    def n_flips(self) -> int:
+        """Flips of all chains since the start."""
+        return self.engine.n_flips
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all chains takes."""
+        return self.engine.sweep_seconds
+
+    @property
+    def finished(self) -> bool:
+        """Whether the target has been reached and its sweeps are done."""
+        return self.n_swept >= self.n_sweeps
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Sweeps done, and all."""
+        return self.n_swept, self.n_sweeps
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What `advance` returns beside the samples: up to 64 rows along the way."""
+        return {
+            "annealing/sweep": Stream("<i8"),
+            "annealing/beta": Stream("<f8"),
+            "annealing/energy": Stream("<f8", (self.n_chains,)),
+        }
+
+    def advance(self, n_sweeps: int) -> dict[str, np.ndarray]:
+        """Do up to `n_sweeps` sweeps; return what fell among them.
+
+        Returns
+        -------
+        dict
+            ``annealing/sweep``, ``annealing/beta`` (m,) and ``annealing/energy`` (m, n_chains), with offset, after 64
+            evenly spaced sweeps (all of them where there are fewer); at the end also ``samples/states`` (1, n_chains,
+            ceil(n_units / 8)) uint8, ``samples/energy`` (1, n_chains), without offset, and ``samples/sweep`` (1,).
+        """
+        end = min(self.n_swept + n_sweeps, self.n_sweeps)
+        rows: list[tuple[int, float, np.ndarray]] = []
+        while self.n_swept < end:
+            now = self.n_swept
+            beta = self.betas[now]
+            if self.engine.beta[0] != beta:
+                self.engine.set_beta(np.full(self.n_chains, beta))
+            stop = int(self._stops[np.searchsorted(self._stops, now, side="right")])
+            self.engine.sweep(min(stop, end) - now)
+            if self.n_swept in self._reports:
+                rows.append((self.n_swept, float(beta), self.engine.energies()))
+        found: dict[str, np.ndarray] = {}
+        if rows:
+            sweeps, betas, energies = zip(*rows, strict=True)
+            found = {
+                "annealing/sweep": np.array(sweeps, np.int64),
+                "annealing/beta": np.array(betas),
+                "annealing/energy": np.stack(energies) + self._offset,
+            }
+            if self.finished:
+                found |= last_samples(self.packed(), energies[-1], self.n_swept)
+        return found
+
+    def energies(self) -> np.ndarray:
+        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        return self.engine.energies()
+
+    def bits(self) -> np.ndarray:
+        """The bits of all chains, (n_chains, n_units) uint8."""
+        return self.engine.bits()
+
+    def packed(self) -> np.ndarray:
+        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self.engine.packed()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return self.engine.state()
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.engine.restore(state)
+
+
+def last_samples(packed: np.ndarray, energies: np.ndarray, n_swept: int) -> dict[str, np.ndarray]:
+    """The one row of samples that a schedule ends with."""
+    return {
+        "samples/states": packed[None],
+        "samples/energy": energies[None],
+        "samples/sweep": np.array([n_swept], np.int64),
+    }

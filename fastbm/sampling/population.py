@@ -1,0 +1,302 @@
+"""Population annealing: a population of replicas is cooled, and resampled at every step by the weights it earns.
+
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010),
+doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92, 063307 (2015),
+doi:10.1103/PhysRevE.92.063307.
+
+Step beta -> beta': log Z(beta') = log Z(beta) + log mean_r exp(-(beta' - beta) E_r); replica r then has on average
+n exp(-(beta' - beta) E_r) / sum of these offspring, and all are swept at beta'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _checks, rng
+from ..kernels.resampling import resample_systematic, sum_weights
+from ..model import BoltzmannMachine
+from ..store import Stream
+from .annealing import last_samples
+from .chains import make_chains
+
+HALVINGS = 60
+PARTS = 1000  # progress is told in parts of the way to the target
+
+
+class Families(NamedTuple):
+    """What the number of replicas that descend from each initial one says of a population.
+
+    Attributes
+    ----------
+    n : int
+        Families that are left.
+    entropy : float
+        -sum nu log nu in nats, nu the part of the population in each family; rho_s = n_replicas / exp(entropy) is how
+        many replicas count as one.
+    rho_t : float
+        n_replicas sum nu^2, the mean square family size: errors of means are at most sqrt(variance rho_t / n_replicas).
+    """
+
+    n: int
+    entropy: float
+    rho_t: float
+
+
+def measure_families(family: np.ndarray) -> Families:
+    """Return the measures of a population whose replica r descends from number family[r] of the initial one."""
+    sizes = np.unique(family, return_counts=True)[1]
+    parts = sizes / len(family)
+    return Families(len(sizes), float(-(parts * np.log(parts)).sum()) + 0.0, float(len(family) * (parts**2).sum()))
+
+
+def choose_step(energies: np.ndarray, least: float, most: float, target_ess: float) -> float:
+    """Return the largest step of beta, at most `most`, whose weights have an effective sample size of at least
+    `target_ess` times their number.
+
+    The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it.
+    """
+
+    def reaches(step: float) -> bool:
+        total, squares = sum_weights(energies, least, step)
+        return bool(total * total >= target_ess * len(energies) * squares)
+
+    if reaches(most):
+        return most
+    low, high = 0.0, most
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reaches(middle) else (low, middle)
+    return low
+
+
+class Population:
+    """A population that is cooled from beta = 0, where states are independent and log Z is known, to the target.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    n_chains : int
+        Replicas, at least 2; constant.
+    beta : float
+        The target.
+    beta_low : float
+        Must be 0: elsewhere neither log Z nor independent states are to be had.
+    n_sweeps : int
+        Sweeps at every temperature after the first.
+    target_ess : float
+        Between 0 and 1: steps are the largest that leave the weights this effective sample size, as a part of
+        `n_chains`. At 0.9 about an eighth of the population has no offspring.
+    rule, order, kernel, seed, threads
+        As for `fastbm.sampling.chains.make_chains`.
+    bias : (n_units,) array, optional
+        In place of the model's; one for all.
+
+    Attributes
+    ----------
+    beta, log_z : float
+        The present temperature, and the estimate of log Z there, with offset.
+    family : (n_chains,) int64 array
+        The number of the initial replica that each descends from. Families lie side by side; each replica has a random
+        stream of its own, so that copies part at the next sweep.
+
+    Raises
+    ------
+    ValueError
+        If `target_ess` is not between 0 and 1, `beta_low` not 0, or biases differ between replicas.
+
+    Notes
+    -----
+    exp(log_z) is unbiased but for the adaptive steps, so log_z is low on average, by about half its variance. Trust it
+    where the families are many: n_families or exp(family_entropy) below about 100 tells of a population too small.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_chains: int,
+        *,
+        beta: float,
+        beta_low: float = 0.0,
+        n_sweeps: int = 10,
+        target_ess: float = 0.9,
+        rule: str = "gibbs",
+        order: str | None = None,
+        kernel: str | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        bias: np.ndarray | None = None,
+    ) -> None:
+        self.target = _checks.real("beta", beta, least=0.0)
+        if beta_low != 0.0:
+            raise ValueError(
+                f"population annealing starts at beta = 0, where log Z is known; got lowest_beta = {beta_low}. "
+                "Leave lowest_beta out."
+            )
+        self.n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=1)
+        self.target_ess = _checks.real("target_ess", target_ess, above=0.0)
+        if self.target_ess >= 1.0:
+            raise ValueError(f"target_ess must be between 0 and 1; got {self.target_ess:g}.")
+        bias = None if bias is None else np.atleast_2d(bias)
+        if bias is not None and (bias != bias[0]).any():
+            raise ValueError("population annealing takes one clamped pattern; got several. Run them one by one.")
+        self.n_chains, self.n_units = _checks.whole("n_chains", n_chains, least=2), model.n_units
+        self.engine = make_chains(
+            model,
+            self.n_chains,
+            rule=rule,
+            order=order,
+            kernel=kernel,
+            beta=0.0,
+            seed=seed,
+            threads=threads,
+            bias=None if bias is None else bias[0],
+            highest_beta=self.target,
+        )
+        self._seed, self._offset = seed, model.offset
+        self.family = np.arange(self.n_chains)
+        self.beta, self._log_z, self._culled = 0.0, self.n_units * math.log(2.0), 0
+        self._n_steps, self._left, self._started = 0, 0, False  # left: sweeps at this temperature
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Which kernel runs, and in which numbers."""
+        return self.engine.detail
+
+    @property
+    def halt(self) -> Callable[[], bool]:
+        """Asked between pieces of long sweeps: true if a stop is wanted."""
+        return self.engine.halt
+
+    @halt.setter
+    def halt(self, wanted: Callable[[], bool]) -> None:
+        self.engine.halt = wanted
+
+    @property
+    def n_swept(self) -> int:
+        """Sweeps done since the start."""
+        return self.engine.n_swept
+
+    @property
+    def n_flips(self) -> int:
+        """Flips of all replicas since the start."""
+        return self.engine.n_flips
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all replicas takes."""
+        return self.engine.sweep_seconds
+
+    @property
+    def log_z(self) -> float:
+        """The estimate of log Z at the present temperature, with offset."""
+        return self._log_z - self.beta * self._offset
+
+    @property
+    def finished(self) -> bool:
+        """Whether the target has been reached and its sweeps are done."""
+        return self._started and self.beta == self.target and self._left == 0
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Thousandths of the way to the target, and 1000: how many temperatures there will be is not known."""
+        if self.finished:
+            return PARTS, PARTS
+        return min(int(PARTS * self.beta / (self.target or 1.0)), PARTS - 1), PARTS
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What `advance` returns beside the samples: a row for each temperature."""
+        real = ("beta", "log_z", "energy", "energy_std", "family_entropy", "rho_t", "culled")
+        return {f"population/{name}": Stream("<f8") for name in real} | {"population/n_families": Stream("<i8")}
+
+    def advance(self, n_sweeps: int) -> dict[str, np.ndarray]:
+        """Do up to `n_sweeps` sweeps, with the steps that fall among them; return what was finished.
+
+        Returns
+        -------
+        dict
+            A row for each temperature whose sweeps are done: ``population/beta``, ``log_z`` (with offset), ``energy``
+            (mean, with offset), ``energy_std``, ``family_entropy`` (nats), ``rho_t``, ``n_families`` and ``culled``,
+            the part of the population that had no offspring at the step to this temperature. At the end also
+            ``samples/states`` (1, n_chains, ceil(n_units / 8)) uint8, ``samples/energy`` (1, n_chains), without offset,
+            and ``samples/sweep`` (1,).
+        """
+        end, rows = self.n_swept + n_sweeps, []
+        if not self._started:
+            self._started = True
+            rows.append(self._report())
+        while self.n_swept < end and not self.finished:
+            if self._left == 0:
+                self._cool()
+            count = min(self._left, end - self.n_swept)
+            self.engine.sweep(count)
+            self._left -= count
+            if self._left == 0:
+                rows.append(self._report())
+        found = {name: np.array([row[name] for row in rows]) for name in self.streams} if rows else {}
+        if rows and self.finished:
+            found |= last_samples(self.packed(), self.energies(), self.n_swept)
+        return found
+
+    def _cool(self) -> None:
+        """Take a step of beta and resample."""
+        energies = self.energies()
+        least, most = float(energies.min()), self.target - self.beta
+        step = choose_step(energies, least, most, self.target_ess)
+        beta = self.target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
+        total = sum_weights(energies, least, step)[0]
+        self._log_z += math.log(total / self.n_chains) - step * least
+        parents = np.empty(self.n_chains, np.int64)
+        uniform = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random()
+        self._culled = int(resample_systematic(parents, energies, least, step, uniform))
+        self.family = self.family[parents]
+        self.engine.gather(parents)
+        self.beta, self._left = beta, self.n_sweeps
+        self._n_steps += 1
+        self.engine.set_beta(np.full(self.n_chains, beta))
+
+    def _report(self) -> dict[str, float]:
+        energies, families = self.energies(), measure_families(self.family)
+        return {
+            "population/beta": self.beta,
+            "population/log_z": self.log_z,
+            "population/energy": float(energies.mean()) + self._offset,
+            "population/energy_std": float(energies.std()),
+            "population/family_entropy": families.entropy,
+            "population/rho_t": families.rho_t,
+            "population/n_families": families.n,
+            "population/culled": self._culled / self.n_chains,
+        }
+
+    def energies(self) -> np.ndarray:
+        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        return self.engine.energies()
+
+    def bits(self) -> np.ndarray:
+        """The bits of all replicas, (n_chains, n_units) uint8."""
+        return self.engine.bits()
+
+    def packed(self) -> np.ndarray:
+        """The bits of all replicas, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self.engine.packed()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return self.engine.state() | {
+            "family": self.family.copy(),
+            "population": np.array([self.beta, self._log_z]),
+            "population_counts": np.array([self._n_steps, self._left, self._started, self._culled], np.int64),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.engine.restore(state)
+        self.family = np.array(state["family"], np.int64)
+        self.beta, self._log_z = (float(value) for value in state["population"])
+        self._n_steps, self._left, started, self._culled = (int(value) for value in state["population_counts"])
+        self._started = bool(started)
+        self.engine.set_beta(np.full(self.n_chains, self.beta))

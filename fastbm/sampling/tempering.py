@@ -1,0 +1,309 @@
+"""Parallel tempering: ladders of replicas that swap temperatures, from outside an engine of its target's chains.
+
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, rng, threads as threads_module
+from ..kernels.tempering import count_round_trips, swap_neighbours
+from ..model import BoltzmannMachine
+from ..store import Stream
+from .chains import make_chains
+from .houdayer import HoudayerMoves
+
+
+def check_ladder(betas: Any, beta: float | None = None) -> np.ndarray:
+    """Check the inverse temperatures of a ladder: at least two, increasing from 0 or more, up to the target `beta`.
+
+    Raises
+    ------
+    ValueError
+        The text says which entry is wrong.
+    """
+    ladder = _checks.finite_array("betas", betas)
+    if ladder.ndim != 1 or len(ladder) < 2:
+        raise ValueError(f"betas must be a list of at least two numbers; got shape {ladder.shape}.")
+    if ladder[0] < 0:
+        raise ValueError(f"betas must be at least 0; betas[0] is {ladder[0]:g}.")
+    falls = np.flatnonzero(np.diff(ladder) <= 0)
+    if falls.size:
+        k = int(falls[0]) + 1
+        raise ValueError(
+            f"betas must increase, from the hottest to the target; betas[{k}] = {ladder[k]:g} follows "
+            f"{ladder[k - 1]:g}."
+        )
+    if beta is not None:
+        above = np.flatnonzero(ladder > beta)
+        if above.size:
+            k = int(above[0])
+            raise ValueError(
+                f"betas must end at the target, beta = {beta:g}; betas[{k}] = {ladder[k]:g} is above it. "
+                "Leave it out, or raise beta."
+            )
+        if ladder[-1] != beta:
+            raise ValueError(
+                f"betas must end at the target, beta = {beta:g}; the last entry, betas[{len(ladder) - 1}], is "
+                f"{ladder[-1]:g}. Append {beta:g}, or give beta = {ladder[-1]:g}."
+            )
+    return ladder
+
+
+class TemperedChains:
+    """Ladders of replicas; the chains are those at the target, the last beta.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    n_chains : int
+        Independent ladders.
+    betas : (n_betas,) array
+        Increasing; the last one is the target.
+    rule, order, kernel, seed, initial, threads, bias
+        As for `fastbm.sampling.chains.make_chains`, for the replicas; states of `initial` and biases are given one
+        for each ladder.
+    first_chain : int
+        Number of the first ladder: ladders run apart are those that run together.
+    swap_every : int
+        Sweeps between two attempts to swap, of pairs of levels (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn.
+    cluster : bool
+        Precede swaps by isoenergetic cluster moves between ladders 2k and 2k + 1.
+    offset : float or (n_chains,) array, optional
+        In place of the model's, where `bias` is.
+
+    Attributes
+    ----------
+    engine : Engine
+        The replicas: lane ``n_betas * ladder + r`` holds replica r.
+    level : (n_chains, n_betas) int64 array
+        Where replicas stand: replica r of ladder c is at betas[level[c, r]].
+    accepted, attempted : (n_betas - 1,) int64 arrays
+        Swaps of levels k and k + 1 since the start, all ladders together.
+    round_trips : (n_chains,) int64 array
+        Ways of replicas from the target to the hottest level and back.
+
+    Notes
+    -----
+    Swaps are decided by energies from the fields that the kernel holds, as precise as its couplings
+    (``detail["largest log-odds error"]``).  Cost: n_betas sweeps a sweep.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_chains: int,
+        betas: Any,
+        *,
+        rule: str = "gibbs",
+        order: str | None = None,
+        kernel: str | None = None,
+        seed: int = 0,
+        initial: Any = "random",
+        threads: int | None = None,
+        first_chain: int = 0,
+        swap_every: int = 1,
+        cluster: bool = False,
+        bias: np.ndarray | None = None,
+        offset: Any = None,
+    ) -> None:
+        self.betas = check_ladder(betas)
+        self.n_chains, self.n_units = _checks.whole("n_chains", n_chains, least=1), model.n_units
+        self.swap_every = _checks.whole("swap_every", swap_every, least=1)
+        n_betas = len(self.betas)
+        bias = np.atleast_2d(model.flat_bias if bias is None else bias)
+        self._moves = None
+        if cluster:
+            self._moves = HoudayerMoves(
+                model.couplings,
+                bias,
+                model.convention,
+                self.betas,
+                n_ladders=self.n_chains,
+                seed=seed,
+                first_ladder=first_chain,
+                threads=threads_module.resolve(threads),
+            )
+        self.engine = make_chains(
+            model,
+            self.n_chains * n_betas,
+            rule=rule,
+            order=order,
+            kernel=kernel,
+            beta=np.tile(self.betas, self.n_chains),
+            seed=seed,
+            initial=self._for_replicas(initial),
+            threads=threads,
+            first_chain=first_chain * n_betas,
+            bias=bias[0] if len(bias) == 1 else np.repeat(bias, n_betas, axis=0),
+            highest_beta=float(self.betas[-1]),
+        )
+        self._swaps = rng.streams(seed, self.n_chains, first=first_chain, purpose=rng.SWAPS)
+        self._counts = np.zeros((2, n_betas - 1), np.int64)
+        self.round_trips = np.zeros(self.n_chains, np.int64)
+        self._end = np.zeros((self.n_chains, n_betas), np.uint8)
+        self.level = np.tile(np.arange(n_betas), (self.n_chains, 1))
+        count_round_trips(self._end, self.round_trips, self.level)
+        offset = model.offset if offset is None else offset
+        self._offset = np.broadcast_to(np.asarray(offset, np.float64), (self.n_chains,))[:, None]
+
+    def _for_replicas(self, initial: Any) -> Any:
+        """States given one for each ladder, one for each replica."""
+        if isinstance(initial, str):
+            return initial
+        states = _checks.any_array("initial", initial)
+        if states.shape not in ((self.n_units,), (self.n_chains, self.n_units)):
+            raise ValueError(
+                f"initial must have shape ({self.n_chains}, {self.n_units}) or ({self.n_units},); got {states.shape}."
+            )
+        return states if states.ndim == 1 else np.repeat(states, len(self.betas), axis=0)
+
+    @property
+    def attempted(self) -> np.ndarray:
+        """Swaps that were tried."""
+        return self._counts[0]
+
+    @property
+    def accepted(self) -> np.ndarray:
+        """Swaps that were made."""
+        return self._counts[1]
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Which kernel runs, and in which numbers."""
+        clusters = {} if self._moves is None else {"cluster moves at levels": self._moves.levels.tolist()}
+        return self.engine.detail | clusters
+
+    @property
+    def halt(self) -> Callable[[], bool]:
+        """Asked between pieces of long sweeps: true if a stop is wanted."""
+        return self.engine.halt
+
+    @halt.setter
+    def halt(self, wanted: Callable[[], bool]) -> None:
+        self.engine.halt = wanted
+        if self._moves is not None:
+            self._moves.halt = wanted
+
+    @property
+    def n_swept(self) -> int:
+        """Sweeps done since the start; one of them sweeps all replicas."""
+        return self.engine.n_swept
+
+    @property
+    def n_flips(self) -> int:
+        """Flips of all replicas since the start."""
+        return self.engine.n_flips
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all replicas takes, with cluster moves."""
+        moves = 0.0 if self._moves is None else self._moves.seconds
+        return self.engine.sweep_seconds + moves / self.swap_every
+
+    @property
+    def lanes(self) -> np.ndarray:
+        """The engine's chain that stands at every level, (n_chains, n_betas)."""
+        n_betas = len(self.betas)
+        return np.argsort(self.level, axis=1) + n_betas * np.arange(self.n_chains)[:, None]
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every replica by `n_sweeps` sweeps, with the swaps that fall among them."""
+        end = self.n_swept + n_sweeps
+        while self.n_swept < end:
+            to_swap = self.swap_every - self.n_swept % self.swap_every
+            self.engine.sweep(min(to_swap, end - self.n_swept))
+            if self.n_swept % self.swap_every == 0:
+                self._swap()
+
+    def _swap(self) -> None:
+        """Move clusters, then try to swap every second pair of neighbours."""
+        if self._moves is not None:
+            up = self.engine.bits()
+            self._moves.move(up, self.lanes)
+            self.engine.load_bits(up)
+        energies = self.engine.quick_energies().reshape(self.level.shape)
+        parity = (self.n_swept // self.swap_every - 1) % 2
+        if swap_neighbours(self.level, self._swaps, self._counts, self.betas, energies, parity):
+            self.engine.set_beta(self.betas[self.level].ravel())
+            count_round_trips(self._end, self.round_trips, self.level)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What `record` returns beside states and energies."""
+        n_betas = len(self.betas)
+        return {
+            "tempering/energy": Stream("<f8", (self.n_chains, n_betas)),
+            "tempering/accepted": Stream("<i8", (n_betas - 1,)),
+            "tempering/attempted": Stream("<i8", (n_betas - 1,)),
+            "tempering/round_trips": Stream("<i8", (self.n_chains,)),
+        }
+
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep what there is after every `thin`.
+
+        Returns
+        -------
+        dict
+            ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
+            ``samples/energy`` (n_samples, n_chains), without offset, at the target; ``tempering/energy`` (n_samples,
+            n_chains, n_betas), with offset, at every level; ``tempering/accepted``, ``tempering/attempted``,
+            ``tempering/round_trips``: the attributes.
+        """
+        rows: dict[str, np.ndarray] = {
+            "samples/states": np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8),
+            "samples/energy": np.empty((n_samples, self.n_chains)),
+            **{name: np.empty((n_samples, *s.shape), s.numpy_dtype) for name, s in self.streams.items()},
+        }
+        for t in range(n_samples):
+            self.sweep(thin)
+            lanes = self.lanes
+            energies = self.engine.energies()[lanes]
+            rows["samples/states"][t] = self.engine.packed()[lanes[:, -1]]
+            rows["samples/energy"][t] = energies[:, -1]
+            rows["tempering/energy"][t] = energies + self._offset
+            rows["tempering/accepted"][t] = self.accepted
+            rows["tempering/attempted"][t] = self.attempted
+            rows["tempering/round_trips"][t] = self.round_trips
+        return rows
+
+    def energies(self) -> np.ndarray:
+        """Energies without offset at the target, (n_chains,), in float64 from the user's couplings."""
+        return self.engine.energies()[self.lanes[:, -1]]
+
+    def bits(self) -> np.ndarray:
+        """The bits at the target, (n_chains, n_units) uint8."""
+        return self.engine.bits()[self.lanes[:, -1]]
+
+    def packed(self) -> np.ndarray:
+        """The bits at the target, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self.engine.packed()[self.lanes[:, -1]]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        own: dict[str, np.ndarray] = {
+            "level": self.level.copy(),
+            "ends": self._end.copy(),
+            "swap_streams": self._swaps.copy(),
+            "swap_counts": self._counts.copy(),
+            "round_trips": self.round_trips.copy(),
+        }
+        if self._moves is not None:
+            own["cluster_streams"] = self._moves.streams.copy()
+        return self.engine.state() | own
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.engine.restore(state)
+        self.level = np.array(state["level"], np.int64)
+        self._end = np.array(state["ends"], np.uint8)
+        self._swaps = np.array(state["swap_streams"], np.uint32)
+        self._counts = np.array(state["swap_counts"], np.int64)
+        self.round_trips = np.array(state["round_trips"], np.int64)
+        if self._moves is not None:
+            self._moves.streams = np.array(state["cluster_streams"], np.uint32)
+        self.engine.set_beta(self.betas[self.level].ravel())
