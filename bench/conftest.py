@@ -41,7 +41,8 @@ def work(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     ``work(function, count, unit, workload=..., program=...)`` runs `warm_up` (or `function`) once untimed, then
     --rounds rounds, and returns the last result. `count` is how many `unit`s a round does, or a function of the result
-    that tells, or None where only the time matters. ``bench/report.py`` compares the entries of one `workload`.
+    that tells, or None where only the time matters. ``bench/report.py`` compares the entries of one `workload`;
+    `variant` tells those of fastbm apart that all stand beside the same peers.
     """
 
     def measure(
@@ -51,6 +52,7 @@ def work(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Any]:
         *,
         workload: str,
         program: str = "fastbm",
+        variant: str = "",
         threads: int = 1,
         warm_up: Callable[[], Any] | None = None,
         rounds: int | None = None,
@@ -62,7 +64,13 @@ def work(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Any]:
         rounds = rounds or request.config.getoption("--rounds")
         result = benchmark.pedantic(function, setup=setup, rounds=rounds, iterations=1)
         total = count(result) if callable(count) else count
-        benchmark.extra_info |= {"program": program, "threads": threads, "unit": unit, "count": total}
+        benchmark.extra_info |= {
+            "program": program,
+            "variant": variant,
+            "threads": threads,
+            "unit": unit,
+            "count": total,
+        }
         if total is not None and benchmark.stats is not None:
             benchmark.extra_info[f"{unit}/s"] = total / benchmark.stats.stats.median
         return result

@@ -27,6 +27,47 @@ def sweep(model: Any, states: np.ndarray, n_sweeps: int, rule: str, seed: int = 
     return states
 
 
+class Checkerboard:
+    """Spins on a lattice of two colours, all chains at once in float32: a colour knows only the other one."""
+
+    def __init__(self, model: Any, colours: tuple[np.ndarray, np.ndarray], n_chains: int, seed: int = 1) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._colours, place = colours, np.empty(model.n_units, np.int64)
+        for sites in colours:
+            place[sites] = np.arange(len(sites))
+        degree = np.diff(model.weights.indptr)
+        assert (degree == degree[0]).all()
+        neighbours = place[model.weights.indices.reshape(-1, degree[0])]
+        values = model.weights.data.astype(np.float32).reshape(-1, degree[0], 1)
+        self._graph = [(neighbours[sites], values[sites]) for sites in colours]
+        half = np.float32([-1, 1])
+        self._spins = [self._generator.choice(half, (len(sites), n_chains)) for sites in colours]
+
+    def sweep(self, n_sweeps: int, rule: str, beta: float) -> np.ndarray:
+        """Sweep all chains; a copy of their states (n_chains, n_units)."""
+        for _ in range(n_sweeps):
+            for colour in (0, 1):
+                for first in range(0, len(self._spins[colour]), ROWS):
+                    self._update(colour, slice(first, first + ROWS), rule, np.float32(2 * beta))
+        states = np.empty((self._spins[0].shape[1], sum(map(len, self._colours))), np.int8)
+        for sites, spins in zip(self._colours, self._spins, strict=True):
+            states[:, sites] = spins.T
+        return states
+
+    def _update(self, colour: int, rows: slice, rule: str, scale: np.float32) -> None:
+        """Update some rows of one colour; so few that they stay in the cache."""
+        spins, others = self._spins[colour][rows], self._spins[1 - colour]
+        neighbours, values = (part[rows] for part in self._graph[colour])
+        field = values[:, 0] * others[neighbours[:, 0]]
+        for k in range(1, neighbours.shape[1]):
+            field += values[:, k] * others[neighbours[:, k]]
+        uniforms = self._generator.random(field.shape, dtype=np.float32)
+        if rule == "metropolis":
+            spins[uniforms < np.exp(-scale * spins * field)] *= -1
+        else:
+            spins[:] = np.where(uniforms < sigmoid(scale * field), np.float32(1), np.float32(-1))
+
+
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x))."""
     return 1 / (1 + np.exp(-x))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numba import njit
 
 
@@ -31,13 +32,37 @@ def _sweep_chains(weights, bias, beta, states, n_sweeps, metropolis, seed):
                         field[j] += 2.0 * state[i] * weights[i, j]
 
 
-def sweep(model: Any, n_chains: int, n_sweeps: int, rule: str, threads: int, seed: int = 1) -> np.ndarray:
+@njit(nogil=True, error_model="numpy")
+def _sweep_neighbours(indptr, indices, values, bias, beta, states, n_sweeps, metropolis, seed):
+    """Sweep every chain in turn, fields summed from the neighbours. Mutates `states` (n_chains, n_units)."""
+    np.random.seed(seed)
+    for c in range(len(states)):
+        state = states[c]
+        for _ in range(n_sweeps):
+            for i in range(len(bias)):
+                field = bias[i]
+                for k in range(indptr[i], indptr[i + 1]):
+                    field += values[k] * state[indices[k]]
+                if metropolis:
+                    cost = 2.0 * beta * state[i] * field
+                    if cost <= 0.0 or np.random.random() < math.exp(-cost):
+                        state[i] = -state[i]
+                else:
+                    state[i] = 1.0 if np.random.random() < 1.0 / (1.0 + math.exp(-2.0 * beta * field)) else -1.0
+
+
+def sweep(
+    model: Any, n_chains: int, n_sweeps: int, rule: str, threads: int, seed: int = 1, beta: float = 1.0
+) -> np.ndarray:
     """Final states (n_chains, n_units) of spins that started at random."""
     states = np.random.default_rng(seed).choice([-1.0, 1.0], (n_chains, model.n_units))
-    parts = np.array_split(states, threads)
+    parts, metropolis = np.array_split(states, threads), rule == "metropolis"
+    neighbours = scipy.sparse.issparse(model.weights)
+    kernel = _sweep_neighbours if neighbours else _sweep_chains
+    weights = (model.weights.indptr, model.weights.indices, model.weights.data) if neighbours else (model.weights,)
 
     def run(k: int) -> None:
-        _sweep_chains(model.weights, model.bias, 1.0, parts[k], n_sweeps, rule == "metropolis", seed + k)
+        kernel(*weights, model.bias, beta, parts[k], n_sweeps, metropolis, seed + k)
 
     _on_threads(run, threads)
     return states

@@ -16,6 +16,7 @@ from typing import Any
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 OURS = "fastbm"
+SOLUTIONS = "solutions"  # shown as the time that one takes
 HEAD = ["workload", "threads", "fastbm", "best peer", "", "ratio"]
 PREFIXES = [(1e9, " G "), (1e6, " M "), (1e3, " k "), (1.0, " ")]
 
@@ -30,6 +31,7 @@ class Entry:
     seconds: float
     count: float | None
     unit: str
+    variant: str = ""
     overhead: float | None = None
 
     @classmethod
@@ -42,6 +44,7 @@ class Entry:
             seconds=benchmark["stats"]["median"],
             count=info["count"],
             unit=info["unit"],
+            variant=info.get("variant", ""),
             overhead=info.get("overhead"),
         )
 
@@ -53,6 +56,8 @@ class Entry:
     def __str__(self) -> str:
         if self.count is None or self.count == 1:
             return duration(self.seconds)
+        if self.unit == SOLUTIONS:
+            return duration(1 / self.speed) if self.count else "not found"
         rate = f"{scaled(self.speed)}{self.unit}/s"
         if self.overhead is not None:
             return f"{rate} ({100 * self.overhead:+.1f} % time)"
@@ -77,24 +82,28 @@ def digits(value: float) -> str:
 
 
 def rows(entries: list[Entry]) -> list[list[str]]:
-    """One row for each workload and number of threads that fastbm has, in the order of the run.
+    """One row for each workload, variant and number of threads that fastbm has, in the order of the run.
 
     A peer may use fewer threads than fastbm: some are slower with more.
     """
     order = list(dict.fromkeys(entry.workload for entry in entries))
-    ours = sorted((e for e in entries if e.program == OURS), key=lambda e: (order.index(e.workload), e.threads))
+    variants = list(dict.fromkeys(entry.variant for entry in entries))
+    ours = [entry for entry in entries if entry.program == OURS]
+    ours.sort(key=lambda e: (order.index(e.workload), variants.index(e.variant), e.threads))
     return [row(our, [e for e in entries if e.program != OURS and e.workload == our.workload]) for our in ours]
 
 
 def row(our: Entry, peers: list[Entry]) -> list[str]:
     """fastbm beside the best peer that uses no more threads."""
-    cells = [our.workload, str(our.threads), str(our)]
+    name = f"{our.workload}, {our.variant}" if our.variant else our.workload
+    cells = [name, str(our.threads), str(our)]
     peers = [peer for peer in peers if peer.threads <= our.threads]
     if not peers:
         return [*cells, "–", "", "–"]
     best = max(peers, key=lambda peer: peer.speed)
     fewer = "" if best.threads == our.threads else f" ({best.threads} thread)"
-    return [*cells, str(best), best.program + fewer, f"{our.speed / best.speed:.2g}×"]
+    ratio = f"{our.speed / best.speed:.2g}×" if best.speed else "–"
+    return [*cells, str(best), best.program + fewer, ratio]
 
 
 def table(reports: list[dict[str, Any]], only: str = "") -> str:

@@ -13,6 +13,7 @@ import fastbm as bm
 
 from . import external, numpy_peers, peers
 from .machine import TWO_CORES, installed
+from .problems import Problem
 
 SWEEPS = {64: 4_000, 200: 800, 1000: 60}
 LAYOUTS = [(1, 64), pytest.param(2, 64, marks=TWO_CORES), pytest.param(2, 128, marks=TWO_CORES)]
@@ -23,6 +24,7 @@ OTHERS = [
     pytest.param(external.dwave, "gibbs", "dwave-samplers", marks=installed("dwave.samplers")),
 ]
 
+pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 sizes = pytest.mark.parametrize("n", SWEEPS)
 rules = pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 
@@ -131,7 +133,7 @@ def test_others(n, sampler, rule, program, threads, n_chains, work, effort, work
     sweeps = effort(SWEEPS[n])
 
     def run(n_sweeps):
-        return external.split(workers[:threads], sampler, n, n_chains, n_sweeps, rule)
+        return external.split(workers[:threads], sampler, Problem("sk", n), n_chains, n_sweeps, rule)
 
     states, energies = work(
         partial(run, sweeps),
