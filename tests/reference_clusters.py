@@ -41,15 +41,16 @@ def bernoulli(p: mpmath.mpf, words: Iterator[int]) -> bool:
 
 
 def grow(state: Sequence[int], first: int, weights: np.ndarray, beta: float, words: Iterator[int], free: set) -> list:
-    """The cluster of a unit: bonds between units whose coupling is satisfied, drawn in the order of discovery.
+    """The cluster of a unit: bonds drawn in the order of discovery, all of them, and used where both units agree.
 
     Only units of `free` can join.
     """
     members = [first]
     for i in members:  # the list grows while it is read
         for j in neighbours(weights, i):
+            drawn = bernoulli(bond_probability(weights[i][j], beta), words)
             satisfied = weights[i][j] * state[i] * state[j] > 0
-            if j in free and j not in members and satisfied and bernoulli(bond_probability(weights[i][j], beta), words):
+            if drawn and j in free and j not in members and satisfied:
                 members.append(j)
     return members
 

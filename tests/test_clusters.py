@@ -16,7 +16,7 @@ import fastbm as bm
 from fastbm import diagnostics, lattice, rng
 from fastbm.kernels.clusters import swendsen_wang_update, wolff_update
 from fastbm.kernels.clusters_graph import energies_graph, fix_gauge
-from fastbm.kernels.clusters_words import draw_below, draw_index, draw_word
+from fastbm.kernels.clusters_words import draw_index, draw_word, next_below
 from fastbm.kernels.random import draw_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from fastbm.sampling.engine import Halted, start_bits
@@ -102,9 +102,9 @@ def test_a_tie_of_the_upper_half_is_broken_by_the_next_word(shift: int) -> None:
     stream = rng.streams(4, 1)[0]
     first, second = itertools.islice(reference.xoshiro(stream), 2)
     cut = np.uint64((first << 32) + second + shift)
-    assert draw_below(stream.copy(), cut) == (shift > 0)
-    assert draw_below(stream.copy(), np.uint64((first + 1) << 32))
-    assert not draw_below(stream.copy(), np.uint64((first << 32) - 1))
+    assert next_below(cut, *stream)[0] == (shift > 0)
+    assert next_below(np.uint64((first + 1) << 32), *stream)[0]
+    assert not next_below(np.uint64((first << 32) - 1), *stream)[0]
 
 
 def test_indices_reach_both_ends() -> None:

@@ -10,7 +10,7 @@ Swendsen and Wang, Phys. Rev. Lett. 58, 86 (1987), doi:10.1103/PhysRevLett.58.86
 import numpy as np
 
 from .._jit import kernel
-from .clusters_words import draw_below, draw_index, draw_word
+from .clusters_words import draw_index, draw_word, next_below
 from .random import log_of_bits, logit_of_bits
 
 HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
@@ -23,9 +23,10 @@ def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
     `stream`.
 
     Invariant: members are queue[start:stop], in the order they were found; `mark`, written to their bits, differs from
-    the bit they had, so that each joins once and each bond is drawn once.
-    Cost: one word a bond between equal units, until the second one has joined.
+    the bit they had, so that each joins once and a bond between two of them is not drawn again.
+    Cost: one word a bond of the members, drawn whether or not it is used: no branch depends on the state.
     """
+    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
     bit = up[queue[start]]
     up[queue[start]] = mark
     done, stop = start, start + 1
@@ -34,20 +35,23 @@ def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
         done += 1
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
-            if up[j] == bit and draw_below(stream, cuts[k]):
-                up[j] = mark
-                queue[stop] = j
-                stop += 1
+            below, a, b, c, d = next_below(cuts[k], a, b, c, d)
+            old = up[j]
+            joins = below & (old == bit)
+            up[j] = mark if joins else old
+            queue[stop] = j
+            stop += joins
+    stream[0], stream[1], stream[2], stream[3] = a, b, c, d
     return stop
 
 
 @kernel
-def _sum_over(units, pull):
+def _sum_over(queue, start, stop, pull):
     """The log-odds of a cluster being up; `pull` is empty where there is no field."""
     total = 0.0
     if pull.shape[0]:
-        for i in units:
-            total += pull[i]
+        for k in range(start, stop):
+            total += pull[queue[k]]
     return total
 
 
@@ -56,7 +60,7 @@ def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
     """Grow one cluster from a random unit and turn it, `n_updates` times. Mutates `up`, `queue`, `stream`; returns the
     sum of the clusters' sizes.
 
-    `up` (n_units,) uint8 holds the bits, `queue` (n_units,) int32 is work space, `cuts` are bond probabilities in units
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in units
     of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
     Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
     alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
@@ -71,7 +75,7 @@ def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
         total += size
         stays = np.uint32(word % HELD) == np.uint32(0)
         if not stays and pull.shape[0]:
-            rise = _sum_over(queue[:size], pull)
+            rise = _sum_over(queue, 0, size, pull)
             stays = (-rise if bit else rise) < log_of_bits(draw_word(stream))
         if stays:
             for k in range(size):
@@ -98,11 +102,10 @@ def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updat
             start = stop
             queue[start] = i
             stop = _grow(up, queue, start, indptr, indices, cuts, np.uint8(up[i] | _VISITED), stream)
-            members = queue[start:stop]
-            above = _sum_over(members, pull) > logit_of_bits(draw_word(stream))
+            above = _sum_over(queue, start, stop, pull) > logit_of_bits(draw_word(stream))
             drawn = np.uint8(_VISITED | np.uint8(above))
-            for j in members:
-                up[j] = drawn
+            for k in range(start, stop):
+                up[queue[k]] = drawn
             total += float(stop - start) * float(stop - start)
         for i in range(n_units):
             up[i] &= np.uint8(1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._jit import kernel
+from .._jit import inlined, kernel
 from .random import next_word
 
 
@@ -17,18 +17,21 @@ def draw_word(stream):
     return word
 
 
-@kernel
-def draw_below(stream, cut):
-    """Whether a random 64-bit number is below `cut` (uint64): true with probability cut / 2^64. Mutates `stream`.
+@inlined
+def next_below(cut, a, b, c, d):
+    """Whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's state
+    after it.
 
     Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
     Cost: one word.
     """
     upper = np.uint32(cut >> np.uint64(32))
-    word = draw_word(stream)
-    if word != upper:
-        return word < upper
-    return draw_word(stream) < np.uint32(cut & np.uint64(0xFFFFFFFF))
+    word, a, b, c, d = next_word(a, b, c, d)
+    below = word < upper
+    if word == upper:
+        word, a, b, c, d = next_word(a, b, c, d)
+        below = word < np.uint32(cut & np.uint64(0xFFFFFFFF))
+    return below, a, b, c, d
 
 
 @kernel

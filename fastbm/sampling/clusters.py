@@ -156,7 +156,7 @@ class ClusterChains:
         Long sweeps come in pieces, until a stop is asked for.
         """
         update = wolff_update if self.rule == "wolff" else swendsen_wang_update
-        queue, (indptr, indices, _) = np.empty(self.n_units, np.int32), self._graph
+        queue, (indptr, indices, _) = np.empty(self.n_units + 1, np.int32), self._graph
         step = max(1, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))
         long = n_sweeps * (block.stop - block.start) > step
         for c in range(block.start, block.stop):
