@@ -36,6 +36,7 @@ class DenseChains(Engine):
         start[:, : self.n_units] = self._point.integers(field)
         self._start = np.broadcast_to(start, (self.n_chains, width))
         self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
+        self._scale = [aligned.zeros((up.shape[1],), np.float32) for up in self.up]
         self._rescale()
         self._forget()
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
@@ -47,10 +48,7 @@ class DenseChains(Engine):
         return -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
 
     def _rescale(self) -> None:
-        self._scale = [
-            aligned.copy(self._point.scale(self.beta[block], up.shape[1]))
-            for block, up in zip(self.blocks, self.up, strict=True)
-        ]
+        self._point.fill_scales(self.beta, self.blocks, self._scale)
 
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []

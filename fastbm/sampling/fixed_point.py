@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..couplings import Couplings, row_blocks
 LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
-SMALLEST_SCALE = 1e-30
+SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
 FINEST = 1000  # an exponent at which couplings that are all 0 are as fine as any
 
 
@@ -27,15 +28,18 @@ class FixedPoint(NamedTuple):
         """Values as the nearest integers."""
         return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
 
-    def scale(self, beta: np.ndarray, lanes: int) -> np.ndarray:
-        """What turns log-odds into these integers, (lanes,) float32; at beta = 0 the largest number, so that the random
-        number alone decides, and never so small that the signs of limits are lost, which decide for a field of 0.
+    def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
+        """Write what turns log-odds into these integers for all chains (n_chains,) to the lanes of their blocks,
+        float32.
+
+        At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
+        of limits are lost, which decide for a field of 0.
         """
-        largest = np.finfo(np.float32).max
-        scale = np.full(lanes, largest, np.float32)
         with np.errstate(divide="ignore", over="ignore"):
-            scale[: len(beta)] = np.clip(np.ldexp(1.0, self.exponent) / beta, SMALLEST_SCALE, largest)
-        return scale
+            all_scales = np.ldexp(1.0, self.exponent) / beta
+        np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
+        for block, scale in zip(blocks, scales, strict=True):
+            scale[: block.stop - block.start] = all_scales[block]
 
     def detail(self, kernel: str) -> dict[str, Any]:
         """What a run says of its numbers."""

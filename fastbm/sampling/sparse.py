@@ -27,6 +27,7 @@ class SparseChains(Engine):
         field = self._point.integers(field)
         self._start = [self._lanes_of(field, k) for k in range(len(self.blocks))]
         self._biases = [self._lanes_of(self.bias, k) for k in range(len(self.blocks))]
+        self._scale = [aligned.zeros((up.shape[1],), np.float32) for up in self.up]
         self._rescale()
         self.attempt_seconds = 5e-10 + 5e-11 * degree
         self.detail = self._point.detail(self.kernel)
@@ -41,10 +42,7 @@ class SparseChains(Engine):
         return lanes
 
     def _rescale(self) -> None:
-        self._scale = [
-            aligned.copy(self._point.scale(self.beta[block], up.shape[1]))
-            for block, up in zip(self.blocks, self.up, strict=True)
-        ]
+        self._point.fill_scales(self.beta, self.blocks, self._scale)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         graph = (*self._edges, self._start[k])
