@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from ._checks import Interrupted, StorageError
+from ._checks import ConvergenceWarning, Interrupted, StorageError
 
 DONE, BAD_INPUT, STOPPED = 0, 2, 3
 
@@ -112,7 +113,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _code(arguments: list[str] | None) -> int:
     try:
-        result: Any = app(args=arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=ConvergenceWarning)
+            warnings.showwarning = _show_warning
+            result: Any = app(args=arguments, standalone_mode=False)
     except Stopped as stopped:
         return _tell(str(stopped), STOPPED)
     except (ValueError, TypeError, StorageError, ImportError) as error:
@@ -155,6 +159,13 @@ def _in_words_of_the_command_line(text: str) -> str:
     """Name the way out as it is here: a command or a flag in place of a call or an argument."""
     text = re.sub(r"""fastbm\.(resume|open)\(["']([^"']+)["']\)""", r"fastbm \1 \2", text)
     return text.replace("pass overwrite=True", "pass --overwrite").replace("fastbm open", "fastbm show")
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Print a warning as one line; where in the code it was raised is nothing to the command line."""
+    typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
 
 
 def _tell(text: str, code: int) -> int:

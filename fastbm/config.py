@@ -47,6 +47,15 @@ STORE_KEYS = {
     "merge": bool,
 }
 DATA_KEYS = {"source": str, "side": int, "threshold": float, "holdout": float, "units": str, "max_rows": int}
+# arguments of sample that take more than a file can say
+SAMPLE_KEYS: dict[str, Any] = {
+    "beta": float | list[float],
+    "betas": list[float],
+    "clamp": list[Any],
+    "initial": str,
+    "observables": list[str] | dict[str, str],
+    "until": dict[str, float],
+}
 # arguments that a file names in another table, or cannot name
 NOT_IN_FILES = {
     "model",
@@ -154,7 +163,7 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "compare":
         keys |= {"methods": list[str], "beta": float | list[float], "options": dict[str, dict[str, Any]]}
     if verb == "sample":
-        keys |= {"beta": float | list[float], "initial": str}
+        keys |= SAMPLE_KEYS
     return keys
 
 

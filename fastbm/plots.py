@@ -10,18 +10,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import diagnostics, lattice
-from .run_observables import by_temperature, lattice_energy, square_lattice
+from .plots_sample import draw_sample
+from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
 from .run_view import Run
-
-STYLE: Any = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10.0,
-    "legend.frameon": False,
-}
-BLUE, ORANGE, GREY, LIGHT = "#2166ac", "#d6604d", "#777777", "#e4e4e4"
 
 
 def plot_run(run: Run, path: str | Path) -> Path:
@@ -157,67 +148,6 @@ def _side(n: int) -> int | None:
     return side if side * side == n else None
 
 
-def _sample(run: Run) -> Figure:
-    if not len(run.sweep):
-        raise ValueError("there is nothing to draw yet: the run has no samples.")
-    if len(np.unique(run.beta)) > 1:
-        return _temperatures(run)
-    figure = Figure(figsize=(10.0, 3.2), layout="constrained")
-    trace, histogram, correlation = figure.subplots(1, 3)
-    energy = run.energy
-    trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
-    trace.set(xlabel="sweep", ylabel="energy", title="first chains")
-    histogram.hist(energy.ravel(), bins=60, color=BLUE, density=True)
-    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples")
-    rho = diagnostics.autocorrelation(energy)
-    n = max(2, min(len(rho), int(10 * diagnostics.tau_int(energy)) + 10))
-    correlation.plot(np.arange(n) * run.config["sample"]["thin"], rho[:n], ".-", color=BLUE, ms=3)
-    correlation.axhline(0.0, color=GREY, lw=0.6)
-    correlation.set(
-        xlabel="lag / sweeps",
-        ylabel="autocorrelation of the energy",
-        title=f"tau_int = {diagnostics.tau_int(energy):.3g} samples",
-    )
-    return figure
-
-
-def _temperatures(run: Run) -> Figure:
-    rows = by_temperature(run)
-    beta = np.array([row.beta for row in rows])
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    sides = square_lattice(run)
-    if sides is not None:
-        fine = np.linspace(beta.min(), beta.max(), 400)
-        left.plot(
-            fine,
-            [lattice_energy(*sides, float(b)) for b in fine],
-            color=GREY,
-            lw=1,
-            label=f"Kaufman, {sides[0]} x {sides[1]}",
-        )
-        left.plot(
-            fine, [lattice.onsager_energy(float(b)) for b in fine], ":", color=GREY, lw=1, label="Onsager, infinite"
-        )
-        right.plot(
-            fine, [lattice.onsager_magnetisation(float(b)) for b in fine], ":", color=GREY, lw=1, label="Yang, infinite"
-        )
-    options: dict[str, Any] = {
-        "fmt": "o",
-        "color": BLUE,
-        "ms": 3.5,
-        "capsize": 2,
-        "label": run.config["sample"]["sampler"],
-    }
-    left.errorbar(beta, [r.energy for r in rows], yerr=[r.energy_error for r in rows], **options)
-    right.errorbar(beta, [r.magnetisation for r in rows], yerr=[r.magnetisation_error for r in rows], **options)
-    left.set(xlabel="beta", ylabel="energy per unit")
-    right.set(xlabel="beta", ylabel="|magnetisation| per unit")
-    for axes in (left, right):
-        axes.legend()
-    return figure
-
-
 def _cells(run: Run) -> Figure:
     """How far log Z is off, or log Z itself where nothing is exact, one panel for each machine."""
     table = [row for row in run.comparison.table if row["log_z"] is not None]
@@ -254,4 +184,4 @@ def _method_line(axes: Any, rows: list[dict[str, Any]], known: bool, colour: str
         axes.errorbar(beta, off, yerr=errors, fmt="s--", color=colour, mfc="none", ms=6, label=f"{label}, corrected")
 
 
-DRAWERS = {"fit": _fit, "sample": _sample, "compare": _cells, "infer": _cells}
+DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": _cells, "infer": _cells}

@@ -135,9 +135,9 @@ def _cells_table(rows: list[dict[str, Any]]) -> Table:
 
 def temperatures(run: Run) -> Table | None:
     """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
-    if run.kind != "sample" or not len(run.sweep) or len(np.unique(run.beta)) < 2:
+    if run.kind != "sample" or not run.has_states or len(np.unique(run.beta)) < 2:
         return None
-    from .run_observables import by_temperature
+    from .run_physics import by_temperature
 
     rows = by_temperature(run)
     table = Table(box=None, pad_edge=False)

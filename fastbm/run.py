@@ -11,11 +11,14 @@ import numpy as np
 
 from . import _checks, store, threads as threads_module
 from .model import BoltzmannMachine
+from .run_convergence import warn_of
 from .run_loop import Progress, Stop, execute
 from .run_tasks import build
 from .run_view import Run
+from .sampling.observables import Function
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
+LARGE_ROW, COMMIT_OF_LARGE_ROWS = 1 << 20, 16 << 20  # bytes: rows wait in memory for about ten times a commit's worth
 
 
 def begin(
@@ -29,17 +32,21 @@ def begin(
     stop: Stop | None,
     storage: dict[str, Any],
     arguments: Iterable[str] = (),
+    functions: Mapping[str, Function] | None = None,
+    model: BoltzmannMachine | None = None,
 ) -> Run:
-    """Make the task, and the place for its rows, and start."""
+    """Make the task, and the place for its rows, and start; `functions` and `model` are as for `build`."""
     if max_seconds is not None:
         max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)
     if unknown := set(storage) - set(STORAGE):
         name = min(unknown)
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
     _check_storage(out, **storage)
-    task = build(spec, inputs, threads_module.resolve(threads))
+    task = build(spec, inputs, threads_module.resolve(threads), functions, model)
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
+    if sum(stream.row_bytes for stream in task.streams.values()) > LARGE_ROW:
+        storage.setdefault("commit_bytes", COMMIT_OF_LARGE_ROWS)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
@@ -75,6 +82,8 @@ def _go(
     with writer:
         done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
     run = Run(writer if path is None else store.open_reader(path))
+    if done and run.kind == "sample":
+        warn_of(run)
     if not done and stop.requested:
         count, end = task.progress
         raise _checks.Interrupted(
@@ -100,6 +109,7 @@ def resume(
     threads: int | None = None,
     max_seconds: float | None = None,
     exact: bool = True,
+    observables: Mapping[str, Function] | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
@@ -113,14 +123,23 @@ def resume(
     exact : bool
         Refuse other versions of fastbm, NumPy and Numba than those that began the run, with which bits may differ.
 
+    observables : dict, optional
+        The functions that the run measures, which no file can hold, as they were given to `sample`.
+
     Raises
     ------
     StorageError
         If there is no such run, it is being written, or it is damaged from its start.
+    ValueError
+        If functions that the run measures are not given again.
     """
     writer = store.resume(path, exact=exact)
+    if writer.finished:  # but for the merge
+        with writer:
+            writer.finish(writer.state)
+        return Run(store.open_reader(path))
     try:
-        task = build(writer.spec, writer.inputs, threads_module.resolve(threads))
+        task = build(writer.spec, writer.inputs, threads_module.resolve(threads), observables)
         task.restore(dict(writer.state))
     except BaseException:
         writer.close()

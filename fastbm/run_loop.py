@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,9 +30,16 @@ class Task(Protocol):
     def done(self) -> bool: ...
     @property
     def progress(self) -> tuple[int, int]: ...
-    def advance(self) -> Mapping[str, np.ndarray]: ...
+    def advance(self) -> Mapping[str, np.ndarray] | None: ...
     def state(self) -> dict[str, np.ndarray]: ...
     def restore(self, state: dict[str, np.ndarray]) -> None: ...
+
+
+@runtime_checkable
+class Halting(Protocol):
+    """A task that looks for a stop inside of long blocks; `advance` then returns None, with the task as before."""
+
+    halt: Callable[[], bool]
 
 
 Progress = Callable[[Task, Mapping[str, np.ndarray]], None]
@@ -86,6 +93,8 @@ def execute(
     What was computed is committed either way.
     """
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
+    if isinstance(task, Halting):
+        task.halt = lambda: bool(stop.requested)
     with stop, single_threaded_blas():
         while not task.done:
             rows = _advance(task, stop)

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import _checks
+from . import _checks, threads as threads_module
 from .model import BoltzmannMachine
 from .run import begin, check_model
 from .run_loop import Progress, Stop
 from .run_tasks import describe, model_inputs, pack_rows
 from .run_view import Run
+from .sampling.conditioned import Conditioned
 from .sampling.engine import start_bits
-from .sampling.task import SampleSettings
+from .sampling.memory import check_memory
+from .sampling.observables import check_observables
+from .sampling.resolving import resolve
+from .sampling.settings import SampleSettings
 
 
 def sample(
     model: BoltzmannMachine,
     *,
     sampler: str = "gibbs",
+    rule: str | None = None,
     order: str | None = None,
+    kernel: str | None = None,
     n_chains: int = 64,
-    n_sweeps: int = 1_000,
-    burn_in: int | None = None,
+    n_sweeps: int | None = None,
+    burn_in: int | str | None = None,
     thin: int = 1,
-    beta: float | Sequence[float] = 1.0,
+    beta: float | Sequence[float] | None = None,
+    betas: Sequence[float] | None = None,
+    n_betas: int | None = None,
+    lowest_beta: float | None = None,
+    schedule: str | None = None,
+    swap_every: int | None = None,
+    cluster: bool | str | None = None,
+    target_ess: float | None = None,
+    clamp: tuple[Any, Any] | None = None,
+    observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]] = (),
+    keep: str = "all",
+    k: int | None = None,
+    until: Mapping[str, float] | None = None,
     initial: Any = "random",
     seed: int | None = 0,
     first_chain: int = 0,
@@ -39,25 +58,69 @@ def sample(
     stop: Stop | None = None,
     **storage: Any,
 ) -> Run:
-    """Draw samples by single-unit updates.
+    """Draw samples.
 
     Two calls alike are the same run: the seed is 0 unless given, and results do not depend on the number of threads.
+    Whatever is chosen here (kernel, ladder, schedule) stands in `run.config` and is not chosen again on resume.
 
     Parameters
     ----------
     model : BoltzmannMachine
-    sampler : {"gibbs", "metropolis"}
-    order : {"sequential", "permuted", "random"}, optional
+    sampler : str
+        "gibbs", "metropolis": single-unit updates. "tempering": `n_chains` ladders of replicas that swap temperatures;
+        samples are those at the target. "annealing": chains that are cooled once. "population-annealing": a population
+        that is cooled and resampled, with an estimate of log Z. "wolff", "swendsen-wang": clusters, for couplings
+        without frustration. The last but the clusters record one sample of each chain, at their end.
+    rule : {"gibbs", "metropolis"}, optional
+        The single-unit update of "tempering", "annealing" and "population-annealing"; "gibbs" unless given.
+    order : {"sequential", "permuted", "random", "coloured"}, optional
         How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose
         other orders may be periodic. In random order each Metropolis chain drops one proposal in 16, so that chains
         part and no model is periodic.
+    kernel : {"dense", "sparse", "layered", "multispin"}, optional
+        The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
     n_chains : int
-        Independent chains.
-    n_sweeps, burn_in, thin : int
-        A sweep is n_units attempts. Sample t is taken after ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin``
-        in all; `burn_in` is a tenth of `n_sweeps` unless given.
-    beta : float or list of float
-        Inverse temperature; of a list, each goes to an equal group of consecutive chains.
+        Independent chains, ladders or, of a population, replicas.
+    n_sweeps, thin : int
+        A sweep is n_units attempts (of Wolff, one cluster). Sample t is taken after ``burn_in + (t + 1) * thin``
+        sweeps, ``n_sweeps // thin`` in all; 1000 sweeps unless given. Annealing: sweeps of the whole schedule.
+        Population annealing: sweeps at each temperature, 10 unless given.
+    burn_in : int or "auto", optional
+        Sweeps before; a tenth of `n_sweeps` unless given. "auto": until the energy and the observables look stationary
+        (`diagnostics.LogBins`), at most `n_sweeps`.
+    beta : float or list of float, optional
+        Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
+        of consecutive chains.
+    betas, n_betas, lowest_beta
+        The ladder of "tempering" (increasing, the target last), or its length and its hottest end, beta / 10 unless
+        given: then a short pilot finds betas with equal swap rates, enough for a rate of about 0.3 unless `n_betas` is
+        given. For "annealing", `betas` are held for equal parts of the sweeps each.
+    schedule : {"linear", "geometric", "adaptive"}, optional
+        How annealing goes from `lowest_beta` to `beta`: evenly in beta ("linear", unless given), in its logarithm, or
+        in the fluctuations of the energy that a pilot finds.
+    swap_every : int, optional
+        Sweeps between two attempts to swap temperatures; 1 unless given.
+    cluster : bool, optional
+        Houdayer's cluster moves between ladders 2k and 2k + 1 of "tempering".
+    target_ess : float, optional
+        Of a population after each step of temperature, as a part of it; 0.9 unless given.
+    clamp : (indices, values), optional
+        Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
+        each. States and energies are those of all units.
+    observables : list of names, or dict of name to function
+        Measured on every sample, in ``run.observables[name]``. "magnetisation": mean of -1 and +1 for each unit;
+        "overlap": sum_i s_i t_i / n_units (of -1 and +1) of chains 2k and 2k + 1, "link_overlap" the same of products
+        along couplings. A function takes states (n_chains, n_units) int8 in the model's units and returns (n_chains,)
+        numbers, or any one shape (m,); it must be given to `resume` again.
+    keep : {"all", "best"}
+        "best": record no states but keep the `k` distinct ones (100 unless given) of lowest energy that are seen after
+        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last quarter of the schedule;
+        there is then no burn-in unless given. See ``run.best_states``.
+    k : int, optional
+    until : dict, optional
+        ``{"ess": 1000}``, ``{"r_hat": 1.01}`` or both: stop when the energy and every observable of the chains, at
+        every temperature, have so many effective samples, and an R-hat not above. Looked at after 64, 80, 100, ...
+        samples; `n_sweeps` is then the limit.
     initial : "random", "up", (n_units,) or (n_chains, n_units) array, or Run
         Where chains start; a Run's last samples.
     seed : int or None
@@ -75,8 +138,9 @@ def sample(
     progress, stop
         For the command line: a callback after each block, and the signals that stop a run.
     **storage
-        `commit_seconds` (60) and `commit_bytes` (64 MiB): when what there is gets committed; `compression` (None,
-        "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts kept with the run.
+        `commit_seconds` (60) and `commit_bytes` (64 MiB; 16 where a sample has more than 1): when what there is gets
+        committed; `compression` (None, "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts
+        kept with the run.
 
     Returns
     -------
@@ -86,11 +150,17 @@ def sample(
     Raises
     ------
     ValueError, TypeError
-        For arguments out of range.
+        For arguments out of range, that the sampler does not take, or that memory cannot hold.
     StorageError
         If `out` exists or cannot be written.
     Interrupted
         After Ctrl-C, with what was sampled in its `run`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        At the end, if chains disagree (R-hat above 1.05, told where there are at least 4 chains and 32 samples), a
+        burn-in or a stopping rule was not met within `n_sweeps`, or a population has few families.
 
     Examples
     --------
@@ -101,18 +171,41 @@ def sample(
     """
     check_model(model)
     settings = SampleSettings.check(
-        sampler=sampler,
-        order=order,
-        n_chains=n_chains,
-        n_sweeps=n_sweeps,
-        burn_in=burn_in,
-        thin=thin,
-        beta=beta,
-        seed=seed,
-        first_chain=first_chain,
+        {
+            "sampler": sampler,
+            "rule": rule,
+            "order": order,
+            "kernel": kernel,
+            "n_chains": n_chains,
+            "n_sweeps": n_sweeps,
+            "burn_in": burn_in,
+            "thin": _unless(thin, 1),
+            "beta": beta,
+            "betas": betas,
+            "n_betas": n_betas,
+            "lowest_beta": lowest_beta,
+            "schedule": schedule,
+            "swap_every": swap_every,
+            "cluster": cluster,
+            "target_ess": target_ess,
+            "clamp": clamp,
+            "observables": observables,
+            "keep": keep,
+            "k": k,
+            "until": until,
+            "initial": _unless(initial, "random"),
+            "seed": seed,
+            "first_chain": _unless(first_chain, 0),
+        }
     )
+    subject = Conditioned(model, _two(clamp), settings.n_chains)
+    settings = resolve(settings, subject, kernel, threads_module.resolve(threads))
+    check_memory(settings, subject)
+    settings = replace(settings, n_patterns=subject.n_patterns if clamp is not None else 0)
     spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
     inputs = model_inputs(model)
+    if clamp is not None:
+        inputs |= {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
     if isinstance(initial, Run):
         if not initial.has_states:
             raise ValueError("initial is a run without samples; its last ones are where chains would start.")
@@ -123,6 +216,22 @@ def sample(
         up = start_bits(initial, model.n_units, settings.n_chains, settings.seed, first_chain, model.convention)
         inputs["initial"] = pack_rows(np.ascontiguousarray(up))
         spec["initial"] = "given"
+    functions = check_observables(observables)[1]
     return begin(
-        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or ()
-    )
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or (),
+        functions,
+        model,
+    )  # fmt: skip
+
+
+def _unless(value: Any, default: Any) -> Any:
+    """None where an argument was left at its default."""
+    return None if isinstance(value, type(default)) and value == default else value
+
+
+def _two(clamp: Any) -> tuple[Any, Any] | None:
+    if clamp is None:
+        return None
+    if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
+        raise TypeError(f"clamp must be a pair, (indices, values); got {clamp!r}.")
+    return clamp[0], clamp[1]

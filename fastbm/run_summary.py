@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from . import diagnostics
+from .run_summary_sample import summarise_sample
 
 if TYPE_CHECKING:
     from .run_view import Run
@@ -31,25 +29,6 @@ def summarise(run: Run) -> Summary:
     """Return the summary of a run of any kind."""
     head = Summary(kind=run.kind, file=str(run.path) if run.path else "in memory", finished=run.finished)
     return Summary({**head, **SUMMARIES[run.kind](run)})
-
-
-def _sample(run: Run) -> dict[str, Any]:
-    settings, kernel = run.config["sample"], run.meta.get("kernel", "")
-    found: dict[str, Any] = {
-        "model": repr(run.model)[1:-1],
-        "sampler": f"{settings['sampler']}, {settings['order']} order, kernel {kernel} ({run.meta.get('fields', '')})",
-        "samples": f"{len(run.sweep)} of {settings['n_chains']} chains, every {settings['thin']} sweeps",
-    }
-    if not len(run.sweep):
-        return found
-    energy, beta = run.energy, run.beta
-    if len(np.unique(beta)) == 1:
-        tau = float(diagnostics.tau_int(energy))
-        found["energy"] = (float(energy.mean()), float(diagnostics.standard_error(energy)))
-        found |= {"tau_int": f"{tau * settings['thin']:.4g} sweeps", "ess": energy.size / (2 * tau)}
-    else:
-        found["beta"] = f"{beta.min():g} to {beta.max():g}, {len(np.unique(beta))} values"
-    return found | {"r_hat": max(run.r_hat), "converged": run.converged} if run.converged is not None else found
 
 
 def _fit(run: Run) -> dict[str, Any]:
@@ -83,4 +62,4 @@ def _results(run: Run) -> dict[str, Any]:
     return {"cells": f"{len(table)} of {len(run.config['cells'])}", "seconds": sum(row["seconds"] for row in table)}
 
 
-SUMMARIES = {"sample": _sample, "fit": _fit, "infer": _results, "compare": _results}
+SUMMARIES = {"sample": summarise_sample, "fit": _fit, "infer": _results, "compare": _results}

@@ -13,7 +13,13 @@ from .learning.settings import FitSettings
 from .learning.task import FitTask
 from .model import BoltzmannMachine
 from .run_loop import Task
-from .sampling.task import SampleSettings, SampleTask
+from .sampling.conditioned import Conditioned
+from .sampling.observables import Function, check_given
+from .sampling.resolving import of_old_spec
+from .sampling.samplers import SAMPLERS
+from .sampling.schedule_task import ScheduleTask
+from .sampling.settings import SampleSettings
+from .sampling.task import SampleTask
 
 Arrays = dict[str, np.ndarray]
 
@@ -60,18 +66,43 @@ def describe(model: BoltzmannMachine) -> dict[str, Any]:
     return modelfile.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
 
 
-def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
-    """Make the task that `spec` tells of."""
+def build(
+    spec: Mapping[str, Any],
+    inputs: Mapping[str, np.ndarray],
+    threads: int,
+    functions: Mapping[str, Function] | None = None,
+    model: BoltzmannMachine | None = None,
+) -> Task:
+    """Make the task that `spec` tells of.
+
+    `functions` are the observables that no file can hold; `model` is the machine in `inputs`, where it is at hand.
+    """
+    if spec["kind"] == "sample":
+        return _sample(spec, inputs, threads, functions, model)
+    if functions:
+        raise ValueError(f"observables go with runs of sample; this is one of {spec['kind']}.")
     return BUILDERS[spec["kind"]](spec, inputs, threads)
 
 
-def _sample(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
-    settings = SampleSettings(**{**spec["sample"], "beta": tuple(spec["sample"]["beta"])})
-    model = read_model(inputs, spec["model"])
-    initial = (
-        model.convention.values(_unpack(inputs, "initial", model.n_units)) if "initial" in inputs else spec["initial"]
-    )
-    return SampleTask(model, settings, initial=initial, threads=threads)
+def _sample(
+    spec: Mapping[str, Any],
+    inputs: Mapping[str, np.ndarray],
+    threads: int,
+    functions: Mapping[str, Function] | None,
+    model: BoltzmannMachine | None,
+) -> Task:
+    settings = SampleSettings.read(spec["sample"])
+    given = check_given(settings.observables, functions)
+    model = read_model(inputs, spec["model"]) if model is None else model
+    settings = of_old_spec(settings, model.couplings)
+    clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if settings.n_patterns else None
+    subject = Conditioned(model, clamp, settings.n_chains)
+    initial = spec["initial"]
+    if "initial" in inputs:
+        up = subject.restrict(_unpack(inputs, "initial", model.n_units))
+        initial = model.convention.values(up)
+    kind = ScheduleTask if SAMPLERS[settings.sampler].ends else SampleTask
+    return kind(subject, settings, functions=given, initial=initial, threads=threads)
 
 
 def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
@@ -91,4 +122,4 @@ def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: i
     return CellsTask(models, spec["cells"], clamp=clamp, moments=spec["moments"], threads=threads)
 
 
-BUILDERS = {"sample": _sample, "fit": _fit, "infer": _cells, "compare": _cells}
+BUILDERS = {"fit": _fit, "infer": _cells, "compare": _cells}

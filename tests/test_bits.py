@@ -11,6 +11,7 @@ import helpers
 import numpy as np
 import pytest
 from helpers import UNITS, machine
+from sample_helpers import WORKLOADS, work as sample_work
 
 import fastbm as bm
 from fastbm.store import open_reader
@@ -168,12 +169,16 @@ def check(path: Path) -> None:
         return
     run = bm.open(path)
     assert not run.live
-    if "samples/energy" in reader.streams:
+    if {"samples/states", "samples/energy"} <= set(reader.streams):
         assert len(run.states) == len(run.energy) == len(run.sweep)
         np.testing.assert_allclose(run.energy, run.model.energy(run.states[:]), atol=1e-8)
     assert str(run.summary())
 
 
+# so long that most kills hit them
+LONGER = {name: {"n_sweeps": 4_000} for name in WORKLOADS if not name.startswith("population")} | {
+    name: {"n_chains": 2_000, "n_sweeps": 20} for name in ("population", "population-best")
+}
 KILLED: dict[str, Callable[[Path], Any]] = {
     "dense": lambda path: sampling(GLASS, path, n_sweeps=4_000, thin=50),
     "dense-metropolis": lambda path: sampling(
@@ -181,9 +186,13 @@ KILLED: dict[str, Callable[[Path], Any]] = {
     ),
     "layered": lambda path: sampling(DEEP, path, n_sweeps=4_000, thin=50),
     "compare": comparing,
+    **{
+        name: (lambda path, name=name: sample_work(name, path, threads=1, commit_seconds=0, **LONGER.get(name, {})))
+        for name in WORKLOADS
+    },
     **{name: (lambda path, name=name: learn(name, path, threads=1, commit_seconds=0)) for name in LEARNING},
 }
-QUICK = ("dense", "pcd", "one-batch", "l-bfgs")
+QUICK = ("dense", "pcd", "one-batch", "l-bfgs", "houdayer", "population-best", "annealing-best", "burn-in")
 
 
 def kill(name: str, n_kills: int, n_lives: int) -> int:

@@ -114,7 +114,7 @@ def test_one_hot_chain_is_enough_for_the_warning() -> None:
 def test_sequential_metropolis_on_a_ring_never_leaves_its_class_and_warns() -> None:
     """Flips that cost nothing move domain walls along with the sweep: at n = 3 to 6 the chain is reducible."""
     ring = bm.models.ising((6,))
-    with pytest.warns(UserWarning, match="never reach some states"):
+    with pytest.warns(UserWarning, match="never reach some states"), pytest.warns(bm.ConvergenceWarning):
         run = bm.sample(ring, sampler="metropolis", order="sequential", beta=0.5, n_chains=32, n_sweeps=500)
     assert not run.converged
     assert bm.sample(ring, sampler="metropolis", beta=0.5, n_chains=32, n_sweeps=500).converged
@@ -207,7 +207,7 @@ def test_named_starts(name: str) -> None:
     [
         (
             ValueError,
-            r"sampler must be one of 'gibbs', 'metropolis'; got 'gibs'\. Did you mean 'gibbs'",
+            r"sampler must be one of 'gibbs', 'metropolis', 'tempering', .*; got 'gibs'\. Did you mean 'gibbs'",
             {"sampler": "gibs"},
         ),
         (ValueError, r"order must be one of .*got 'sequentail'\. Did you mean 'sequential'", {"order": "sequentail"}),

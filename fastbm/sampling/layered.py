@@ -33,7 +33,7 @@ def field_of_layer(
 
 
 class _Pull:
-    """What the units of one layer that are on add to the fields of another: `weights` (units of the one, of the other)."""
+    """What units of one layer that are on add to the fields of another; `weights` (units of the one, of the other)."""
 
     def __init__(self, weights: np.ndarray) -> None:
         n, m = weights.shape

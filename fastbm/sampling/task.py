@@ -2,156 +2,184 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng
-from ..model import BoltzmannMachine
 from ..store import Stream
-from .chains import RULES, check_beta, make_chains, resolve_order
+from .best import Best
+from .blocks import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Breakable, Pace, of_whole, sample_streams
+from .conditioned import Conditioned
+from .monitor import Grouped, Relaxation, Rule, look_after
+from .observables import Function, Observables
+from .samplers import SAMPLERS
+from .settings import SampleSettings
 
-BLOCK_ATTEMPTS = 1 << 24  # single-unit updates a block: about a tenth of a second, so that a stop is prompt
-BLOCK_BYTES = 1 << 24
-
-
-@dataclass(frozen=True)
-class SampleSettings:
-    """Resolved settings of `fastbm.sample`; its docstring says what each means."""
-
-    sampler: str
-    order: str
-    n_chains: int
-    n_sweeps: int
-    burn_in: int
-    thin: int
-    beta: tuple[float, ...]
-    seed: int
-    first_chain: int
-
-    @classmethod
-    def check(
-        cls,
-        *,
-        sampler: str,
-        order: str | None,
-        n_chains: Any,
-        n_sweeps: Any,
-        burn_in: Any,
-        thin: Any,
-        beta: Any,
-        seed: Any,
-        first_chain: Any,
-    ) -> SampleSettings:
-        """Check every value and resolve defaults."""
-        sampler = _checks.choice("sampler", sampler, RULES)
-        n_chains = _checks.whole("n_chains", n_chains, least=1)
-        check_beta(beta, n_chains)
-        n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps), _checks.whole("thin", thin, least=1)
-        return cls(
-            sampler=sampler,
-            order=resolve_order(order, sampler),
-            n_chains=n_chains,
-            n_sweeps=n_sweeps,
-            burn_in=n_sweeps // 10 if burn_in is None else _checks.whole("burn_in", burn_in),
-            thin=thin,
-            beta=tuple(np.atleast_1d(np.asarray(beta, np.float64)).tolist()),
-            seed=rng.resolve(seed),
-            first_chain=_checks.whole("first_chain", first_chain),
-        )
-
-    @property
-    def n_samples(self) -> int:
-        """Recorded samples of each chain."""
-        return self.n_sweeps // self.thin
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the spec."""
-        return asdict(self) | {"beta": list(self.beta)}
+Rows = dict[str, np.ndarray]
 
 
-class SampleTask:
-    """One sampling run."""
+class SampleTask(Breakable):
+    """One sampling run that goes on for as many sweeps as it is told, or until its stopping rule is met."""
 
     unit = "sweep"
     atomic = False
 
-    def __init__(self, model: BoltzmannMachine, settings: SampleSettings, *, initial: Any, threads: int) -> None:
-        self.model, self.settings = model, settings
-        s = settings
-        self._chains = make_chains(
-            model,
-            s.n_chains,
-            rule=s.sampler,
-            order=s.order,
-            beta=list(s.beta),
-            seed=s.seed,
-            initial=initial,
-            threads=threads,
-            first_chain=s.first_chain,
+    def __init__(
+        self,
+        subject: Conditioned,
+        settings: SampleSettings,
+        *,
+        functions: Mapping[str, Function],
+        initial: Any,
+        threads: int,
+    ) -> None:
+        s = self.settings = settings
+        self._subject = subject
+        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
+        n_groups = math.lcm(len(s.beta), subject.n_patterns)
+        self._observables = Observables(
+            subject.model, s.n_chains, s.observables, functions, subject.complete(self.chains.packed()), n_groups
         )
-        row_bytes = s.n_chains * (-(-model.n_units // 8) + 8)
-        by_work = BLOCK_ATTEMPTS // (model.n_units * s.n_chains)
-        self._block = max(1, min(by_work, s.thin * max(1, BLOCK_BYTES // row_bytes)))
+        grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, n_groups)
+        self._rule = Rule(s.until, grouped) if s.until else None
+        self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
+        self._n_bytes = -(-subject.model.n_units // 8)
+        self._best = Best(int(s.k or 0), self._n_bytes) if s.keep == "best" else None
+        self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
+        self._end = -1  # that at which the stopping rule was met
+        self._settled = False  # whether the end of the burn-in was found
+        overhead = SWAP_SECONDS / s.swap_every if s.swap_every else 0.0
+        self._pace = Pace(self.chains.sweep_seconds + overhead)
+        self._sample_pace = Pace(max(s.thin * self._pace.seconds, BLOCK_SECONDS))
 
     @property
     def detail(self) -> dict[str, Any]:
         """Which kernel runs, and in which numbers."""
-        return self._chains.detail
+        return dict(self.chains.detail)
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What the run writes."""
-        chains, n_units = self.settings.n_chains, self.model.n_units
-        attrs: dict[str, int | float | str] = {
-            "n_units": n_units,
-            "bitorder": "little",
-            "one": self.model.convention.hi,
-        }
-        return {
-            "samples/states": Stream("|u1", (chains, -(-n_units // 8)), attrs),
-            "samples/energy": Stream("<f8", (chains,)),
-            "samples/sweep": Stream("<i8"),
-        }
+        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
 
     @property
-    def _end(self) -> int:
-        return self.settings.burn_in + self.settings.n_sweeps
+    def _last(self) -> int:
+        """The sweep after which the run ends, as far as is known."""
+        if self._end >= 0:
+            return self._end
+        return (self.settings.most_burn_in if self._first < 0 else self._first) + self.settings.n_sweeps
 
     @property
     def done(self) -> bool:
         """Whether all sweeps are done."""
-        return self._chains.n_swept >= self._end
+        return self._first >= 0 and self.n_swept >= self._last
 
     @property
     def progress(self) -> tuple[int, int]:
         """Sweeps done, and all."""
-        return self._chains.n_swept, self._end
+        return self.n_swept, self._last
 
-    def advance(self) -> dict[str, np.ndarray]:
-        """Do some sweeps; return the samples that fell among them."""
-        chains, s = self._chains, self.settings
-        if chains.n_swept < s.burn_in:
-            chains.sweep(min(self._block, s.burn_in - chains.n_swept))
-            return {}
-        n_done, odd = divmod(chains.n_swept - s.burn_in, s.thin)
+    def advance(self) -> Rows | None:
+        """Do some sweeps; return the samples that fell among them, None if a stop broke them off."""
+        s, n_swept = self.settings, self.n_swept
+        if self._first < 0:
+            return self._relax()
+        if n_swept < self._first:
+            return self._sweep(self._first - n_swept)
+        n_done, odd = divmod(n_swept - self._first, s.thin)
+        if n_done == s.n_samples:
+            return self._sweep(self._last - n_swept)
         left = s.thin - odd  # sweeps to the next sample
-        if n_done == s.n_samples or left > self._block:
-            chains.sweep(min(self._block, self._end - chains.n_swept))
+        if left > max(1, self._pace.count):
+            return self._sweep(left - 1)
+        most = 1 if odd else s.n_samples - n_done
+        if self._rule is not None:
+            most = min(most, look_after(n_done) - n_done)
+        rows = self._record(most, left)
+        if rows is None:
+            return None
+        n_new = len(rows["samples/energy"])
+        rows["samples/sweep"] = self._first + s.thin * np.arange(n_done + 1, n_done + n_new + 1)
+        if self._rule is not None and self._rule.met(_watched(rows)):
+            self._end = self.n_swept
+        return rows
+
+    def _sweep(self, n_sweeps: int) -> Rows | None:
+        """Go on without a sample, for at most a block."""
+        count = min(self._pace.count, n_sweeps)
+
+        def act() -> Rows:
+            self.chains.sweep(count)
             return {}
-        n_samples, step = (1, left) if odd else (min(self._block // s.thin, s.n_samples - n_done), s.thin)
-        found = chains.record(n_samples, step)
-        return {
-            "samples/states": found["samples/states"],
-            "samples/energy": found["samples/energy"] + self.model.offset,
-            "samples/sweep": s.burn_in + s.thin * np.arange(n_done + 1, n_done + n_samples + 1),
-        }
 
-    def state(self) -> dict[str, np.ndarray]:
+        return self.work(act, count, self._pace)
+
+    def _record(self, most: int, step: int) -> Rows | None:
+        """Go on to up to `most` samples, `step` sweeps from one to the next, and measure them."""
+        row_bytes = sum(stream.row_bytes for stream in self.streams.values()) + self._subject.n_chains * self._n_bytes
+        count = min(most, self._sample_pace.count, max(1, BLOCK_BYTES // row_bytes))
+        if self._best is not None and "tempering/energy" in self.chains.streams:
+            count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
+
+        def act() -> Rows:
+            rows = of_whole(self.chains.record(count, step), self._subject)
+            return rows | self._observables.measure(rows["samples/states"])
+
+        rows = self.work(act, count, self._sample_pace)
+        if rows is not None and self._best is not None:
+            self._show(self._best, rows.pop("samples/states"), rows)
+        return rows
+
+    def _show(self, best: Best, states: np.ndarray, rows: Rows) -> None:
+        """Show the states of a block, at all temperatures."""
+        energies = rows["samples/energy"]
+        if "tempering/energy" in rows:
+            energies = rows["tempering/energy"][0].T
+            states = self._subject.complete(self.chains.engine.packed()[self.chains.lanes.T])
+        best.show(states, energies)
+
+    def _relax(self) -> Rows | None:
+        """Burn in up to the next look at most; samples begin where the run looks stationary, or at the limit."""
+        assert self._relaxation is not None
+        most = max(1, self.settings.n_samples)
+        left = min(self._relaxation.rows_to_look(), most - self._relaxation.n_rows)
+        rows = self._record(left, self.settings.thin)
+        if rows is None:
+            return None
+        self._settled = self._relaxation.over(_watched(rows))
+        if self._settled or self._relaxation.n_rows >= most:
+            self._first = self.n_swept
+        return {}
+
+    def state(self) -> Rows:
         """All that is needed to go on, bit for bit."""
-        return self._chains.state()
+        found = self.chains_state()
+        if self._relaxation is not None:
+            found |= {"first_sweep": np.array(self._first), "settled": np.array(self._settled)}
+            found |= self._relaxation.state() if self._first < 0 else {}
+        if self._rule is not None:
+            found |= self._rule.state() | {"last_sweep": np.array(self._end)}
+        if self._best is not None:
+            found |= self._best.state()
+        return found
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: Rows) -> None:
         """Go back to what `state` returned."""
-        self._chains.restore(state)
+        self.chains.restore({"n_flips": np.array(0), **state})  # version 0.1 counted no flips
+        if self._relaxation is not None:
+            self._first, self._settled = int(state["first_sweep"]), bool(state["settled"])
+            if self._first < 0:
+                self._relaxation.restore(state)
+        if self._rule is not None:
+            self._rule.restore(state)
+            self._end = int(state["last_sweep"])
+        if self._best is not None:
+            self._best.restore(state)
+
+
+def _watched(rows: Mapping[str, np.ndarray]) -> Rows:
+    """Rows by the names of what is watched."""
+    found = {name.removeprefix("observables/"): array for name, array in rows.items()}
+    return found | {"energy": rows["samples/energy"]}

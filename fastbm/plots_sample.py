@@ -1,0 +1,158 @@
+"""Pictures of sampling runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from . import diagnostics, lattice
+from .plots_style import BLUE, GREY, ORANGE
+from .run_physics import by_temperature, lattice_energy, square_lattice
+from .run_view import Run
+
+
+def draw_sample(run: Run) -> Figure:
+    """Draw a sampling run, as its sampler asks for."""
+    if not len(run.sweep):
+        raise ValueError("there is nothing to draw yet: the run has no samples.")
+    for name, drawer in (
+        ("tempering/energy", _tempering),
+        ("population/beta", _population),
+        ("annealing/beta", _annealing),
+    ):
+        if name in run.streams:
+            return drawer(run)
+    if len(np.unique(run.beta)) > 1 and run.has_states:
+        return _temperatures(run)
+    return _chains(run)
+
+
+def _chains(run: Run) -> Figure:
+    """Energies in time, their distribution and autocorrelation."""
+    figure = Figure(figsize=(10.0, 3.2), layout="constrained")
+    trace, histogram, correlation = figure.subplots(1, 3)
+    energy = run.energy
+    trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
+    trace.set(xlabel="sweep", ylabel="energy", title="first chains")
+    histogram.hist(energy.ravel(), bins=60, color=BLUE, density=True)
+    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples")
+    rho = diagnostics.autocorrelation(energy)
+    n = max(2, min(len(rho), int(10 * diagnostics.tau_int(energy)) + 10))
+    correlation.plot(np.arange(n) * run.config["sample"]["thin"], rho[:n], ".-", color=BLUE, ms=3)
+    correlation.axhline(0.0, color=GREY, lw=0.6)
+    correlation.set(
+        xlabel="lag / sweeps",
+        ylabel="autocorrelation of the energy",
+        title=f"tau_int = {diagnostics.tau_int(energy):.3g} samples",
+    )
+    return figure
+
+
+def _temperatures(run: Run) -> Figure:
+    rows = by_temperature(run)
+    beta = np.array([row.beta for row in rows])
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    sides = square_lattice(run)
+    if sides is not None:
+        fine = np.linspace(beta.min(), beta.max(), 400)
+        left.plot(
+            fine,
+            [lattice_energy(*sides, float(b)) for b in fine],
+            color=GREY,
+            lw=1,
+            label=f"Kaufman, {sides[0]} x {sides[1]}",
+        )
+        left.plot(
+            fine, [lattice.onsager_energy(float(b)) for b in fine], ":", color=GREY, lw=1, label="Onsager, infinite"
+        )
+        right.plot(
+            fine, [lattice.onsager_magnetisation(float(b)) for b in fine], ":", color=GREY, lw=1, label="Yang, infinite"
+        )
+    options: dict[str, Any] = {
+        "fmt": "o",
+        "color": BLUE,
+        "ms": 3.5,
+        "capsize": 2,
+        "label": run.config["sample"]["sampler"],
+    }
+    left.errorbar(beta, [r.energy for r in rows], yerr=[r.energy_error for r in rows], **options)
+    right.errorbar(beta, [r.magnetisation for r in rows], yerr=[r.magnetisation_error for r in rows], **options)
+    left.set(xlabel="beta", ylabel="energy per unit")
+    right.set(xlabel="beta", ylabel="|magnetisation| per unit")
+    for axes in (left, right):
+        axes.legend()
+    return figure
+
+
+def _tempering(run: Run) -> Figure:
+    """Energy and swap rate along the ladder, round trips, and P(q) where pairs of ladders were recorded."""
+    betas, energy = run.betas, run.read("tempering/energy") / run.model.n_units
+    overlaps = run.has_states and len(run.beta) > 1
+    figure = Figure(figsize=(10.0 if overlaps else 6.8, 3.4), layout="constrained")
+    panels: Any = figure.subplots(1, 3 if overlaps else 2)
+    errors = [float(diagnostics.standard_error(energy[:, :, k])) for k in range(len(betas))]
+    panels[0].errorbar(betas, energy.mean(axis=(0, 1)), yerr=errors, fmt="o-", color=BLUE, ms=3.5, lw=0.8, capsize=2)
+    panels[0].set(xlabel="beta", ylabel="energy per unit", title=f"{len(betas)} temperatures, {len(run.beta)} ladders")
+    middle, trips = (betas[1:] + betas[:-1]) / 2, run.round_trips
+    panels[1].plot(middle, run.swap_rates, "o-", color=BLUE, ms=3.5, lw=0.8)
+    panels[1].set(
+        xlabel="beta", ylabel="swaps accepted", ylim=(0.0, 1.0), title=f"{trips.mean():.3g} round trips a ladder"
+    )
+    if overlaps:
+        _overlap(panels[2], run)
+    return figure
+
+
+def _overlap(axes: Any, run: Run) -> None:
+    """P(q) with its error as a band."""
+    found = run.overlap_distribution()
+    axes.fill_between(
+        found.overlap,
+        np.maximum(found.value - found.error, 0.0),
+        found.value + found.error,
+        color=BLUE,
+        alpha=0.25,
+        lw=0,
+    )
+    axes.plot(found.overlap, found.value, color=BLUE, lw=1.0)
+    axes.plot(found.overlap, found.value[::-1], color=GREY, lw=0.6, ls=":", label="mirrored")
+    axes.set(xlabel="overlap q", ylabel="P(q)", xlim=(-1.0, 1.0), title=f"beta = {run.beta[0]:g}")
+    axes.set_ylim(bottom=0.0)
+    axes.legend()
+
+
+def _annealing(run: Run) -> Figure:
+    """Energies down the schedule, and those at its end."""
+    figure = Figure(figsize=(8.0, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    beta, energy = run.read("annealing/beta"), run.read("annealing/energy")
+    low, middle, high = np.quantile(energy, [0.05, 0.5, 0.95], axis=1)
+    left.fill_between(beta, low, high, color=BLUE, alpha=0.25, lw=0, label="nine chains of ten")
+    left.plot(beta, middle, color=BLUE, lw=1.0, label="median")
+    left.plot(beta, energy.min(axis=1), color=ORANGE, lw=0.8, label="lowest")
+    left.set(xlabel="beta", ylabel="energy")
+    left.legend()
+    right.hist(run.energy[-1], bins=40, color=BLUE)
+    right.set(xlabel="energy at the end", ylabel="chains", title=f"lowest {run.energy[-1].min():.8g}")
+    return figure
+
+
+def _population(run: Run) -> Figure:
+    """Energy, log Z and families down the temperatures."""
+    figure = Figure(figsize=(10.0, 3.4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    beta, energy = run.betas, run.read("population/energy")
+    spread = run.read("population/energy_std")
+    left.fill_between(beta, energy - spread, energy + spread, color=BLUE, alpha=0.25, lw=0)
+    left.plot(beta, energy, ".-", color=BLUE, ms=3, lw=0.8)
+    left.set(xlabel="beta", ylabel="energy, with its spread")
+    middle.plot(beta, run.read("population/log_z"), ".-", color=BLUE, ms=3, lw=0.8)
+    middle.set(xlabel="beta", ylabel="log Z")
+    right.plot(beta, run.read("population/n_families"), color=GREY, lw=0.8, label="families")
+    right.plot(beta, np.exp(run.read("population/family_entropy")), color=BLUE, lw=1.0, label="exp(entropy)")
+    right.set(xlabel="beta", ylabel="families", yscale="log")
+    right.legend()
+    return figure

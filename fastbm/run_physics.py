@@ -1,0 +1,213 @@
+"""Physics from sampling runs: averages and responses at each temperature, overlaps, reweighting, exact lattices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _checks, diagnostics, lattice
+from .diagnostics import Estimate, OverlapDistribution, Reweighted, jackknife
+
+if TYPE_CHECKING:
+    from .run_sampled import SampledRun as Run
+
+STEP = 1e-4  # of beta, for the derivative of log Z
+
+
+class Temperature(NamedTuple):
+    """One temperature: energy per unit and modulus of the magnetisation per unit, with standard errors.
+
+    `exact_energy` is that of the finite periodic lattice (Kaufman), `exact_magnetisation` that of the infinite one
+    (Yang); None for other models.
+    """
+
+    beta: float
+    energy: float
+    energy_error: float
+    magnetisation: float
+    magnetisation_error: float
+    exact_energy: float | None
+    exact_magnetisation: float | None
+    r_hat: float
+
+
+class Thermodynamics(NamedTuple):
+    """Averages per unit at one inverse temperature, each a value with its error; magnetisations are means of -1 and +1
+    for a unit, and None at temperatures whose states were not recorded.
+    """
+
+    beta: float
+    energy: Estimate
+    specific_heat: Estimate
+    magnetisation: Estimate | None = None
+    abs_magnetisation: Estimate | None = None
+    susceptibility: Estimate | None = None
+    binder_cumulant: Estimate | None = None
+
+
+def thermodynamics(run: Run) -> list[Thermodynamics]:
+    """Return one row for each inverse temperature, those of a ladder included."""
+    _check_series(run)
+    n_units, spins = run._start.n_units, _spin_magnetisation(run)
+    rows = []
+    for beta, energy, chains in _temperatures(run):
+        energies = _mean(energy / n_units), diagnostics.specific_heat(energy, beta, n_units)
+        if spins is None or chains is None:
+            rows.append(Thermodynamics(beta, *energies))
+            continue
+        m = spins[:, chains]
+        rows.append(
+            Thermodynamics(
+                beta,
+                *energies,
+                _mean(m),
+                _mean(np.abs(m)),
+                diagnostics.susceptibility(m, beta, n_units),
+                diagnostics.binder_cumulant(m),
+            )
+        )
+    return rows
+
+
+def _mean(values: np.ndarray) -> Estimate:
+    return jackknife(lambda mean: mean, values)
+
+
+def _check_series(run: Run) -> None:
+    if not run.has_chains:
+        raise AttributeError("this needs chains that stay at their temperatures, as no schedule of annealing has.")
+    if not len(run.sweep):
+        raise ValueError("the run has no samples yet.")
+
+
+def _temperatures(run: Run) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
+    """Each inverse temperature with the energies there, and the chains whose samples are recorded at it, if any."""
+    if "tempering/energy" in run.streams:
+        ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
+        last = len(ladder) - 1
+        return [(float(b), energy[:, :, k], every if k == last else None) for k, b in enumerate(ladder)]
+    energy, beta = run.energy, run.beta
+    return [(float(b), energy[:, beta == b], beta == b) for b in np.unique(beta)]
+
+
+def _spin_magnetisation(run: Run) -> np.ndarray | None:
+    for name, what in (run.config["sample"].get("observables") or {}).items():
+        if what == "magnetisation":
+            return run.observables[name]
+    if not run.has_states:
+        return None
+    units = run._start.convention
+    return 2.0 * (run.magnetisation - units.lo) / units.span - 1.0
+
+
+def overlap_distribution(run: Run, beta: float | None, bins: int | None) -> OverlapDistribution:
+    """P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
+    _check_series(run)
+    own = np.unique(run.beta)
+    if beta is None and len(own) > 1:
+        raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{b:g}' for b in own)}.")
+    chosen = own[-1] if beta is None else own[np.argmin(np.abs(own - beta))]
+    if beta is not None and not np.isclose(chosen, beta):
+        raise ValueError(
+            f"beta must be a temperature at which chains were recorded; the nearest to {beta:g} is {chosen:g}."
+        )
+    q = _overlaps(run)
+    pairs = (run.beta == chosen)[: 2 * q.shape[1]].reshape(-1, 2).all(axis=1)
+    if not pairs.any():
+        raise ValueError(f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen:g}.")
+    return diagnostics.overlap_distribution(q[:, pairs], run._start.n_units, bins)
+
+
+def _overlaps(run: Run) -> np.ndarray:
+    for name, what in (run.config["sample"].get("observables") or {}).items():
+        if what == "overlap":
+            return run.observables[name]
+    run._need("samples/states", "samples")
+    n_units, n_pairs = run._start.n_units, len(run.beta) // 2
+    found = np.empty((len(run.sweep), n_pairs))
+    for t in range(len(found)):
+        packed = run._reader.read("samples/states", t, t + 1)[0, : 2 * n_pairs]
+        found[t] = np.bitwise_count(packed[::2] ^ packed[1::2]).sum(axis=1, dtype=np.int64)
+    return 1.0 - 2.0 * found / n_units
+
+
+def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
+    """Means at other inverse temperatures, each from the nearest one that was sampled."""
+    _check_series(run)
+    wanted = _checks.finite_array("betas", betas)
+    values = _values(run, observable)
+    sampled = [(b, e, chains) for b, e, chains in _temperatures(run) if values is None or chains is not None]
+    rows = []
+    for new in np.atleast_1d(wanted):
+        beta, energy, chains = min(sampled, key=lambda one: abs(one[0] - new))
+        rows.append(diagnostics.reweight(energy, energy if values is None else values[:, chains], beta, float(new)))
+    value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
+    return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
+
+
+def _values(run: Run, observable: Any) -> np.ndarray | None:
+    """Values of the samples; None for the energy."""
+    if isinstance(observable, str):
+        if observable == "energy":
+            return None
+        if observable in run.observables:
+            return _of_chains(run, run.observables[observable])
+        if observable == "magnetisation":
+            return run.magnetisation
+        known = ["energy", "magnetisation", *run.observables]
+        raise ValueError(f"observable must be one of {', '.join(map(repr, known))}, or an array; got {observable!r}.")
+    return _of_chains(run, _checks.any_array("observable", observable))
+
+
+def _of_chains(run: Run, values: np.ndarray) -> np.ndarray:
+    if values.shape[:2] != (len(run.sweep), len(run.beta)):
+        raise ValueError(
+            f"observable must have one value for each sample and chain, {(len(run.sweep), len(run.beta))}; got "
+            f"{values.shape}."
+        )
+    return values
+
+
+def by_temperature(run: Run) -> list[Temperature]:
+    """Return one row for each inverse temperature of a sampling run."""
+    energy, magnetisation, beta = run.energy / run._start.n_units, np.abs(run.magnetisation), run.beta
+    sides = square_lattice(run)
+    rows = []
+    for b in np.unique(beta):
+        e, m = energy[:, beta == b], magnetisation[:, beta == b]
+        exact_energy = exact_magnetisation = None
+        if sides is not None:
+            exact_energy, exact_magnetisation = (
+                lattice_energy(*sides, float(b)),
+                lattice.onsager_magnetisation(float(b)),
+            )
+        rows.append(
+            Temperature(
+                float(b),
+                float(e.mean()),
+                float(diagnostics.standard_error(e)),
+                float(m.mean()),
+                float(diagnostics.standard_error(m)),
+                exact_energy,
+                exact_magnetisation,
+                float(diagnostics.r_hat(e)),
+            )
+        )
+    return rows
+
+
+def square_lattice(run: Run) -> tuple[int, int] | None:
+    """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None."""
+    origin = run.config.get("model", {}).get("origin", {})
+    if origin.get("name") != "ising" or not origin["periodic"] or origin["coupling"] != 1.0 or origin["field"] != 0.0:
+        return None
+    sides = origin["shape"]
+    return (sides[0], sides[1]) if len(sides) == 2 and min(sides) >= 3 else None
+
+
+def lattice_energy(rows: int, columns: int, beta: float) -> float:
+    """Exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
+    high, low = beta + STEP, max(beta - STEP, 0.0)
+    slope = (lattice.kaufman_log_z(rows, columns, high) - lattice.kaufman_log_z(rows, columns, low)) / (high - low)
+    return 0.0 if beta == 0.0 else -slope / (rows * columns)

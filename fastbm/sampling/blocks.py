@@ -1,0 +1,112 @@
+"""What the tasks of sampling share: streams, blocks that are short enough for a prompt stop, and work that can be
+broken off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..store import Stream
+from .conditioned import Conditioned
+from .engine import Halted, never
+
+BLOCK_SECONDS = 0.05  # about what a block may take
+LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state
+BLOCK_BYTES = 1 << 24
+GROWTH = 8.0  # of a block over the one before
+SWAP_SECONDS = 1e-4  # what Python takes for a change of temperatures
+
+T = TypeVar("T")
+
+
+class Pace:
+    """How much work fits into a block, from what the last one took; it decides no number of a run.
+
+    Attributes
+    ----------
+    seconds : float
+        What one piece of work takes.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(seconds, 1e-9)
+
+    @property
+    def count(self) -> int:
+        """Pieces of work for the next block."""
+        return max(1, int(BLOCK_SECONDS / self.seconds))
+
+    def note(self, count: int, seconds: float) -> None:
+        """Take in what a block took."""
+        self.seconds = max(seconds / count, self.seconds / GROWTH, 1e-9)
+
+
+class Breakable:
+    """A sampler's work in blocks, long ones of which a stop breaks off.
+
+    Attributes
+    ----------
+    halt : function
+        Whether a stop is asked for; the loop of the run sets it.
+    """
+
+    def __init__(self, chains: Any) -> None:
+        self.chains = chains
+        self.halt: Callable[[], bool] = never
+        self._before: dict[str, np.ndarray] | None = None  # where chains go back to that were broken off
+
+    def chains_state(self) -> dict[str, np.ndarray]:
+        """The state of the chains after the last whole block."""
+        return dict(self.chains.state() if self._before is None else self._before)
+
+    @property
+    def n_swept(self) -> int:
+        """Sweeps that the chains have done, in whole blocks."""
+        return int(self.chains.n_swept if self._before is None else self._before["n_swept"])
+
+    def work(self, act: Callable[[], T], count: int, pace: Pace) -> T | None:
+        """Return what `act` does, a block of `count` pieces; None if it was broken off, and undone."""
+        if self._before is not None:
+            self.chains.restore(self._before)
+            self._before = None
+        started = time.perf_counter()
+        if count * pace.seconds < LONG_SECONDS:
+            self.chains.halt = never
+            found = act()
+        else:
+            before = self.chains.state()
+            self.chains.halt = self.halt
+            try:
+                found = act()
+            except Halted:
+                self._before = before  # to go back at once would take seconds where replicas are many
+                return None
+        pace.note(count, time.perf_counter() - started)
+        return found
+
+
+def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:
+    """The streams of all samplers."""
+    n_units, n_chains = subject.model.n_units, subject.n_chains
+    attrs: dict[str, int | float | str] = {"n_units": n_units, "bitorder": "little", "one": subject.model.convention.hi}
+    states = {"samples/states": Stream("|u1", (n_chains, -(-n_units // 8)), attrs)} if keep == "all" else {}
+    return {**states, "samples/energy": Stream("<f8", (n_chains,)), "samples/sweep": Stream("<i8")}
+
+
+def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.ndarray]:
+    """Rows of a sampler with states and energies of the whole machine, clamped units and offset included."""
+    found = dict(rows)
+    if "samples/states" in rows:
+        found["samples/states"] = subject.complete(rows["samples/states"])
+        found["samples/energy"] = rows["samples/energy"] + subject.offset
+    # the sampler gives these with the offset of the machine it knows, the first clamped pattern's
+    more = np.broadcast_to(np.asarray(subject.offset) - subject.machine.offset, (subject.n_chains,))
+    if more.any():
+        for name, axes in (("tempering/energy", (slice(None), None)), ("annealing/energy", (slice(None),))):
+            if name in rows:
+                found[name] = rows[name] + more[axes]
+    return found

@@ -1,0 +1,97 @@
+"""How much memory a run needs, and how much there is: a run that would not fit is refused before it begins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .conditioned import Conditioned
+from .engine import lanes_of
+from .resolving import n_lanes
+from .settings import SampleSettings
+
+# bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
+UNIT_BYTES = {"dense": 7.0, "sparse": 2.0, "layered": 12.0, "multispin": 1.5}
+CLUSTER_BYTES = 3.0
+PACKED_COPIES = 6.0
+LANE_BYTES = 200.0  # streams, energies, a row of samples
+PART = 0.9  # of what is free may be used
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def needed_bytes(settings: SampleSettings, subject: Conditioned, n_chains: int) -> float:
+    """About how much memory the chains of a run take at their start, the machine's own arrays excluded."""
+    n_units, kernel = subject.machine.n_units, settings.kernel
+    lanes = lanes_of(n_lanes(settings) // settings.n_chains * n_chains)
+    each = UNIT_BYTES.get(kernel, CLUSTER_BYTES)
+    if kernel == "multispin":
+        lanes = -(-lanes // 512) * 512
+    if subject.bias is not None:  # a bias for each chain, given and as the kernel holds it
+        each += 20.0
+    return lanes * (n_units * (each + PACKED_COPIES / 8.0) + LANE_BYTES) + _of_couplings(subject, kernel)
+
+
+def _of_couplings(subject: Conditioned, kernel: str) -> float:
+    n_units, couplings = subject.machine.n_units, subject.machine.couplings
+    if kernel == "dense":
+        return 12.0 * n_units**2 + (8.0 * n_units**2 if couplings.kind == "sparse" else 0.0)
+    return 6.0 * sum(array.nbytes for array in couplings.arrays)
+
+
+def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
+    """Refuse a run for which memory does not suffice.
+
+    Raises
+    ------
+    ValueError
+        With what is needed and how many chains would fit.
+    """
+    free = available_bytes()
+    if free is None:
+        return
+    free *= PART
+    needed = needed_bytes(settings, subject, settings.n_chains)
+    if needed <= free:
+        return
+    fixed = needed_bytes(settings, subject, 0)
+    fit = int((free - fixed) / max(needed - fixed, 1.0) * settings.n_chains)
+    way_out = f"About {fit} chains would fit" if fit > 0 else "Not even one chain would fit"
+    replicas = f" ({n_lanes(settings)} replicas)" if n_lanes(settings) != settings.n_chains else ""
+    raise ValueError(
+        f"n_chains = {settings.n_chains}{replicas} of {subject.machine.n_units} units need about "
+        f"{needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. {way_out}; run the others after them, with first_chain."
+    )
+
+
+def available_bytes() -> float | None:
+    """Memory that may still be taken: the least of what the machine and the process's control group have left."""
+    found = [value for value in (_of_machine(), _of_group()) if value is not None]
+    return min(found) if found else None
+
+
+def _of_machine() -> float | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024.0 * int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (ValueError, OSError):
+        return None
+
+
+def _of_group() -> float | None:
+    """What a control group leaves, of version 2 or 1; files it has cached count as free."""
+    for limit, used, cached in (
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+    ):
+        try:
+            most, taken = int((CGROUP / limit).read_text()), int((CGROUP / used).read_text())
+            lines = dict(line.split() for line in (CGROUP / cached).read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        return float(most - taken + int(lines.get("inactive_file", lines.get("total_inactive_file", 0))))
+    return None

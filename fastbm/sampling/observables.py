@@ -1,0 +1,179 @@
+"""What is measured while a run goes on, one row a sample: named quantities, and functions that the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..model import BoltzmannMachine
+from ..store import Stream
+
+Function = Callable[[np.ndarray], Any]
+
+NAMED = ("magnetisation", "overlap", "link_overlap")
+OF_PAIRS = ("overlap", "link_overlap")
+
+
+def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Function]]:
+    """Return what the spec says of each observable (a name of ours, or None for a function), and the functions.
+
+    `given` is a list of names, or a mapping of name to function or to one of our names.
+    """
+    entries = _entries(given)
+    named: dict[str, str | None] = {}
+    functions: dict[str, Function] = {}
+    for name, what in entries.items():
+        if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
+            raise ValueError(f"observables must have names of letters, digits, - and _; got {name!r}.")
+        if name == "energy":
+            raise ValueError('observables: "energy" is measured in every run; give another name.')
+        if callable(what):
+            named[name], functions[name] = None, what
+        else:
+            named[name] = _checks.choice(f"observables[{name!r}]", what, NAMED)
+    return named, functions
+
+
+def _entries(given: Any) -> Mapping[Any, Any]:
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"observables must be a list of names, or a dict of names and functions; got {given!r}.")
+    names = list(given)
+    for name in names:
+        if callable(name):
+            raise TypeError('observables that are functions need names: pass a dict, {"name": function}.')
+        _checks.choice("observables", name, NAMED)
+    return {name: name for name in names}
+
+
+def check_given(named: Mapping[str, str | None], given: Mapping[str, Function] | None) -> dict[str, Function]:
+    """Check that a run that goes on is given the functions it had."""
+    needed, functions = [name for name, what in named.items() if what is None], dict(given or {})
+    missing, odd = [n for n in needed if n not in functions], [n for n in functions if n not in needed]
+    if missing:
+        example = ", ".join(f'"{name}": ...' for name in needed)
+        raise ValueError(
+            f"this run measures {', '.join(map(repr, missing))} by functions, which no file can hold: pass "
+            f"fastbm.resume(path, observables={{{example}}}), the functions it began with."
+        )
+    if odd:
+        listed = ", ".join(map(repr, needed)) or "none"
+        raise ValueError(f"observables: this run has no function {odd[0]!r}; it has {listed}.")
+    if bad := [name for name, function in functions.items() if not callable(function)]:
+        raise TypeError(f"observables[{bad[0]!r}] must be a function of states; got {functions[bad[0]]!r}.")
+    return functions
+
+
+class Observables:
+    """The observables of one run.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        The whole machine.
+    n_chains : int
+    named : mapping
+        As `check_observables` returns it.
+    functions : mapping
+        The functions for names of which `named` says None.
+    first : (n_chains, ceil(n_units / 8)) uint8 array
+        States on which functions are tried, to learn the shapes they return.
+    n_groups : int
+        Equal groups of consecutive chains that have the same temperature and clamped values.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_chains: int,
+        named: Mapping[str, str | None],
+        functions: Mapping[str, Function],
+        first: np.ndarray,
+        n_groups: int = 1,
+    ) -> None:
+        self._model, self._n_chains, self._named, self._functions = model, n_chains, dict(named), dict(functions)
+        if self._pairs and n_chains // n_groups % 2:
+            raise ValueError(
+                f"observables {self._pairs[0]!r} compares chains 2k and 2k + 1, which must be alike: n_chains for each "
+                f"beta and clamped pattern must be even; got {n_chains // n_groups}."
+            )
+        if "link_overlap" in self._named.values():
+            indptr, indices, _ = model.couplings.csr()
+            rows = np.repeat(np.arange(model.n_units, dtype=np.int32), np.diff(indptr))
+            self._edges = rows[rows < indices], indices[rows < indices]
+            if not len(self._edges[0]):
+                raise ValueError("observables 'link_overlap' is a mean over couplings, and the machine has none.")
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        if self._named:
+            self._shapes = {name: values.shape for name, values in self._measure(first).items()}
+
+    @property
+    def _pairs(self) -> list[str]:
+        return [name for name, what in self._named.items() if what in OF_PAIRS]
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """Their streams."""
+        return {f"observables/{name}": Stream("<f8", shape) for name, shape in self._shapes.items()}
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        """Those that are one number a chain, or one for two chains: the length of a row."""
+        return {
+            name: shape[0]
+            for name, shape in self._shapes.items()
+            if self._named[name] in OF_PAIRS or shape == (self._n_chains,)
+        }
+
+    def measure(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        """Return a row for every sample of packed states (n_samples, n_chains, n_bytes)."""
+        if not self._named:
+            return {}
+        rows = [self._measure(sample) for sample in packed]
+        return {
+            f"observables/{name}": np.array([row[name] for row in rows]).reshape(-1, *shape)
+            for name, shape in self._shapes.items()
+        }
+
+    def _measure(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        states = None
+        if self._functions:
+            up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
+            states = self._model.convention.values(up)
+            states.setflags(write=False)
+        found = {}
+        for name, what in self._named.items():
+            if what is not None:
+                found[name] = self._ours(what, packed)
+            else:
+                assert states is not None
+                found[name] = self._theirs(name, self._functions[name](states))
+        return found
+
+    def _theirs(self, name: str, value: Any) -> np.ndarray:
+        array = _checks.any_array(f"observables[{name!r}]", value)
+        if array.dtype.kind not in "biuf" or array.ndim > 1:
+            raise TypeError(
+                f"observables[{name!r}] must return numbers, ({self._n_chains},) for one a chain or any other length; "
+                f"got dtype {array.dtype}, shape {array.shape}."
+            )
+        if name in self._shapes and array.shape != self._shapes[name]:
+            raise ValueError(
+                f"observables[{name!r}] returned shape {self._shapes[name]} first and {array.shape} later."
+            )
+        return array.astype(np.float64)
+
+    def _ours(self, what: str, packed: np.ndarray) -> np.ndarray:
+        n = self._model.n_units
+        if what == "magnetisation":
+            return 2.0 * np.bitwise_count(packed).sum(axis=1, dtype=np.int64) / n - 1.0
+        different = packed[0::2] ^ packed[1::2]
+        if what == "overlap":
+            return 1.0 - 2.0 * np.bitwise_count(different).sum(axis=1, dtype=np.int64) / n
+        i, j = self._edges
+        q = [np.unpackbits(row, count=n, bitorder="little") for row in different]  # a pair at a time: n may be large
+        return np.array([1.0 - 2.0 * np.count_nonzero(bits[i] != bits[j]) / len(i) for bits in q])

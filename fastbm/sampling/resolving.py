@@ -1,0 +1,72 @@
+"""What is chosen for a run once, before its first commit: ladder or schedule, kernel; and whether memory holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..couplings import Couplings
+from .annealing import resolve_schedule
+from .conditioned import Conditioned
+from .kernels import check_kernel, choose_kernel, natural_kernel
+from .pilot import energy_profile, equal_steps
+from .samplers import SAMPLERS
+from .settings import SampleSettings
+
+
+def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, threads: int) -> SampleSettings:
+    """Return settings in which nothing is left to choose.
+
+    Raises
+    ------
+    ValueError
+        If the kernel that is asked for cannot take the machine.
+    """
+    settings = _choose_betas(settings, subject, threads)
+    if "kernel" not in SAMPLERS[settings.sampler].takes:
+        return settings
+    machine = subject.machine
+    biases = machine.flat_bias if subject.bias is None else subject.bias
+    betas, per_chain = _of_lanes(settings)
+    lanes: dict[str, Any] = {
+        "beta": betas, "order": settings.order, "first_chain": settings.first_chain * per_chain,
+    }  # fmt: skip
+    couplings = machine.couplings
+    if kernel is None:
+        return replace(settings, kernel=choose_kernel(couplings, biases, machine.convention, **lanes))
+    return replace(settings, kernel=check_kernel(kernel, couplings, biases, machine.convention, **lanes))
+
+
+def of_old_spec(settings: SampleSettings, couplings: Couplings) -> SampleSettings:
+    """Settings of a spec that names no kernel, as version 0.1 wrote them: it had one for each kind of couplings."""
+    if settings.kernel or "kernel" not in SAMPLERS[settings.sampler].takes:
+        return settings
+    return replace(settings, kernel=natural_kernel(couplings, settings.order))
+
+
+def n_lanes(settings: SampleSettings) -> int:
+    """Replicas that are swept: n_chains, or all those of the ladders."""
+    return settings.n_chains * (len(settings.betas) if settings.sampler == "tempering" else 1)
+
+
+def _of_lanes(settings: SampleSettings) -> tuple[np.ndarray, int]:
+    """Inverse temperatures of the replicas as they start, and their number for each chain."""
+    if settings.sampler == "tempering":
+        return np.tile(settings.betas, settings.n_chains), len(settings.betas)
+    return settings.by_chain, 1
+
+
+def _choose_betas(settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+    s = settings
+    if s.betas or s.lowest_beta is None:
+        return s
+    low, high = s.lowest_beta, s.beta[0]
+    if s.sampler == "annealing":
+        knots = resolve_schedule(
+            subject.machine, str(s.schedule), beta_low=low, beta=high, rule=s.rule, seed=s.seed, threads=threads
+        )
+        return replace(s, betas=tuple(knots))
+    profile = energy_profile(subject.machine, low, high, rule=s.rule, seed=s.seed, threads=threads)
+    return replace(s, betas=tuple(equal_steps(profile, s.n_betas).tolist()))
