@@ -1,4 +1,4 @@
 """Benchmarks of fastbm and of its peers in the same run.
 
-``pytest bench --benchmark-only`` runs them, ``bench/report.py`` makes the table.
+``pytest bench -n 0 --benchmark-only`` runs them, ``bench/report.py`` makes the table.
 """

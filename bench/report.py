@@ -1,6 +1,6 @@
 """Turn the JSON of pytest-benchmark into a Markdown table, fastbm beside the best of its peers.
 
-pytest bench --benchmark-only --benchmark-json=BENCH.json
+pytest bench -n 0 --benchmark-only --benchmark-json=BENCH.json
 python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme README.md]
 """
 

@@ -75,6 +75,8 @@ def _moves(run: Run) -> dict[str, Any]:
         rates, trips = run.swap_rates, run.round_trips
         found["swap rates"] = f"{rates.min():.3g} to {rates.max():.3g}"
         found["round trips"] = f"{trips.sum()}, {trips.min()} to {trips.max()} a ladder"
+    if run.config["sample"].get("cluster"):
+        found["cluster moves"] = f"at levels {run.meta.get('cluster moves at levels', '[]')}"
     if "clusters/size" in run.streams and len(run.sweep):
         size = run.read("clusters/size").mean()
         found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"

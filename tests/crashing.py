@@ -109,6 +109,9 @@ def kill_and_compare(
     """
     chance, whole, path = random.Random(seed), folder / "whole.h5", folder / "killed.h5"
     work_seconds = seconds_of(work, whole)
+    for _ in range(2):  # a busy processor makes it longer, and kills would come when all is done
+        work_seconds = min(work_seconds, seconds_of(work, path))
+        remove_run(path)
     n_hits = done = 0
     while done < n_kills:
         remove_run(path)

@@ -41,8 +41,8 @@ def test_energies_are_those_of_the_twin(n, n_blocks, units, bias_per_lane, seed)
     biases = np.random.default_rng(seed).normal(size=(n, lanes)) if bias_per_lane else bias[:, None].copy()
     lo, hi = reference.VALUES[units]
     values = np.where(random_bits(n, lanes, seed), float(hi), float(lo))
-    energies = np.full(lanes, np.nan)
-    energies_dense(values, weights, biases, energies)
+    energies = np.zeros(lanes)
+    energies_dense(values, weights, biases, energies, 0, n)
     exact = [reference.energy(values[:, c], weights, biases[:, c if bias_per_lane else 0]) for c in range(lanes)]
     np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-13 * n * n)
 
@@ -50,10 +50,20 @@ def test_energies_are_those_of_the_twin(n, n_blocks, units, bias_per_lane, seed)
 def test_energy_of_a_lane_does_not_depend_on_its_place():
     weights, bias = random_machine(20, seed=1)
     values = 2.0 * random_bits(20, 48, seed=2) - 1
-    energies, turned = np.empty(48), np.empty(48)
-    energies_dense(values, weights, bias[:, None].copy(), energies)
-    energies_dense(np.ascontiguousarray(values[:, ::-1]), weights, bias[:, None].copy(), turned)
+    energies, turned = np.zeros(48), np.zeros(48)
+    energies_dense(values, weights, bias[:, None].copy(), energies, 0, 20)
+    energies_dense(np.ascontiguousarray(values[:, ::-1]), weights, bias[:, None].copy(), turned, 0, 20)
     assert np.array_equal(energies, turned[::-1])
+
+
+def test_energies_in_pieces_have_the_same_bits():
+    weights, bias = random_machine(20, seed=1)
+    values = 2.0 * random_bits(20, 16, seed=2) - 1
+    whole, parts = np.zeros(16), np.zeros(16)
+    energies_dense(values, weights, bias[:, None].copy(), whole, 0, 20)
+    for start, stop in ((0, 7), (7, 8), (8, 20)):
+        energies_dense(values, weights, bias[:, None].copy(), parts, start, stop)
+    assert np.array_equal(whole, parts)
 
 
 # Exponentials
@@ -201,7 +211,7 @@ def test_every_bit_of_a_word_is_counted():
 def test_one_compiled_signature():
     def run_all(n, lanes):
         weights, bias = random_machine(n, seed=11)
-        energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.empty(16 * lanes))
+        energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.zeros(16 * lanes), 0, n)
         sweep_mean_field(np.zeros((n, lanes)), weights, np.zeros((n, lanes)), 1.0, 0.0)
         up, words = random_bits(n, lanes, seed=12), np.zeros((n, -(-lanes // 64)), np.uint64)
         pack_units(up, np.zeros((lanes, -(-n // 8)), np.uint8))

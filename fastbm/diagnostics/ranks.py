@@ -25,13 +25,30 @@ def split_chains(values: np.ndarray) -> np.ndarray:
     return np.concatenate([values[:half], values[len(values) - half :]], axis=1)
 
 
+def mean_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1 in every column of `values` (size, m); equal values share their mean rank.
+
+    `scipy.stats.rankdata` does the same, and takes a third of a second to import.
+    """
+    order = np.argsort(values, axis=0)
+    ordered = np.take_along_axis(values, order, axis=0)
+    place = np.arange(len(values))[:, None]
+    differs = ordered[1:] != ordered[:-1]
+    edge = np.ones((1, values.shape[1]), bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs]), place, 0), axis=0)
+    last = np.where(np.concatenate([differs, edge]), place, len(values))
+    last = np.minimum.accumulate(last[::-1], axis=0)[::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1.0, axis=0)
+    return ranks
+
+
 def normal_scores(values: np.ndarray) -> np.ndarray:
     """Blom's normal scores of the ranks among all samples of all chains: Phi^-1((rank - 3/8) / (size + 1/4))."""
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
     size = values.shape[0] * values.shape[1]
-    ranks = rankdata(values.reshape(size, -1), axis=0).reshape(values.shape)
+    ranks = mean_ranks(values.reshape(size, -1)).reshape(values.shape)
     return ndtri((ranks - 0.375) / (size + 0.25))
 
 

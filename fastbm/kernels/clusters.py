@@ -60,8 +60,8 @@ def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
     """Grow one cluster from a random unit and turn it, `n_updates` times. Mutates `up`, `queue`, `stream`; returns the
     sum of the clusters' sizes.
 
-    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in units
-    of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in
+    units of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
     Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
     alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
     not depend on the state, so that neither needs to be uniform to the last bit.

@@ -9,19 +9,21 @@ from .._jit import kernel
 
 
 @kernel
-def energies_dense(values, weights, bias, energies):
-    """Compute the energy (without offset) of every lane. Mutates `energies` (lanes,).
+def energies_dense(values, weights, bias, energies, start, stop):
+    """Add to the energy (without offset) of every lane what units `start` to `stop` bring, with all before them.
+    Mutates `energies` (lanes,).
 
     `values` (n_units, lanes) float64 holds the units' values, `bias` is (n_units, 1) or (n_units, lanes); lanes is a
-    multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane, in the same order on every processor.
+    multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane for all units, in the same order on every
+    processor, in however many pieces.
     """
     total = np.empty(16)
     field = np.empty(16)
     step = 1 if bias.shape[1] > 1 else 0
     for first in range(0, values.shape[1], 16):
         for k in range(16):
-            total[k] = 0.0
-        for i in range(values.shape[0]):
+            total[k] = energies[first + k]
+        for i in range(start, stop):
             for k in range(16):
                 field[k] = bias[i, step * (first + k)]
             for j in range(i):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 
 from .. import aligned
@@ -87,9 +90,21 @@ class DenseChains(Engine):
         if len(self.bias) > 1:
             bias = np.zeros_like(values)
             bias[:, : block.stop - block.start] = self.bias[block].T
-        energies = np.empty(values.shape[1])
-        energies_dense(values, self._weights, np.ascontiguousarray(bias), energies)
+        energies, bias = np.zeros(values.shape[1]), np.ascontiguousarray(bias)
+        for rows in self._energy_pieces(k):
+            energies_dense(values, self._weights, bias, energies, *rows)
         return energies[: block.stop - block.start]
+
+    def _energy_pieces(self, k: int) -> Iterator[tuple[int, int]]:
+        """Yield (first unit, last unit + 1), of about as much work each, until a stop is asked for."""
+        pairs = self.n_units**2 / 2
+        n_pieces = 1 + int(pairs * self._lanes() * ADDITION_SECONDS / PIECE_SECONDS)
+        ends = np.rint(self.n_units * np.sqrt(np.linspace(0.0, 1.0, n_pieces + 1))).astype(int).tolist()
+        for piece in itertools.pairwise(ends):
+            if n_pieces > 1 and (self._broken or self.halt()):
+                self._broken = True
+                return
+            yield piece
 
     def quick_energies(self) -> np.ndarray:
         self._prepare()

@@ -88,7 +88,7 @@ class Engine:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
-        size = self._block_size(n_chains, threads)
+        size = self._block_size(n_chains, n_units, threads)
         self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
         self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
         self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
@@ -99,7 +99,7 @@ class Engine:
         self._load(up, streams)
 
     @classmethod
-    def _block_size(cls, n_chains: int, threads: int) -> int:
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
         """Chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do. A path does not
         depend on it.
         """

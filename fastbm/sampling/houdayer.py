@@ -77,7 +77,7 @@ class HoudayerMoves:
         spin_bias = bias / 2.0 + pull / 4.0 if units.lo == 0 else bias
         largest = float(np.abs(spin_values).max(initial=0.0))
         self._symmetric = bool(np.abs(spin_bias).max(initial=0.0) <= NO_FIELD * largest)
-        self.levels = _levels(spin_values, couplings.n_units, betas)
+        self.levels = levels_that_pay(couplings, units, betas)
         n_pairs = n_ladders // 2
         first = first_ladder // 2 * len(betas)
         own = rng.derive(seed, rng.SWAPS)
@@ -127,8 +127,10 @@ class HoudayerMoves:
         up[rows] = pair
 
 
-def _levels(spin_values: np.ndarray, n_units: int, betas: np.ndarray) -> np.ndarray:
-    if len(spin_values) <= PLANAR_DEGREE * n_units:
+def levels_that_pay(couplings: Couplings, units: Units, betas: np.ndarray) -> np.ndarray:
+    """The entries of `betas` at which clusters do not percolate."""
+    spin_values = couplings.csr()[2] * (units.span**2 / 4.0)
+    if len(spin_values) <= PLANAR_DEGREE * couplings.n_units:
         return np.arange(len(betas))
     strength = math.sqrt(float(np.mean(spin_values**2)))
     return np.flatnonzero(betas * strength >= 1.0)

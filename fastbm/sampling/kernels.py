@@ -46,8 +46,10 @@ def choose_kernel(
     n_units = couplings.n_units
     n_entries = _count_entries(couplings)
     most = multispin.MOST_NEIGHBOURS * n_units
-    if len(beta) >= MANY_REPLICAS and n_entries <= most and not why_not_multispin(
-        couplings, bias, units, beta, first_chain
+    if (
+        len(beta) >= MANY_REPLICAS
+        and n_entries <= most
+        and not why_not_multispin(couplings, bias, units, beta, first_chain)
     ):
         return "multispin"
     if n_units > DENSE_LIMIT:
@@ -62,9 +64,7 @@ def _count_entries(couplings: Couplings) -> int:
     return 2 * sum(int(np.count_nonzero(a)) for a in couplings.arrays) // (1 if len(couplings.sizes) > 1 else 2)
 
 
-def why_not_multispin(
-    couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int
-) -> str:
+def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
     """Why multi-spin coding cannot take these chains; empty if it can."""
     try:
         multispin.check_words(len(beta), beta, first_chain)

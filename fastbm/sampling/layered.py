@@ -13,8 +13,9 @@ from .. import aligned
 from ..couplings import Layered
 from ..kernels.layered import gibbs_layer, metropolis_layer
 from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
-from .engine import Engine, up_form
+from .engine import BLOCK, LANES, Engine, lanes_of, up_form
 
+ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
 
@@ -58,6 +59,12 @@ class LayeredChains(Engine):
     """
 
     kernel = "layered"
+
+    @classmethod
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+        """Chains of a block: the more, the fewer units there are, so that Python's share of the work is small."""
+        n_blocks = max(-(-n_chains // lanes_of(max(BLOCK, ENTRIES // n_units))), min(threads, -(-n_chains // LANES)))
+        return lanes_of(-(-n_chains // n_blocks))
 
     def _couple(self) -> None:
         assert isinstance(self.couplings, Layered)

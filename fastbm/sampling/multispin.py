@@ -75,7 +75,7 @@ class MultispinChains(Engine):
     attempt_seconds = 1.2e-10
 
     @classmethod
-    def _block_size(cls, n_chains: int, threads: int) -> int:
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
         return REPLICAS
 
     def _lanes(self) -> int:

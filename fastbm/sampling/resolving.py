@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from ..couplings import Couplings
 from .annealing import resolve_schedule
 from .conditioned import Conditioned
+from .houdayer import levels_that_pay
 from .kernels import check_kernel, choose_kernel, natural_kernel
 from .pilot import energy_profile, equal_steps
 from .samplers import SAMPLERS
@@ -25,6 +27,8 @@ def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, 
         If the kernel that is asked for cannot take the machine.
     """
     settings = _choose_betas(settings, subject, threads)
+    if settings.cluster:
+        _warn_if_idle(settings, subject)
     if "kernel" not in SAMPLERS[settings.sampler].takes:
         return settings
     machine = subject.machine
@@ -37,6 +41,19 @@ def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, 
     if kernel is None:
         return replace(settings, kernel=choose_kernel(couplings, biases, machine.convention, **lanes))
     return replace(settings, kernel=check_kernel(kernel, couplings, biases, machine.convention, **lanes))
+
+
+def _warn_if_idle(settings: SampleSettings, subject: Conditioned) -> None:
+    """Warn where cluster moves are asked for and would be made at no temperature."""
+    machine = subject.machine
+    if not len(levels_that_pay(machine.couplings, machine.convention, np.array(settings.betas))):
+        warnings.warn(
+            "cluster moves are left out at every temperature of this ladder, which ends at "
+            f"beta = {settings.beta[0]:g}: where units have more than 4 neighbours clusters percolate below beta = 1 / J, J being the root mean "
+            "square coupling of spins.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def of_old_spec(settings: SampleSettings, couplings: Couplings) -> SampleSettings:
