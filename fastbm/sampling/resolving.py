@@ -49,8 +49,8 @@ def _warn_if_idle(settings: SampleSettings, subject: Conditioned) -> None:
     if not len(levels_that_pay(machine.couplings, machine.convention, np.array(settings.betas))):
         warnings.warn(
             "cluster moves are left out at every temperature of this ladder, which ends at "
-            f"beta = {settings.beta[0]:g}: where units have more than 4 neighbours clusters percolate below beta = 1 / J, J being the root mean "
-            "square coupling of spins.",
+            f"beta = {settings.beta[0]:g}: where units have more than 4 neighbours clusters percolate below "
+            "beta = 1 / J, J being the root mean square coupling of spins.",
             UserWarning,
             stacklevel=4,
         )
