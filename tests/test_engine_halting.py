@@ -138,6 +138,7 @@ class Wide(DenseChains):
             self._rises[i] = row[i : i + self.n_units]
         self._start = np.broadcast_to(np.zeros((1, self.n_units), np.int32), (self.n_chains, self.n_units))
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
+        self._scale = [aligned.zeros((up.shape[1],), np.float32) for up in self.up]
         self._rescale()
         self._forget()
 
