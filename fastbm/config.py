@@ -140,9 +140,10 @@ def check(tables: Mapping[str, Any]) -> str:
         "classify": _arguments(BoltzmannClassifier, drop={"units"}),
         verb: _verb_keys(verb, tables),
     }
+    keys = {name: found for name, found in keys.items() if name in tables or name == "store"}
     for name, table in tables.items():
         if name != "model":
-            _check_table(name, table, keys[name])
+            _check_table(name, table, keys)
     return verb
 
 
@@ -167,12 +168,14 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     return keys
 
 
-def _check_table(name: str, table: Mapping[str, Any], keys: Mapping[str, Any]) -> None:
+def _check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the keys of one table, and the types of their values, against those that `tables` may have."""
+    keys = tables[name]
     for key, value in table.items():
         if key not in keys:
-            raise ValueError(
-                f"unknown key {key!r} in [{name}].{_checks.nearest(key, keys)} Keys are {', '.join(sorted(keys))}."
-            )
+            elsewhere = [other for other in tables if key in tables[other]]
+            hint = f" It goes into [{elsewhere[0]}]." if elsewhere else _checks.nearest(key, keys)
+            raise ValueError(f"unknown key {key!r} in [{name}].{hint} Keys are {', '.join(sorted(keys))}.")
         try:
             msgspec.convert(value, keys[key])
         except msgspec.ValidationError as error:
@@ -243,7 +246,7 @@ def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
     keys = _arguments(function)
     if "path" in keys:
         keys["path"] = str  # in a file a path is text
-    _check_table("model", settings, {"name": str, **keys})
+    _check_table("model", settings, {"model": {"name": str, **keys}})
     missing = [
         p.name
         for p in inspect.signature(function).parameters.values()

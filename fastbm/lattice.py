@@ -9,6 +9,8 @@ import numpy as np
 from . import _checks
 
 CRITICAL_BETA = math.log1p(math.sqrt(2.0)) / 2.0
+LINEAR = 1e-5  # below it the energy is -2 beta to 1e-14, and the closed form cancels
+FREE = 1e-9  # below it log Z differs from that at beta = 0, by beta^2 a unit, less than it is rounded
 
 
 def onsager_energy(beta: float) -> float:
@@ -18,8 +20,8 @@ def onsager_energy(beta: float) -> float:
     """
     from scipy.special import ellipk
 
-    if _checked(beta) == 0.0:
-        return 0.0
+    if _checked(beta) < LINEAR:
+        return -2.0 * beta
     q = math.exp(-4.0 * beta)  # sinh and cosh over exp(2 beta), so that nothing overflows
     tanh = (1.0 - q) / (1.0 + q)
     k = 4.0 * math.exp(-2.0 * beta) * (1.0 - q) / (1.0 + q) ** 2
@@ -44,11 +46,11 @@ def kaufman_log_z(rows: int, columns: int, beta: float) -> float:
     Kaufman, Phys. Rev. 76, 1232 (1949), eq. 67-69, doi:10.1103/PhysRev.76.1232.
     """
     rows, columns = _checks.whole("rows", rows, least=3), _checks.whole("columns", columns, least=3)
-    if _checked(beta) == 0.0:
+    if _checked(beta) < FREE:
         return rows * columns * math.log(2.0)
     # cosh gamma = cosh(2 beta) coth(2 beta) - cos, in units of exp(2 beta) / 2, so that nothing overflows
-    q = math.exp(-4.0 * beta)
-    cosh = (1.0 + q) ** 2 / (1.0 - q) - 2.0 * math.exp(-2.0 * beta) * np.cos(np.pi * np.arange(2 * columns) / columns)
+    q, rest = math.exp(-4.0 * beta), -math.expm1(-4.0 * beta)
+    cosh = (1.0 + q) ** 2 / rest - 2.0 * math.exp(-2.0 * beta) * np.cos(np.pi * np.arange(2 * columns) / columns)
     one = 2.0 * math.exp(-2.0 * beta)
     cosh = np.maximum(cosh, one)
     gamma = 2.0 * beta - math.log(2.0) + np.log(cosh + np.sqrt((cosh - one) * (cosh + one)))
@@ -63,7 +65,7 @@ def kaufman_log_z(rows: int, columns: int, beta: float) -> float:
     signs, logs = np.array([sign for sign, _ in terms]), np.array([log for _, log in terms])
     top = logs.max()
     total = float((signs * np.exp(logs - top)).sum())
-    return rows * columns / 2 * (2.0 * beta + math.log1p(-q)) - math.log(2.0) + top + math.log(total)
+    return rows * columns / 2 * (2.0 * beta + math.log(rest)) - math.log(2.0) + top + math.log(total)
 
 
 def _checked(beta: float) -> float:

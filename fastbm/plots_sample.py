@@ -12,6 +12,8 @@ from .plots_style import BLUE, GREY, ORANGE
 from .run_physics import by_temperature, lattice_energy, square_lattice
 from .run_view import Run
 
+BINS, MOST_LEVELS = 60, 5000
+
 
 def draw_sample(run: Run) -> Figure:
     """Draw a sampling run, as its sampler asks for."""
@@ -36,7 +38,7 @@ def _chains(run: Run) -> Figure:
     energy = run.energy
     trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
     trace.set(xlabel="sweep", ylabel="energy", title="first chains")
-    histogram.hist(energy.ravel(), bins=60, color=BLUE, density=True)
+    histogram.hist(energy.ravel(), bins=_bins(energy), color=BLUE, density=True)
     histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples")
     rho = diagnostics.autocorrelation(energy)
     n = max(2, min(len(rho), int(10 * diagnostics.tau_int(energy)) + 10))
@@ -47,7 +49,25 @@ def _chains(run: Run) -> Figure:
         ylabel="autocorrelation of the energy",
         title=f"tau_int = {diagnostics.tau_int(energy):.3g} samples",
     )
+    for axes in (trace, histogram, correlation):
+        axes.locator_params(axis="x", nbins=5)  # five long numbers side by side are legible
     return figure
+
+
+def _bins(energy: np.ndarray) -> np.ndarray | int:
+    """Edges of about `BINS` bins; of energies on a lattice each holds equally many levels, not one more or less."""
+    levels = np.unique(energy)
+    if not 2 <= len(levels) <= MOST_LEVELS:
+        return BINS
+    gaps = np.diff(levels)
+    step = gaps.min()
+    if step < 1e-9 * np.abs(levels).max() or not np.allclose(gaps / step, np.rint(gaps / step), atol=1e-3):
+        return BINS
+    n_levels = round(float((levels[-1] - levels[0]) / step)) + 1
+    if n_levels > MOST_LEVELS:
+        return BINS
+    width = max(1, -(-n_levels // BINS))
+    return levels[0] + step * (np.arange(-(-n_levels // width) + 1) * width - 0.5)
 
 
 def _temperatures(run: Run) -> Figure:
@@ -135,7 +155,8 @@ def _annealing(run: Run) -> Figure:
     left.plot(beta, energy.min(axis=1), color=ORANGE, lw=0.8, label="lowest")
     left.set(xlabel="beta", ylabel="energy")
     left.legend()
-    right.hist(run.energy[-1], bins=40, color=BLUE)
+    right.hist(run.energy[-1], bins=_bins(run.energy[-1]), color=BLUE)
+    right.locator_params(axis="x", nbins=5)
     right.set(xlabel="energy at the end", ylabel="chains", title=f"lowest {run.energy[-1].min():.8g}")
     return figure
 

@@ -56,16 +56,19 @@ def quantities(run: Run, *, ess: bool = False) -> list[Quantity]:
 
 def _series(run: Run) -> dict[str, np.ndarray]:
     """The energy and the observables of chains or pairs of chains, thinned where they are long."""
-    settings = run.config["sample"]
-    n_chains = settings["n_chains"]
-    step = max(1, -(-len(run.sweep) * n_chains // MOST_NUMBERS))
-    names = {"energy": "samples/energy"}
+    step = max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
+    series = {name: run.read(stream, step) for name, stream in _names(run).items()}
+    return {name: values for name, values in series.items() if np.isfinite(values).all()}
+
+
+def _names(run: Run) -> dict[str, str]:
+    """The streams of the energy and of the observables that are numbers of chains or pairs."""
+    settings, names = run.config["sample"], {"energy": "samples/energy"}
     for name, what in (settings.get("observables") or {}).items():
         stream = f"observables/{name}"
-        if what in ("overlap", "link_overlap") or run.streams[stream].shape == (n_chains,):
+        if what in ("overlap", "link_overlap") or run.streams[stream].shape == (settings["n_chains"],):
             names[name] = stream
-    series = {name: run.read(stream, step) for name, stream in names.items()}
-    return {name: values for name, values in series.items() if np.isfinite(values).all()}
+    return names
 
 
 def has_converged(run: Run) -> bool | None:
@@ -80,7 +83,10 @@ def has_converged(run: Run) -> bool | None:
         return None
     if run.burn_in_found is False or run.until_met is False:
         return False
-    return all(q.r_hat <= diagnostics.R_HAT_LIMIT for q in quantities(run))
+    watched = quantities(run)
+    if len({q.name for q in watched}) < len(_names(run)):
+        return None  # an observable is not finite
+    return all(q.r_hat <= diagnostics.R_HAT_LIMIT for q in watched)
 
 
 def independent_families(run: Run) -> float | None:
@@ -109,7 +115,8 @@ def _complaint(run: Run) -> str:
     if not run.has_chains or settings.get("keep") == "best":
         return ""
     limit = f"n_sweeps = {settings['n_sweeps']}"
-    way_out = "Sample longer" + ("" if settings["sampler"] == "tempering" else ', or with sampler="tempering"')
+    single = settings["sampler"] in ("gibbs", "metropolis")  # clusters have no use for a ladder
+    way_out = "Sample longer" + (', or with sampler="tempering"' if single else "")
     if run.burn_in_found is False:
         return f"chains still drift after the limit of the burn-in, {limit}: what was sampled is biased. {way_out}."
     if not _enough(run):

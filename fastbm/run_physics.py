@@ -49,6 +49,7 @@ class Thermodynamics(NamedTuple):
 def thermodynamics(run: Run) -> list[Thermodynamics]:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
+    _check_one_pattern(run, "thermodynamics")
     n_units, spins = run._start.n_units, _spin_magnetisation(run)
     rows = []
     for beta, energy, chains in _temperatures(run):
@@ -81,6 +82,16 @@ def _check_series(run: Run) -> None:
         raise ValueError("the run has no samples yet.")
 
 
+def _check_one_pattern(run: Run, name: str) -> None:
+    """Refuse to average over chains of several clamped patterns: each pattern makes another machine."""
+    n_patterns = run.config["sample"].get("n_patterns") or 1
+    if n_patterns > 1:
+        raise ValueError(
+            f"{name} would mix the {n_patterns} clamped patterns of this run, each a machine of its own. Sample one "
+            "pattern a run."
+        )
+
+
 def _temperatures(run: Run) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
     """Each inverse temperature with the energies there, and the chains whose samples are recorded at it, if any."""
     if "tempering/energy" in run.streams:
@@ -104,6 +115,7 @@ def _spin_magnetisation(run: Run) -> np.ndarray | None:
 def overlap_distribution(run: Run, beta: float | None, bins: int | None) -> OverlapDistribution:
     """P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
+    _check_one_pattern(run, "overlap_distribution")
     own = np.unique(run.beta)
     if beta is None and len(own) > 1:
         raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{b:g}' for b in own)}.")
@@ -135,6 +147,7 @@ def _overlaps(run: Run) -> np.ndarray:
 def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
     """Means at other inverse temperatures, each from the nearest one that was sampled."""
     _check_series(run)
+    _check_one_pattern(run, "reweight")
     wanted = _checks.finite_array("betas", betas)
     values = _values(run, observable)
     sampled = [(b, e, chains) for b, e, chains in _temperatures(run) if values is None or chains is not None]
@@ -208,6 +221,8 @@ def square_lattice(run: Run) -> tuple[int, int] | None:
 
 def lattice_energy(rows: int, columns: int, beta: float) -> float:
     """Exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
-    high, low = beta + STEP, max(beta - STEP, 0.0)
+    if beta < STEP:  # where it is linear to 1e-8
+        return lattice_energy(rows, columns, STEP) * (beta / STEP)
+    high, low = beta + STEP, beta - STEP
     slope = (lattice.kaufman_log_z(rows, columns, high) - lattice.kaufman_log_z(rows, columns, low)) / (high - low)
-    return 0.0 if beta == 0.0 else -slope / (rows * columns)
+    return -slope / (rows * columns)

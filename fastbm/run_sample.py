@@ -17,7 +17,7 @@ from .run_tasks import describe, model_inputs, pack_rows
 from .run_view import Run
 from .sampling.conditioned import Conditioned
 from .sampling.engine import start_bits
-from .sampling.memory import check_memory
+from .sampling.memory import check_memory, check_rows
 from .sampling.observables import check_observables
 from .sampling.resolving import resolve
 from .sampling.settings import SampleSettings
@@ -70,7 +70,7 @@ def sample(
         "gibbs", "metropolis": single-unit updates. "tempering": `n_chains` ladders of replicas that swap temperatures;
         samples are those at the target. "annealing": chains that are cooled once. "population-annealing": a population
         that is cooled and resampled, with an estimate of log Z. "wolff", "swendsen-wang": clusters, for couplings
-        without frustration. The last but the clusters record one sample of each chain, at their end.
+        without frustration. The two kinds of annealing record one sample of each chain, at their end.
     rule : {"gibbs", "metropolis"}, optional
         The single-unit update of "tempering", "annealing" and "population-annealing"; "gibbs" unless given.
     order : {"sequential", "permuted", "random", "coloured"}, optional
@@ -126,7 +126,8 @@ def sample(
     seed : int or None
         None draws one, which `run.config` tells.
     first_chain : int
-        Index of the first chain, to run parts of one large set of chains apart.
+        Index of the first chain, to run parts of one large set of chains apart; name the `kernel` then, which is else
+        chosen by the number of chains. Multiples of 64 for "multispin".
     threads : int, optional
         All available processors unless given.
     out : path, optional
@@ -201,6 +202,8 @@ def sample(
     subject = Conditioned(model, _two(clamp), settings.n_chains)
     settings = resolve(settings, subject, kernel, threads_module.resolve(threads))
     check_memory(settings, subject)
+    if out is None and until is None and max_seconds is None:
+        check_rows(settings, subject)
     settings = replace(settings, n_patterns=subject.n_patterns if clamp is not None else 0)
     spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
     inputs = model_inputs(model)

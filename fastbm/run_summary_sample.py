@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ def summarise_sample(run: Run) -> dict[str, Any]:
     found = {**_told(run), **_moves(run)}
     if not len(run.sweep):
         return found | _population(run)
-    chains = _chains(run) if run.has_chains else _energy(run)
+    best = run.config["sample"].get("keep") == "best"  # then there may be no burn-in, and averages mean little
+    chains = {} if best and run.has_chains else _chains(run) if run.has_chains else _energy(run)
     found |= chains | _population(run) | _best(run)
     converged = has_converged(run)
     return found if converged is None else found | {"converged": converged}
@@ -76,7 +78,9 @@ def _moves(run: Run) -> dict[str, Any]:
         found["swap rates"] = f"{rates.min():.3g} to {rates.max():.3g}"
         found["round trips"] = f"{trips.sum()}, {trips.min()} to {trips.max()} a ladder"
     if run.config["sample"].get("cluster"):
-        found["cluster moves"] = f"at levels {run.meta.get('cluster moves at levels', '[]')}"
+        levels = betas[json.loads(run.meta.get("cluster moves at levels", "[]"))]
+        where = f", beta {levels.min():g} to {levels.max():g}" if len(levels) else ""
+        found["cluster moves"] = f"at {len(levels)} of {len(betas)} temperatures{where}"
     if "clusters/size" in run.streams and len(run.sweep):
         size = run.read("clusters/size").mean()
         found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"

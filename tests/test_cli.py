@@ -117,6 +117,7 @@ def test_a_learned_machine_is_sampled_by_name():
 
 BAD = {
     "unknown key": (SAMPLE.replace("n_sweeps", "n_sweps"), [], ["n_sweps", "[sample]", "n_sweeps"]),
+    "key of another table": (SAMPLE, ["--set", "sample.max_seconds=5"], ["max_seconds", "It goes into [store]."]),
     "unknown table": (SAMPLE.replace("[sample]", "[sampel]"), [], ["sampel", "sample"]),
     "unknown model": (SAMPLE.replace("ising", "isling"), [], ["isling", "ising"]),
     "unknown argument of a model": (SAMPLE.replace("shape", "shap"), [], ["shap", "shape"]),

@@ -10,6 +10,7 @@ from scipy.integrate import quad
 
 import fastbm as bm
 from fastbm import lattice
+from fastbm.run_physics import lattice_energy
 
 end_threads = helpers.end_threads
 
@@ -63,6 +64,14 @@ def test_the_coldest_temperatures_do_not_overflow(beta: float) -> None:
     assert lattice.kaufman_log_z(4, 6, beta) == pytest.approx(48 * beta + math.log(2), rel=1e-14)
     assert lattice.onsager_energy(beta) == pytest.approx(-2)
     assert lattice.onsager_magnetisation(beta) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("beta", [1e-300, 1e-17, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4])
+def test_the_hottest_temperatures_keep_their_digits(beta: float) -> None:
+    """Energies are -2 beta to third order; a side of 3 adds 3 beta^2."""
+    assert lattice.kaufman_log_z(4, 6, beta) == pytest.approx(24 * (math.log(2) + beta**2), rel=1e-14)
+    assert lattice.onsager_energy(beta) == pytest.approx(-2 * beta, rel=1e-6, abs=1e-300)
+    assert lattice_energy(4, 6, beta) == pytest.approx(-2 * beta, rel=1e-6, abs=1e-300)
 
 
 @pytest.mark.parametrize(

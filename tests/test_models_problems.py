@@ -90,6 +90,8 @@ def test_bad_files_are_refused_by_line(tmp_path, case):
 
 
 def test_other_bad_arguments_of_from_rudy_are_refused(tmp_path):
+    with pytest.raises(bm.StorageError, match="is a folder, not a file"):
+        models.from_rudy(tmp_path)
     with pytest.raises(bm.StorageError, match=r"nowhere\.txt does not exist"):
         models.from_rudy(tmp_path / "nowhere.txt")
     with pytest.raises(ValueError, match=r"problem must be one of 'couplings', 'max-cut'; got 'maxcut'.*max-cut"):

@@ -80,6 +80,23 @@ def test_steps_are_the_largest_with_the_ess_that_is_asked_for(seed: int, n: int,
         assert abs(twins.ess_fraction(energies, step) - target) < 1e-9
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e25, 1e280])
+def test_steps_are_found_at_every_scale_of_the_energies(scale: float) -> None:
+    levels = np.array([0.0, 0.0, 1.0, 1.0])
+    step = choose_step(scale * levels, 0.0, 1e200, 0.9)
+    assert 0.0 < step < 1e200
+    assert twins.ess_fraction(levels, step * scale) >= 0.9 - 1e-9
+
+
+def test_a_target_far_beyond_all_energies_is_reached() -> None:
+    population = Population(bm.models.ising((4, 4)), 64, beta=1e30)
+    for _ in range(100):
+        if population.finished:
+            break
+        population.advance(1_000)
+    assert population.finished and population.beta == 1e30
+
+
 def test_families_of_a_small_example() -> None:
     family = [0, 0, 0, 2, 5, 5, 7, 7]
     found = measure_families(np.array(family))

@@ -108,3 +108,12 @@ def test_initial_states_are_whole_ones() -> None:
 def test_bad_clamps_are_named(error: type[Exception], text: str, clamp: Any, options: dict[str, Any]) -> None:
     with pytest.raises(error, match=text):
         bm.sample(FERRO, clamp=clamp, n_sweeps=2, **options)
+
+
+def test_averages_do_not_mix_patterns() -> None:
+    run = calm(bm.sample, GLASS, clamp=([0], [[1], [-1]]), n_chains=8, n_sweeps=100)
+    for call in (run.thermodynamics, lambda: run.reweight(1.1), run.overlap_distribution):
+        with pytest.raises(ValueError, match="would mix the 2 clamped patterns of this run"):
+            call()
+    alone = calm(bm.sample, GLASS, clamp=([0], [[1]]), n_chains=8, n_sweeps=100)
+    assert len(alone.thermodynamics()) == 1

@@ -79,6 +79,7 @@ def test_arguments_that_a_sampler_does_not_take_are_named(sampler: str, name: st
         (ValueError, 'thin says how often sampler=.annealing. looks', {"sampler": "annealing", "thin": 2}),
         (ValueError, "kernel must be one of", {"kernel": "fast"}),
         (ValueError, 'kernel="multispin" takes couplings of one magnitude', {"kernel": "multispin"}),
+        (ValueError, "words of 64 chains: couplings have several magnitudes", {"kernel": "multispin", "n_chains": 8}),
         (ValueError, 'kernel="layered" draws layers at once', {"kernel": "layered"}),
     ],
 )  # fmt: skip
@@ -168,3 +169,23 @@ def test_settings_of_later_versions_are_refused() -> None:
     spec = bm.sample(SK, n_sweeps=1).config["sample"]
     with pytest.raises(bm.StorageError, match="was told haste, which this version of fastbm does not know"):
         SampleSettings.read({**spec, "haste": 3})
+
+
+def test_samples_that_memory_cannot_hold_are_refused_unless_they_are_streamed(tmp_path):
+    model = bm.models.ising((100, 100))
+    with pytest.raises(ValueError, match=r"samples of 64 chains take about .* GB in memory; .* Pass out=PATH"):
+        bm.sample(model, n_chains=64, n_sweeps=10**10)
+    run = bm.sample(model, n_chains=64, n_sweeps=10**10, burn_in=0, max_seconds=0.0)
+    assert not run.finished
+
+
+def test_one_chain_cannot_be_compared():
+    with pytest.raises(ValueError, match="n_chains must be at least 2; got 1"):
+        bm.sample(bm.models.ising((4, 4)), n_chains=1, until={"r_hat": 1.1})
+
+
+def test_an_observable_that_is_not_finite_leaves_convergence_open():
+    run = bm.sample(
+        bm.models.ising((4, 4)), n_sweeps=64, beta=0.1, observables={"f": lambda s: s.mean(axis=1) * np.nan}
+    )
+    assert run.converged is None

@@ -180,3 +180,14 @@ def test_what_only_runs_of_sample_have() -> None:
     for name in ("beta", "betas", "r_hat", "acceptance"):
         with pytest.raises(AttributeError):
             getattr(run, name)
+
+
+def test_histograms_of_lattice_energies_have_as_many_levels_in_each_bin() -> None:
+    pytest.importorskip("matplotlib")
+    from fastbm.plots_sample import BINS, _bins
+
+    levels = -640.0 + 4.0 * np.arange(125)
+    edges = _bins(levels[:, None])
+    counts = np.histogram(levels, edges)[0]
+    assert counts.sum() == 125 and set(counts[:-1]) == {3} and 0 < counts[-1] <= 3
+    assert _bins(np.random.default_rng(0).normal(size=(50, 4))) == BINS == _bins(np.zeros((3, 2)))

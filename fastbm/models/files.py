@@ -62,7 +62,8 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     """
     _checks.choice("problem", problem, PROBLEMS)
     if not Path(path).is_file():
-        raise _checks.StorageError(f"{path} does not exist.")
+        what = "is a folder, not a file" if Path(path).is_dir() else "does not exist"
+        raise _checks.StorageError(f"{path} {what}.")
     n, i, j, w = _read_rudy(Path(path))
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
@@ -95,7 +96,7 @@ def _read_rudy(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Numbers (from 1) and words of the lines that say something."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
             if words and not words[0].startswith(COMMENTS) and words[0] != "c":

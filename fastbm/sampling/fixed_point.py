@@ -45,7 +45,7 @@ class FixedPoint(NamedTuple):
         """What a run says of its numbers."""
         return {
             "kernel": kernel,
-            "fields": f"{self.dtype.name} in units of 2^-{self.exponent}",
+            "fields": f"{self.dtype.name} in units of 2^{-self.exponent}",
             "largest log-odds error": self.error,
         }
 

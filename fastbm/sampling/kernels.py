@@ -67,8 +67,8 @@ def _count_entries(couplings: Couplings) -> int:
 def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
     """Why multi-spin coding cannot take these chains; empty if it can."""
     try:
-        multispin.check_words(len(beta), beta, first_chain)
         multispin.unit_coupling(couplings, bias, units)
+        multispin.check_words(len(beta), beta, first_chain)
     except multispin.Unfit as unfit:
         return str(unfit)
     return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from .conditioned import Conditioned
 from .engine import lanes_of
 from .resolving import n_lanes
+from .samplers import SAMPLERS
 from .settings import SampleSettings
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
@@ -60,6 +61,25 @@ def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
     raise ValueError(
         f"n_chains = {settings.n_chains}{replicas} of {subject.machine.n_units} units need about "
         f"{needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. {way_out}; run the others after them, with first_chain."
+    )
+
+
+def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
+    """Refuse samples that would not fit into memory, of a run that keeps them there and goes on to its end.
+
+    Raises
+    ------
+    ValueError
+    """
+    free = available_bytes()
+    row = settings.n_chains * (-(-subject.model.n_units // 8) + 8.0)
+    needed = settings.n_samples * row
+    if free is None or settings.keep == "best" or SAMPLERS[settings.sampler].ends or needed <= PART * free:
+        return
+    raise ValueError(
+        f"n_sweeps // thin = {settings.n_samples} samples of {settings.n_chains} chains take about "
+        f"{needed / 1e9:.3g} GB in memory; {PART * free / 1e9:.3g} GB are free. Pass out=PATH to stream them to a "
+        "file, or raise thin."
     )
 
 

@@ -23,7 +23,7 @@ from ..store import Stream
 from .annealing import last_samples
 from .chains import make_chains
 
-HALVINGS = 60
+HALVINGS, MOST_HALVINGS = 60, 2200  # of the step; more where 60 leave none, down to the smallest number
 PARTS = 1000  # progress is told in parts of the way to the target
 
 
@@ -67,7 +67,9 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
     if reaches(most):
         return most
     low, high = 0.0, most
-    for _ in range(HALVINGS):
+    for n in range(MOST_HALVINGS):
+        if n >= HALVINGS and low > 0.0:
+            break
         middle = 0.5 * (low + high)
         low, high = (middle, high) if reaches(middle) else (low, middle)
     return low

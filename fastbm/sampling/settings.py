@@ -223,6 +223,8 @@ def _until(given: Any, n_chains: int) -> dict[str, float]:
     for name, value in given.items():
         _checks.choice("until", name, LIMITS)
         found[name] = _checks.real(f"until[{name!r}]", value, above=1.0 if name == "r_hat" else 0.0)
+    if "r_hat" in found and n_chains < 2:
+        raise ValueError('until={"r_hat": ...} compares chains, so n_chains must be at least 2; got 1.')
     return found
 
 
