@@ -15,7 +15,7 @@ from . import external, numpy_peers, peers
 from .machine import TWO_CORES, installed
 from .problems import Problem
 
-SWEEPS = {64: 4_000, 200: 800, 1000: 60}
+SWEEPS = {64: 16_000, 200: 3_200, 1000: 240}
 LAYOUTS = [(1, 64), pytest.param(2, 64, marks=TWO_CORES), pytest.param(2, 128, marks=TWO_CORES)]
 LAYOUTS_OF_PEERS = LAYOUTS[:2]
 OTHERS = [
