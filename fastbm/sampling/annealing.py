@@ -13,6 +13,7 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from ..store import Stream
+from .adapter import Adapter
 from .chains import make_chains
 from .pilot import MOST_BETAS, energy_profile, equal_steps
 
@@ -96,7 +97,7 @@ def make_schedule(n_sweeps: int, schedule: str | None, knots: Iterable[float]) -
     return np.repeat(path, hold)[:n_sweeps]
 
 
-class AnnealedChains:
+class AnnealedChains(Adapter):
     """Independent chains that are cooled once, along one schedule.
 
     Parameters
@@ -152,35 +153,6 @@ class AnnealedChains:
         self._stops = np.union1d(changes, reports)  # sweeps at which a batch must end
 
     @property
-    def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
-        return self.engine.detail
-
-    @property
-    def halt(self) -> Callable[[], bool]:
-        """Asked between pieces of long sweeps: true if a stop is wanted."""
-        return self.engine.halt
-
-    @halt.setter
-    def halt(self, wanted: Callable[[], bool]) -> None:
-        self.engine.halt = wanted
-
-    @property
-    def n_swept(self) -> int:
-        """Sweeps done since the start."""
-        return self.engine.n_swept
-
-    @property
-    def n_flips(self) -> int:
-        """Flips of all chains since the start."""
-        return self.engine.n_flips
-
-    @property
-    def sweep_seconds(self) -> float:
-        """About how long a sweep of all chains takes."""
-        return self.engine.sweep_seconds
-
-    @property
     def finished(self) -> bool:
         """Whether the target has been reached and its sweeps are done."""
         return self.n_swept >= self.n_sweeps
@@ -231,18 +203,6 @@ class AnnealedChains:
             if self.finished:
                 found |= last_samples(self.packed(), energies[-1], self.n_swept)
         return found
-
-    def energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
-        return self.engine.energies()
-
-    def bits(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, n_units) uint8."""
-        return self.engine.bits()
-
-    def packed(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        return self.engine.packed()
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""

@@ -103,10 +103,4 @@ def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.
     if "samples/states" in rows:
         found["samples/states"] = subject.complete(rows["samples/states"])
         found["samples/energy"] = rows["samples/energy"] + subject.offset
-    # the sampler gives these with the offset of the machine it knows, the first clamped pattern's
-    more = np.broadcast_to(np.asarray(subject.offset) - subject.machine.offset, (subject.n_chains,))
-    if more.any():
-        for name, axes in (("tempering/energy", (slice(None), None)), ("annealing/energy", (slice(None),))):
-            if name in rows:
-                found[name] = rows[name] + more[axes]
     return found

@@ -11,8 +11,7 @@ n exp(-(beta' - beta) E_r) / sum of these offspring, and all are swept at beta'.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from .. import _checks, rng
 from ..kernels.resampling import resample_systematic, sum_weights
 from ..model import BoltzmannMachine
 from ..store import Stream
+from .adapter import Adapter
 from .annealing import last_samples
 from .chains import make_chains
 
@@ -75,7 +75,7 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
     return low
 
 
-class Population:
+class Population(Adapter):
     """A population that is cooled from beta = 0, where states are independent and log Z is known, to the target.
 
     Parameters
@@ -164,35 +164,6 @@ class Population:
         self._n_steps, self._left, self._started = 0, 0, False  # left: sweeps at this temperature
 
     @property
-    def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
-        return self.engine.detail
-
-    @property
-    def halt(self) -> Callable[[], bool]:
-        """Asked between pieces of long sweeps: true if a stop is wanted."""
-        return self.engine.halt
-
-    @halt.setter
-    def halt(self, wanted: Callable[[], bool]) -> None:
-        self.engine.halt = wanted
-
-    @property
-    def n_swept(self) -> int:
-        """Sweeps done since the start."""
-        return self.engine.n_swept
-
-    @property
-    def n_flips(self) -> int:
-        """Flips of all replicas since the start."""
-        return self.engine.n_flips
-
-    @property
-    def sweep_seconds(self) -> float:
-        """About how long a sweep of all replicas takes."""
-        return self.engine.sweep_seconds
-
-    @property
     def log_z(self) -> float:
         """The estimate of log Z at the present temperature, with offset."""
         return self._log_z - self.beta * self._offset
@@ -273,18 +244,6 @@ class Population:
             "population/n_families": families.n,
             "population/culled": self._culled / self.n_chains,
         }
-
-    def energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
-        return self.engine.energies()
-
-    def bits(self) -> np.ndarray:
-        """The bits of all replicas, (n_chains, n_units) uint8."""
-        return self.engine.bits()
-
-    def packed(self) -> np.ndarray:
-        """The bits of all replicas, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        return self.engine.packed()
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""

@@ -85,14 +85,15 @@ def _clusters(settings: SampleSettings, subject: Conditioned, initial: Any, thre
 def _tempered(settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
     return TemperedChains(
         subject.machine, settings.n_chains, settings.betas, initial=initial, first_chain=settings.first_chain,
-        swap_every=settings.swap_every or 1, cluster=settings.cluster, **_common(settings, subject, threads),
+        swap_every=settings.swap_every or 1, cluster=settings.cluster, offset=subject.offset,
+        **_common(settings, subject, threads),
     )  # fmt: skip
 
 
 def _annealed(settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
     return AnnealedChains(
         subject.machine, settings.n_chains, initial=initial, first_chain=settings.first_chain,
-        betas=make_schedule(settings.n_sweeps, settings.schedule, settings.betas),
+        betas=make_schedule(settings.n_sweeps, settings.schedule, settings.betas), offset=subject.offset,
         **_common(settings, subject, threads),
     )  # fmt: skip
 

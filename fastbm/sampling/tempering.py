@@ -14,6 +14,7 @@ from .. import _checks, rng, threads as threads_module
 from ..kernels.tempering import count_round_trips, swap_neighbours
 from ..model import BoltzmannMachine
 from ..store import Stream
+from .adapter import Adapter
 from .chains import make_chains
 from .houdayer import HoudayerMoves
 
@@ -54,7 +55,7 @@ def check_ladder(betas: Any, beta: float | None = None) -> np.ndarray:
     return ladder
 
 
-class TemperedChains:
+class TemperedChains(Adapter):
     """Ladders of replicas; the chains are those at the target, the last beta.
 
     Parameters
@@ -180,7 +181,7 @@ class TemperedChains:
 
     @property
     def halt(self) -> Callable[[], bool]:
-        """Asked between pieces of long sweeps: true if a stop is wanted."""
+        """Asked between pieces of long sweeps and of cluster moves: true if a stop is wanted."""
         return self.engine.halt
 
     @halt.setter
@@ -188,16 +189,6 @@ class TemperedChains:
         self.engine.halt = wanted
         if self._moves is not None:
             self._moves.halt = wanted
-
-    @property
-    def n_swept(self) -> int:
-        """Sweeps done since the start; one of them sweeps all replicas."""
-        return self.engine.n_swept
-
-    @property
-    def n_flips(self) -> int:
-        """Flips of all replicas since the start."""
-        return self.engine.n_flips
 
     @property
     def sweep_seconds(self) -> float:
