@@ -11,8 +11,8 @@ import reference_schedules as twins
 from helpers import UNITS, enumerate_machine
 
 import fastbm as bm
+from fastbm.halting import Halted
 from fastbm.sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
-from fastbm.sampling.engine import Halted
 
 end_threads = helpers.end_threads
 

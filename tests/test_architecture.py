@@ -17,10 +17,11 @@ PACKAGE = ROOT / "fastbm"
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 FLOORS = [
-    ["_jit.py", "_checks.py", "aligned.py", "units.py", "threads.py"],
+    ["_jit.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py"],
     ["kernels/*", "rng.py"],
     ["couplings/*", "clamping.py", "model.py", "modelfile.py"],
     ["store/*", "diagnostics/*", "models/*", "data.py", "lattice.py"],
+    ["exact/*"],
     ["sampling/*"],
     ["inference/*", "learning/*"],
     ["run*"],

@@ -14,12 +14,13 @@ from helpers import SURE, enumerate_machine, g_test
 
 import fastbm as bm
 from fastbm import diagnostics, lattice, rng
+from fastbm.halting import Halted
 from fastbm.kernels.clusters import swendsen_wang_update, wolff_update
 from fastbm.kernels.clusters_graph import energies_graph, fix_gauge
 from fastbm.kernels.clusters_words import draw_index, draw_word, next_below
 from fastbm.kernels.random import draw_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
-from fastbm.sampling.engine import Halted, start_bits
+from fastbm.sampling.engine import start_bits
 
 end_threads = helpers.end_threads
 

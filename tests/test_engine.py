@@ -15,9 +15,10 @@ from hypothesis import given, settings, strategies as st
 
 import fastbm as bm
 from fastbm.couplings import Couplings
+from fastbm.couplings.up import up_form
 from fastbm.kernels.dense import init_fields_dense
 from fastbm.sampling import make_chains
-from fastbm.sampling.engine import Engine, up_form
+from fastbm.sampling.engine import Engine
 from fastbm.sampling.orders import ORDERS
 
 end_threads = helpers.end_threads

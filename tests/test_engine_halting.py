@@ -12,9 +12,10 @@ import pytest
 
 import fastbm as bm
 from fastbm import aligned
+from fastbm.halting import Halted
 from fastbm.sampling import make_chains
 from fastbm.sampling.dense import DenseChains
-from fastbm.sampling.engine import PIECE_SECONDS, Engine, Halted
+from fastbm.sampling.engine import PIECE_SECONDS, Engine
 from fastbm.sampling.fixed_point import FixedPoint
 from fastbm.sampling.orders import ORDERS
 

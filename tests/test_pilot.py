@@ -12,8 +12,8 @@ from helpers import UNITS, enumerate_machine, machine
 from scipy import special
 
 import fastbm as bm
+from fastbm.halting import Halted
 from fastbm.sampling.chains import make_chains
-from fastbm.sampling.engine import Halted
 from fastbm.sampling.pilot import Profile, energy_profile, equal_steps
 
 end_threads = helpers.end_threads

@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 import fastbm as bm
+from fastbm.halting import Halted
 from fastbm.kernels.resampling import resample_systematic, sum_weights
-from fastbm.sampling.engine import Halted
 from fastbm.sampling.population import Population, choose_step, measure_families
 
 end_threads = helpers.end_threads

@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 import fastbm as bm
 from fastbm import rng
+from fastbm.halting import Halted
 from fastbm.kernels.tempering import count_round_trips, swap_neighbours
 from fastbm.sampling import houdayer
-from fastbm.sampling.engine import Halted
 from fastbm.sampling.pilot import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains, check_ladder
 

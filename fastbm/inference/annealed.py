@@ -18,9 +18,10 @@ import numpy as np
 
 from .. import _checks, rng
 from ..couplings import Layered
+from ..couplings.up import up_form
 from ..kernels.layered import anneal_layer, gibbs_layer
 from ..model import BoltzmannMachine
-from ..sampling.engine import BLOCK, lanes_of, up_form
+from ..sampling.engine import BLOCK, lanes_of
 from ..sampling.layered import field_of_layer
 from ..threads import fan_out
 from .mean_field import solve

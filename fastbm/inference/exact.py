@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import _checks
+from ..exact.integers import IntegerMachine
 from ..kernels.enumeration import enumerate_slice, tabulate_low
 from ..model import BoltzmannMachine
 from ..threads import fan_out
@@ -20,30 +20,6 @@ LONGEST_SECONDS = 600.0
 SECONDS_PER_STATE = 3e-9
 NEGLIGIBLE = 1e-30  # beta times the range of the energies below which moments of the energy are those at beta = 0
 MOST_UNITS = 62  # beyond it a step of the code has no 64-bit number
-
-
-@dataclass(frozen=True)
-class FixedPoint:
-    """A machine in 64-bit integers: energies in steps of 2^-exponent, units 0 or 1.
-
-    Built from the integers of the user's couplings, so that states that tie there tie here.
-    """
-
-    rises: np.ndarray  # (n, n) int64
-    fields: np.ndarray  # (n,) int64
-    base: float  # energy with all units down
-    exponent: int
-
-    @classmethod
-    def of(cls, model: BoltzmannMachine) -> FixedPoint:
-        weights, bias, units = model.couplings.matrix(), model.flat_bias, model.convention
-        largest = units.span**2 * np.abs(weights).sum() + units.span * np.abs(bias).sum()
-        exponent = 61 - math.frexp(max(float(largest), 1e-200))[1]
-        w = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
-        b = np.rint(np.ldexp(bias, exponent)).astype(np.int64)
-        down = -units.lo * int(b.sum()) - units.lo**2 * (int(w.sum()) // 2)
-        fields = units.span * (b + units.lo * w.sum(axis=0))
-        return cls(units.span**2 * w, fields, model.offset + math.ldexp(down, -exponent), exponent)
 
 
 def forecast_seconds(n_units: int, threads: int) -> float:
@@ -84,7 +60,7 @@ def exact(
         If the forecast is above the limit; the text gives the cost and the alternatives.
     """
     refuse_if_long(model.n_units, threads, max_forecast_seconds)
-    form = FixedPoint.of(model)
+    form = IntegerMachine.of(model)
     k = min(LOW_UNITS, model.n_units)
     sums, pairs, lowest = _sum_slices(form, k, beta, threads)
     total = sums[0].sum()
@@ -105,7 +81,7 @@ def exact(
     return Inference("exact", **result, detail={"engine": "gray", "lowest energy": low_energy})
 
 
-def _sum_slices(form: FixedPoint, k: int, beta: float, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
+def _sum_slices(form: IntegerMachine, k: int, beta: float, threads: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Add the slices of the code in order, relative to the lowest energy of all."""
     n = len(form.fields)
     table = np.empty(1 << k, np.int64)

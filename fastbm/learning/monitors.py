@@ -8,11 +8,11 @@ import numpy as np
 
 from .. import rng
 from ..couplings import Couplings
+from ..couplings.up import up_form
 from ..inference.exact import forecast_seconds
 from ..inference.methods import run_method
 from ..kernels.layered import sum_softplus_layer
 from ..model import BoltzmannMachine
-from ..sampling.engine import up_form
 from .clamped import hidden_are_independent
 
 MOST_ROWS = 256

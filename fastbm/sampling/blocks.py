@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..halting import Halted, never
 from ..store import Stream
 from .conditioned import Conditioned
-from .engine import Halted, never
 
 BLOCK_SECONDS = 0.05  # about what a block may take
 LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..couplings import Couplings
+from ..halting import Halted, never
 from ..kernels.clusters import swendsen_wang_update, wolff_update
 from ..kernels.clusters_graph import energies_graph
 from ..store import Stream
 from ..threads import fan_out
 from ..units import Units
-from .engine import PIECE_SECONDS, WORTH_A_THREAD, Halted, never
+from .engine import PIECE_SECONDS, WORTH_A_THREAD
 from .gauge import require_gauge
 
 RULES = ("wolff", "swendsen-wang")

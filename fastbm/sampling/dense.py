@@ -9,10 +9,11 @@ import numpy as np
 
 from .. import aligned
 from ..couplings import row_blocks
+from ..couplings.up import up_form
 from ..kernels.dense import energies_of_fields_dense, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
 from ..kernels.energy import energies_dense
 from . import fixed_point
-from .engine import PIECE_SECONDS, Engine, up_form
+from .engine import PIECE_SECONDS, Engine
 
 # One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
 # every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _checks, aligned, rng
 from ..couplings import Couplings
+from ..halting import Halted, never
 from ..kernels.packing import pack_chains, pack_units
 from ..store import Stream
 from ..threads import fan_out
@@ -29,26 +30,9 @@ PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may b
 T = TypeVar("T")
 
 
-class Halted(Exception):
-    """Sweeps were broken off because a stop was asked for; the chains must be restored from an earlier state."""
-
-
-def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
-    """Return A and a; `bias` is (n_units,) or (n_chains, n_units)."""
-    if units.lo == 0:  # binary units are 1 where they are up
-        return couplings, bias
-    pull = couplings.field(np.ones((1, couplings.n_units)))[0]
-    return couplings.scaled(units.span**2), units.span * (bias + units.lo * pull)
-
-
 def lanes_of(n_chains: int) -> int:
     """Round up to whole vectors."""
     return -(-n_chains // LANES) * LANES
-
-
-def never() -> bool:
-    """No stop is asked for."""
-    return False
 
 
 class Engine:

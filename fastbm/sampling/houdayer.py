@@ -16,10 +16,11 @@ import numpy as np
 
 from .. import rng
 from ..couplings import Couplings
+from ..halting import Halted, never
 from ..kernels.clusters_houdayer import houdayer_pairs
 from ..threads import fan_out
 from ..units import Units
-from .engine import PIECE_SECONDS, WORTH_A_THREAD, Halted, never
+from .engine import PIECE_SECONDS, WORTH_A_THREAD
 
 PLANAR_DEGREE = 4.0  # mean number of neighbours up to which half of the units do not percolate
 FEW_UNITS = 64

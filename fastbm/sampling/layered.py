@@ -11,9 +11,10 @@ import numpy as np
 
 from .. import aligned
 from ..couplings import Layered
+from ..couplings.up import up_form
 from ..kernels.layered import gibbs_layer, metropolis_layer
 from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
-from .engine import BLOCK, LANES, Engine, lanes_of, up_form
+from .engine import BLOCK, LANES, Engine, lanes_of
 
 ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken

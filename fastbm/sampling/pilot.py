@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _checks, rng
+from ..halting import Halted
 from ..model import BoltzmannMachine
 from .chains import make_chains
-from .engine import Engine, Halted
+from .engine import Engine
 
 SWAP_RATE = 0.3
 MOST_BETAS = 64

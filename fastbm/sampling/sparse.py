@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from .. import aligned
+from ..couplings.up import up_form
 from ..kernels.energy import energies_sparse
 from ..kernels.sparse import sweep_sparse
 from . import fixed_point
 from .dense import HOLD
-from .engine import Engine, up_form
+from .engine import Engine
 
 
 class SparseChains(Engine):
