@@ -7,7 +7,7 @@ Logarithms are polynomials in float32 (no libm, no re-association), so that the 
 
 import numpy as np
 
-from .._jit import kernel
+from .._jit import inlined, kernel
 
 _LN2 = np.float32(0.6931471805599453)
 _HALF_BITS = np.int32(0x3F000000)
@@ -42,6 +42,12 @@ def draw_bits(streams, bits):
     s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
     for lane in range(bits.shape[0]):
         bits[lane], s0[lane], s1[lane], s2[lane], s3[lane] = next_word(s0[lane], s1[lane], s2[lane], s3[lane])
+
+
+@inlined
+def uniform_of_words(high, low):
+    """Return the number of [0, 1) with the 53 bits of two words, those of `high` in front."""
+    return np.float64(high) * 2.0**-32 + np.float64(np.uint32(low >> np.uint32(11))) * 2.0**-53
 
 
 @kernel
