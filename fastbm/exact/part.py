@@ -6,6 +6,7 @@ A piece is a mixture component: its weight is its share of Z, and averages of th
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,11 @@ class Part:
         P(i up).
     pairs : (n_units, n_units) or (n_pairs,) array or None
         P(i and j up), symmetric with `up` on its diagonal; or of the pairs that the sum names.
+    distribution : (2^m,) array or None
+        Probabilities of the settings of m chosen units, bit l of the index for the l-th of them.
+    lowest : (n_lowest, 2) int64 array or None
+        The states of lowest energy, in order: their energies in integer steps, and their numbers, bit i for unit i up.
+        A piece of fewer states ends with rows of the largest integer.
     """
 
     log_z: float
@@ -34,6 +40,8 @@ class Part:
     energy_variance: float | None = None
     up: np.ndarray | None = None
     pairs: np.ndarray | None = None
+    distribution: np.ndarray | None = None
+    lowest: np.ndarray | None = None
 
 
 def combine(parts: Sequence[Part]) -> Part:
@@ -49,8 +57,20 @@ def combine(parts: Sequence[Part]) -> Part:
     variance = _average(shares, "energy_variance")
     if energy is not None and variance is not None:
         energy, variance = float(energy), float(variance)
-        variance += math.fsum(w * (part.energy - energy) ** 2 for w, part in shares if part.energy is not None)
-    return Part(top + math.log(total), energy, variance, _average(shares, "up"), _average(shares, "pairs"))
+        gaps = [(w, part.energy - energy) for w, part in shares if part.energy is not None]
+        variance = min(variance + sum(w * gap * gap for w, gap in gaps), sys.float_info.max)
+    up, pairs, distribution = (_average(shares, name) for name in ("up", "pairs", "distribution"))
+    return Part(top + math.log(total), energy, variance, up, pairs, distribution, _join_lowest(parts))
+
+
+def first_states(rows: np.ndarray, n_lowest: int) -> np.ndarray:
+    """Return the first of some states (n, 2), by energy and then by number."""
+    return rows[np.lexsort((rows[:, 1], rows[:, 0]))[:n_lowest]]
+
+
+def _join_lowest(parts: Sequence[Part]) -> np.ndarray | None:
+    lists = [part.lowest for part in parts if part.lowest is not None]
+    return first_states(np.concatenate(lists), len(lists[0])) if len(lists) == len(parts) else None
 
 
 def _average(shares: list[tuple[float, Part]], name: str) -> Any:

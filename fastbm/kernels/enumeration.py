@@ -1,15 +1,18 @@
 """Exact sums over all states: Gray code over the high units, a vectorised table over the low ones.
 
 The code changes one high unit a step (Gray, US patent 2632058, 1953), which costs O(n) additions for the fields; for
-every setting of the high units the 2^k settings of the low ones are one vector. Energies are integers in units of
-`unit` (fixed point), so that they neither drift nor round, and states of equal energy are exactly equal. Weights are
-taken relative to the lowest energy seen, so that nothing overflows.
+every setting of the high units the 2^k settings of the low ones are one vector. Energies are integers (fixed point), so
+that they neither drift nor round, and states of equal energy are exactly equal. Weights are 2^-z with z = scale (E -
+reference); tables of the low units come with the reference, an energy near the lowest, taken off, so that nothing
+overflows. Slices are blocks of the code: 2^depth steps from a multiple of 2^depth.
 """
 
 import numpy as np
 
-from .._jit import kernel
-from .functions import exp_float64
+from .._jit import inlined, kernel
+from .functions import exp2_float64
+
+LARGEST_Z = 1021.0  # beyond it weights stay as they are, so that z times a weight is a number
 
 
 @kernel
@@ -32,105 +35,203 @@ def tabulate_low(rises, table):
 
 
 @kernel
-def _add_linear(table, field, energy, energies):
-    """Write energy + table[x] - sum_l field_l x_l for all x."""
-    energies[0] = energy
+def count_low(table):
+    """Return the number of low units, k of 2^k settings."""
+    k = 0
+    while 1 << k < table.size:
+        k += 1
+    return k
+
+
+@kernel
+def begin_code(rises, k, step, field):
+    """Put the high units (k and above) at a step of the code, from all down; return their energy. Mutates `field`.
+
+    On entry `field` is that of all units down; on exit it is that of the step.  Cost: O(n) a unit that is up.
+    """
+    gray = step ^ (step >> 1)
+    energy = np.int64(0)
+    for i in range(k, field.size):
+        if gray >> (i - k) & 1:
+            energy -= field[i]
+            for j in range(field.size):
+                field[j] += rises[i, j]
+    return energy
+
+
+@kernel
+def advance_code(rises, k, step, field):
+    """Change the one high unit in which `step` differs from the step before it; return what that adds to the energy.
+    Mutates `field`, which stays the field of the state.  Cost: n additions.
+    """
+    bit, rest = 0, step
+    while rest & 1 == 0:
+        rest >>= 1
+        bit += 1
+    sign = -1 if rest & 2 else 1  # bit b of the code is up where bits b and b + 1 of the step differ
+    change = -sign * field[k + bit]
+    for j in range(field.size):
+        field[j] += sign * rises[k + bit, j]
+    return change
+
+
+@kernel
+def add_linear(field, energy, linear):
+    """Write energy - sum_l field_l x_l for all settings x of the low units of `field`. Mutates `linear`."""
+    linear[0] = energy
     for unit in range(field.size):
         half = 1 << unit
         for x in range(half):
-            energies[half + x] = energies[x] - field[unit]
-    for x in range(energies.size):
-        energies[x] += table[x]
+            linear[half + x] = linear[x] - field[unit]
+
+
+@inlined
+def _height(scale, energy):
+    """z of a state."""
+    return min(scale * np.float64(energy), LARGEST_Z)
 
 
 @kernel
-def _fold(weights, sums):
-    """Write, for every low unit, the weight of the settings in which it is up; return the whole. Mutates `weights`."""
-    for unit in range(sums.size - 1, -1, -1):
-        half = 1 << unit
-        upper = weights[half : 2 * half]
-        for x in range(half):
-            weights[x] += upper[x]
-        while half > 1:
-            half >>= 1
-            for x in range(half):
-                upper[x] += upper[half + x]
-        sums[unit] = upper[0]
-    return weights[0]
+def _weigh_step(table, linear, field, scale, weights, heights):
+    """Write the weights w of all settings of the low units. Mutates `weights` (2^k,) and `heights` (3, 2^k / 4), to
+    whose rows it writes w and adds w z and w z^2, each summed over the four settings of the two uppermost low units.
 
-
-@kernel
-def _lower_reference(sums, pairs, shift):
-    """Refer all sums to an energy that is lower by `shift` (in units of 1 / beta). Mutates `sums`, `pairs`."""
-    factor = exp_float64(-shift)
-    for x in range(sums.shape[1]):
-        sums[2, x] = factor * (sums[2, x] + 2.0 * shift * sums[1, x] + shift * shift * sums[0, x])
-        sums[1, x] = factor * (sums[1, x] + shift * sums[0, x])
-        sums[0, x] *= factor
-    pairs *= factor
-
-
-@kernel
-def enumerate_slice(rises, fields, table, start, stop, unit, sums, pairs):
-    """Sum exp(-beta E) and its moments over steps `start` to `stop` of the Gray code of the high units; return the
-    lowest energy met, which all sums are relative to.
-
-    Units 0 to k - 1 are low (2^k = size of `table`, k >= 1), the rest high; all are 0 or 1, with couplings `rises` (n,
-    n) and biases `fields` (n,) in int64. `unit` is beta times the energy of one integer step. Mutates, all from zero:
-    `sums` (3, 2^k), for every setting of the low units the sum of w, w x and w x^2, where w = exp(-x) and x = beta (E -
-    lowest); `pairs` (n, n), the weight with units i and j up, for i <= j high and for i high, j low. Cost: an
-    exponential and about fifteen additions a state, vectorised, and O(n^2) a step.
+    `linear` is the energy less the table's over the other low units, `field` (2,) that of the two.  Cost: an
+    exponential and a dozen operations a state. Four at a time are a tenth faster than one.
     """
-    size = table.size
-    n, k = rises.shape[0], 0
-    while 1 << k < size:
-        k += 1
-    up = np.zeros(n, np.int64)
+    quarter = linear.size
+    first, second = field[0], field[1]
+    both = first + second
+    for x in range(quarter):
+        z0 = _height(scale, table[x] + linear[x])
+        z1 = _height(scale, table[quarter + x] + linear[x] - first)
+        z2 = _height(scale, table[2 * quarter + x] + linear[x] - second)
+        z3 = _height(scale, table[3 * quarter + x] + linear[x] - both)
+        w0, w1, w2, w3 = exp2_float64(-z0), exp2_float64(-z1), exp2_float64(-z2), exp2_float64(-z3)
+        weights[x] = w0
+        weights[quarter + x] = w1
+        weights[2 * quarter + x] = w2
+        weights[3 * quarter + x] = w3
+        heights[0, x] = (w0 + w1) + (w2 + w3)
+        w0, w1, w2, w3 = w0 * z0, w1 * z1, w2 * z2, w3 * z3
+        heights[1, x] += (w0 + w1) + (w2 + w3)
+        heights[2, x] += (w0 * z0 + w1 * z1) + (w2 * z2 + w3 * z3)
+
+
+@kernel
+def _total(values):
+    """Add up 2^m numbers, halving them. Mutates `values`."""
+    half = values.size
+    while half > 1:
+        half >>= 1
+        for x in range(half):
+            values[x] += values[half + x]
+    return values[0]
+
+
+@kernel
+def sum_slice(rises, fields, table, start, depth, scale):
+    """Return the sums of w, w z and w z^2 over 2^depth steps of the code from `start`.
+
+    Units 0 to k - 1 are low (2^k = size of `table`, k >= 2), the rest high; all are 0 or 1, with couplings `rises` (n,
+    n) and biases `fields` (n,) in int64, and `table` is that of `tabulate_low` less the reference.  Cost: an
+    exponential and a dozen operations a state, vectorised, and O(n) a step.
+    """
+    k = count_low(table)
     field = fields.copy()
-    energy = np.int64(0)
-    gray = start ^ (start >> 1)
-    for i in range(k, n):
-        if gray >> (i - k) & 1:
-            energy -= field[i]
-            up[i] = 1
-            field += rises[i]
-    energies = np.empty(size, np.int64)
-    weights = np.empty(size)
-    low_sums = np.empty(k)
-    lowest = np.int64(0)
-    for step in range(start, stop):
+    energy = begin_code(rises, k, start, field)
+    linear = np.empty(table.size // 4, np.int64)
+    weights, heights = np.empty(table.size), np.zeros((3, table.size // 4))
+    whole = 0.0
+    for step in range(start, start + (1 << depth)):
         if step > start:
-            i, rest = k, step
-            while rest & 1 == 0:
-                rest >>= 1
-                i += 1
-            sign = -1 if up[i] else 1
-            energy -= sign * field[i]
-            up[i] ^= 1
-            for j in range(n):
-                field[j] += sign * rises[i, j]
-        _add_linear(table, field[:k], energy, energies)
-        least = energies[0]
-        for x in range(size):
-            least = min(least, energies[x])
-        if step == start:
-            lowest = least
-        elif least < lowest:
-            _lower_reference(sums, pairs, unit * np.float64(lowest - least))
-            lowest = least
-        for x in range(size):
-            height = unit * np.float64(energies[x] - lowest)
-            weight = exp_float64(-height)
-            weights[x] = weight
-            sums[0, x] += weight
-            sums[1, x] += weight * height
-            sums[2, x] += weight * height * height
-        whole = _fold(weights, low_sums)
-        for i in range(k, n):
-            if up[i]:
-                for low in range(k):
-                    pairs[i, low] += low_sums[low]
-                for j in range(i, n):
-                    if up[j]:
-                        pairs[i, j] += whole
-    return lowest
+            energy += advance_code(rises, k, step, field)
+        add_linear(field[: k - 2], energy, linear)
+        _weigh_step(table, linear, field[k - 2 : k], scale, weights, heights)
+        whole += _total(heights[0])
+    return whole, _total(heights[1]), _total(heights[2])
+
+
+@kernel
+def _merge_nodes(nodes, up, merged, risen):
+    """Join the two halves of a block, of which one has the unit up in which they differ. Mutates `merged`, `risen`."""
+    for x in range(merged.size):
+        merged[x] = nodes[0, x] + nodes[1, x]
+        risen[x] += nodes[up, x]
+
+
+@kernel
+def _add_risen(total, bit, gray, pairs):
+    """Count a block's weight for high unit `bit`, with those above it that are up. Mutates `pairs`."""
+    pairs[bit, bit] += total
+    for other in range(bit + 1, pairs.shape[0]):
+        pairs[bit, other] += total * np.float64(gray >> other & 1)
+
+
+@kernel
+def sum_slice_moments(rises, fields, table, start, depth, scale, lows, pairs):
+    """Do as `sum_slice`, and add up weights by units that are up. Mutates `lows` (1 + n - k, 2^k), whose row 0 gets the
+    weights of the settings of the low units and row 1 + i those with high unit k + i up; and `pairs` (n - k, n - k),
+    the weight with high units i <= j up.
+
+    The two halves of a block of 2^(b + 1) steps differ in unit k + b, which is up in one of them: blocks are joined as
+    bits carry in a counter, one join a step.  Cost: `sum_slice` and about six loads and stores a state.
+    """
+    k = count_low(table)
+    field = fields.copy()
+    energy = begin_code(rises, k, start, field)
+    linear = np.empty(table.size // 4, np.int64)
+    heights = np.zeros((3, table.size // 4))
+    nodes, totals = np.empty((depth + 1, 2, table.size)), np.empty((depth + 1, 2))
+    gray = start ^ (start >> 1)
+    for step in range(start, start + (1 << depth)):
+        if step > start:
+            energy += advance_code(rises, k, step, field)
+        add_linear(field[: k - 2], energy, linear)
+        half = step & 1 if depth else 0
+        _weigh_step(table, linear, field[k - 2 : k], scale, nodes[0, half], heights)
+        totals[0, half] = _total(heights[0])
+        gray = step ^ (step >> 1)
+        bit = 0
+        while bit < depth and step >> bit & 1:
+            upper = step >> (bit + 1) & 1
+            up = 1 - upper
+            half = upper if bit + 1 < depth else 0
+            _merge_nodes(nodes[bit], up, nodes[bit + 1, half], lows[1 + bit])
+            totals[bit + 1, half] = totals[bit, 0] + totals[bit, 1]
+            _add_risen(totals[bit, up], bit, gray, pairs)
+            bit += 1
+    for x in range(table.size):
+        lows[0, x] += nodes[depth, 0, x]
+    for bit in range(depth, pairs.shape[0]):  # high units that no step of the slice changes
+        if gray >> bit & 1:
+            _add_risen(totals[depth, 0], bit, gray, pairs)
+            for x in range(table.size):
+                lows[1 + bit, x] += nodes[depth, 0, x]
+    return totals[depth, 0], _total(heights[1]), _total(heights[2])
+
+
+@kernel
+def sum_slice_distribution(rises, fields, table, start, depth, scale, weights):
+    """Do as `sum_slice`, and add the weights to those of the settings of the first m >= k units. Mutates `weights`
+    (2^m,), with bit l of the index for unit l.
+
+    Cost: `sum_slice` and three loads and stores a state.
+    """
+    k = count_low(table)
+    field = fields.copy()
+    energy = begin_code(rises, k, start, field)
+    linear = np.empty(table.size // 4, np.int64)
+    step_weights, heights = np.empty(table.size), np.zeros((3, table.size // 4))
+    rows = weights.reshape((-1, table.size))
+    whole = 0.0
+    for step in range(start, start + (1 << depth)):
+        if step > start:
+            energy += advance_code(rises, k, step, field)
+        add_linear(field[: k - 2], energy, linear)
+        _weigh_step(table, linear, field[k - 2 : k], scale, step_weights, heights)
+        whole += _total(heights[0])
+        row = rows[(step ^ (step >> 1)) & (rows.shape[0] - 1)]
+        for x in range(table.size):
+            row[x] += step_weights[x]
+    return whole, _total(heights[1]), _total(heights[2])
