@@ -7,6 +7,7 @@ settings in turn: a piece of the sum for each.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from ..kernels.blocks import add_pairs, form_blocks
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
 from .blocks_passes import Large, Passes, Small
-from .blocks_plan import Leaf, cut, fewest_held, held_order, split, table_bytes
+from .blocks_plan import MOST_HELD, Leaf, cut, fewest_held, held_order, split, table_bytes
 from .integers import IntegerMachine
 from .part import Part
 from .plan import Forecast, Wanted
@@ -48,7 +49,7 @@ class BlocksSum:
     @property
     def detail(self) -> dict[str, Any]:
         """How the sum is cut."""
-        return {"held": len(self.leaves[0].up), "pieces": self.n_pieces}
+        return {"held": min((len(leaf.up) for leaf in self.leaves), default=0), "pieces": self.n_pieces}
 
     @cached_property
     def _order(self) -> np.ndarray:
@@ -76,7 +77,9 @@ class BlocksSum:
         log_z = part.log_z - self.beta * low_energy
         if part.energy is None:
             return Part(log_z)
-        variance = None if part.energy_variance is None else part.energy_variance * scale**2
+        variance = part.energy_variance
+        if variance is not None:  # beyond the largest number where energies are beyond its root
+            variance = min(variance * scale * scale, sys.float_info.max)
         return Part(log_z, low_energy + part.energy * scale, variance, part.up, part.pairs)
 
 
@@ -105,7 +108,7 @@ def _sum(
             left = [f, *(passes.table(forms[0], beta, t, spreads[0][0]) for t in (tilt, -tilt))]
             right = [g, *(passes.table(forms[1], beta, t, spreads[1][0]) for t in (tilt, -tilt))]
             both, one = passes.covary(left, right, h, forms[2])
-            variance = max(variance + 2.0 * (both / tilt + one) / (tilt * total), 0.0)
+            variance = max(variance + 2.0 * float(both / tilt + one) / (tilt * total), 0.0)
     return Part(math.log(total), energy, variance, pairs.diagonal().copy(), pairs), lowest
 
 
@@ -136,8 +139,8 @@ def n_products(wanted: Wanted) -> int:
 
 
 def n_tables(wanted: Wanted) -> int:
-    """Tables that are held at a time, tiles of the products included."""
-    return 8 if wanted.moments and wanted.energy_variance else 4
+    """Tables that are held at a time: three, four tilted ones, the products' tiles, and one for all that is small."""
+    return 11 if wanted.moments and wanted.energy_variance else 5
 
 
 def plan(
@@ -159,9 +162,8 @@ def plan(
     """
     n = model.n_units
     size = f"2^{n} states"
-    small = n <= SMALL and min_pieces == 1
-    n_held = 0 if small else fewest_held(n, n_tables(wanted), max_bytes, min_pieces)
-    if n_held is None or n_held > 30:
+    n_held = fewest_held(n, n_tables(wanted), max_bytes, min_pieces)
+    if n_held is None or n_held > MOST_HELD:
         form = IntegerMachine(np.zeros((0, 0), np.int64), np.zeros(0, np.int64), 0.0, 0)
         return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, size))
     form = IntegerMachine.of(model)

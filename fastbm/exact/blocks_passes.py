@@ -144,7 +144,9 @@ class Large:
         def add(place: tuple[slice, slice]) -> np.ndarray:
             rows, cols = place
             sums = np.zeros((2, cols.stop - cols.start))
-            products = np.stack([a[rows] @ b[:, cols] for a, b in zip(left, right, strict=True)])
+            products = np.empty((3, rows.stop - rows.start, cols.stop - cols.start))
+            for a, b, product in zip(left, right, products, strict=True):
+                np.matmul(a[rows], b[:, cols], out=product)
             covary(products, table[rows, cols], form, (rows.start, cols.start), sums)
             return sums.sum(axis=1)
 

@@ -21,6 +21,7 @@ MOST_BITS = 12  # units a block: tables of 2^24 numbers, 128 MB each
 MARGIN = 40.0  # nats: exp(-40) is far below rounding
 DIRECT = 12  # units that are summed from one table of all their states: it needs no certificate
 MOST_LEAVES = 4096
+MOST_HELD = 16  # units, where all their settings are leaves
 N_STARTS = 32
 
 

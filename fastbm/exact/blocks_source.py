@@ -68,9 +68,11 @@ class BlocksSource:
     def _states(self, uniforms: np.ndarray, threads: int, halt: Halt) -> np.ndarray:
         """The states (m, n_units) of uniforms (m, 4)."""
         levels = uniforms[:, 0] * self._shares[-1]
-        leaf_of = np.minimum(np.searchsorted(self._shares, levels, side="right"), len(self._shares) - 1)
+        last = np.searchsorted(self._shares, self._shares[-1])  # of some weight: a level may round to the whole
+        leaf_of = np.minimum(np.searchsorted(self._shares, levels, side="right"), last)
         states = np.empty((len(uniforms), self._form.n_units), np.uint8)
-        for k, tables in enumerate(self._tables):
+        for k in np.unique(leaf_of).tolist():
+            tables = self._tables[k]
             mine = np.flatnonzero(leaf_of == k)
             levels = np.ascontiguousarray(uniforms[mine, 1:])
             settings = np.empty(levels.shape, np.int64)

@@ -27,7 +27,7 @@ class IntegerMachine:
     def of(cls, model: BoltzmannMachine) -> IntegerMachine:
         weights, bias, units = model.couplings.matrix(), model.flat_bias, model.convention
         largest = units.span**2 * float(np.abs(weights).sum()) + units.span * float(np.abs(bias).sum())
-        exponent = 61 - math.frexp(max(largest, 1e-200))[1]
+        exponent = 61 - min(math.frexp(largest or 1.0)[1], 1023)  # so that 2^61 steps are a number too
         w = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
         b = np.rint(np.ldexp(bias, exponent)).astype(np.int64)
         down = -units.lo * int(b.sum()) - units.lo**2 * (int(w.sum()) // 2)

@@ -6,12 +6,12 @@ Each is an inversion of cumulative weights (Devroye, Non-Uniform Random Variate 
 import numpy as np
 
 from .._jit import kernel
-from .random import next_word
+from .random import next_word, uniform_of_words
 
 
 @kernel
 def draw_uniforms(streams, uniforms):
-    """Fill `uniforms` (n_draws, n_chains, m) with numbers (k + 1/2) / 2^53. Mutates `streams` (4, n_chains) too.
+    """Fill `uniforms` (n_draws, n_chains, m) with numbers of [0, 1). Mutates `streams` (4, n_chains) too.
 
     Each takes two words of its chain's stream, the higher first; a chain's draws come one after the other.
     """
@@ -21,8 +21,7 @@ def draw_uniforms(streams, uniforms):
             for k in range(uniforms.shape[2]):
                 high, a, b, c, d = next_word(a, b, c, d)
                 low, a, b, c, d = next_word(a, b, c, d)
-                bits = (np.uint64(high) << np.uint64(21)) | (np.uint64(low) >> np.uint64(11))
-                uniforms[draw, chain, k] = (np.float64(bits) + 0.5) * 2.0**-53
+                uniforms[draw, chain, k] = uniform_of_words(high, low)
         streams[0, chain], streams[1, chain], streams[2, chain], streams[3, chain] = a, b, c, d
 
 
