@@ -125,6 +125,18 @@ def enumerate_blocked(weights: np.ndarray, bias: np.ndarray, moments: bool) -> t
     return top + math.log(total), mean, second / total
 
 
+def sum_hidden(weights: np.ndarray, visible_bias: np.ndarray, hidden_bias: np.ndarray) -> float:
+    """log Z of a restricted machine of binary units at beta = 1, over all states of its hidden ones."""
+    n = len(hidden_bias)
+    terms = np.empty(1 << n)
+    for first in range(0, 1 << n, ROWS):
+        hidden = ((np.arange(first, first + ROWS)[:, None] >> np.arange(n)) & 1).astype(float)
+        fields = hidden @ weights.T + visible_bias
+        terms[first : first + ROWS] = np.logaddexp(0.0, fields).sum(axis=1) + hidden @ hidden_bias
+    top = terms.max()
+    return float(top + math.log(np.exp(terms - top).sum()))
+
+
 def spins(n: int) -> np.ndarray:
     """All states of n spins, (2^n, n)."""
     return 2.0 * ((np.arange(1 << n)[:, None] >> np.arange(n)) & 1) - 1.0

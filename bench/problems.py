@@ -28,7 +28,12 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         if not self.on_lattice:
             return f"SK n = {self.size}"
-        names = {"gaussian": "Gaussian glass", "bimodal": "±J glass", "ferromagnet": "ferromagnet"}
+        names = {
+            "gaussian": "Gaussian glass",
+            "open": "open Gaussian glass",
+            "bimodal": "±J glass",
+            "ferromagnet": "ferromagnet",
+        }
         return f"{len(self.size)}D {names[self.kind]} {' x '.join(map(str, self.size))}"
 
 
@@ -40,6 +45,8 @@ def machine(problem: Problem) -> bm.BoltzmannMachine:
         return bm.models.sherrington_kirkpatrick(size, seed=seed)
     if kind == "ferromagnet":
         return bm.models.ising(size)
+    if kind == "open":
+        return bm.models.edwards_anderson(size, distribution="gaussian", periodic=False, seed=seed)
     return bm.models.edwards_anderson(size, distribution=kind, seed=seed)
 
 

@@ -12,6 +12,8 @@ from . import external, numpy_peers, peers
 from .machine import installed
 
 SIZES = [15, 20, 24]
+LARGE = [30, 36]  # no peer goes there: held against the bare matrix product, which is the limit
+ROUNDS_OF_LARGE = 3
 TREE_SIZES = [15, 20]  # beyond, the tree decomposition takes tens of seconds
 
 sizes = pytest.mark.parametrize("n", SIZES)
@@ -69,6 +71,39 @@ def test_numba(n, moments, threads, work):
         run, 1 << n, "states", workload=label(n, moments), program="Numba Gray code", threads=threads, warm_up=warm_up
     )
     check(found, by_fastbm(n, moments), moments)
+
+
+@pytest.mark.parametrize("n", LARGE)
+@quantities
+def test_fastbm_large(n, moments, threads, work):
+    model = external.glass(n)
+    run = partial(bm.infer, model, "exact", moments=moments, energy_variance=False, threads=threads)
+    small = partial(bm.infer, external.glass(27), "exact", moments=moments, energy_variance=False, threads=threads)
+    found = work(
+        run, 1 << n, "states", workload=label(n, moments), threads=threads, warm_up=small, rounds=ROUNDS_OF_LARGE
+    )
+    assert found.detail["engine"] == "blocks"
+    if moments:
+        np.testing.assert_allclose(found.mean, 0.0, atol=1e-9)  # no biases
+        assert np.linalg.eigvalsh(found.covariance).min() > 0
+
+
+@pytest.mark.parametrize("n", LARGE)
+@quantities
+def test_product(n, moments, threads, work):
+    """The same number of terms as one matrix product, or three for moments, and nothing else."""
+    size = 1 << n // 3
+    left, right = np.random.default_rng(0).random((2, size, size))
+
+    def run():
+        for _ in range(3 if moments else 1):
+            left @ right
+
+    with threadpool_limits(threads, "blas"):
+        work(
+            run, 1 << n, "states", workload=label(n, moments), program="NumPy's bare product", threads=threads,
+            rounds=ROUNDS_OF_LARGE,
+        )  # fmt: skip
 
 
 @installed("dwave.samplers")

@@ -14,7 +14,7 @@ import typer
 from . import __version__
 from ._checks import ConvergenceWarning, Interrupted, StorageError
 
-DONE, BAD_INPUT, STOPPED = 0, 2, 3
+DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 3
 
 app = typer.Typer(
     name="fastbm",
@@ -118,7 +118,7 @@ def _code(arguments: list[str] | None) -> int:
             warnings.showwarning = _show_warning
             result: Any = app(args=arguments, standalone_mode=False)
     except Stopped as stopped:
-        return _tell(str(stopped), STOPPED)
+        return _tell(str(stopped), stopped.code)
     except (ValueError, TypeError, StorageError, ImportError) as error:
         if _is_ours(error):
             return _tell(_in_words_of_the_command_line(str(error)), BAD_INPUT)
@@ -131,15 +131,23 @@ def _code(arguments: list[str] | None) -> int:
 
 
 class Stopped(Exception):
-    """A run was stopped by a signal; unlike KeyboardInterrupt it passes through the argument parser."""
+    """A command was stopped by a signal; unlike KeyboardInterrupt it passes through the argument parser."""
+
+    def __init__(self, text: str, code: int = STOPPED) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def _stoppable(function: Callable[..., None], *arguments: Any, **options: Any) -> None:
     """Call `function`; say how to go on if it is stopped."""
+    from .report import Unshown
+
     try:
         function(*arguments, **options)
     except Interrupted as stopped:
         raise Stopped(f"{stopped.reason} Go on with: fastbm resume {stopped.run.path}") from None
+    except Unshown as stopped:
+        raise Stopped(str(stopped), FAILED) from None
     except KeyboardInterrupt:
         raise Stopped("stopped; what was committed is kept.") from None
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from . import _checks, data, models, rng
-from .inference.methods import METHODS, check_options
+from .inference.methods import METHODS, SETTINGS, check_options
 from .learning.classifier import BoltzmannClassifier
 from .model import BoltzmannMachine
 from .modelfile import load
@@ -66,6 +66,7 @@ NOT_IN_FILES = {
     "classify",
     "init",
     "clamp",
+    "executor",
     "progress",
     "stop",
     "threads",
@@ -160,7 +161,7 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "infer":
         method = tables["infer"].get("method", "")
         _checks.choice("infer.method", method, METHODS)
-        keys |= _arguments(METHODS[method].function, {"model", "rule", "beta", "moments", "seed", "threads"})
+        keys |= _arguments(METHODS[method].function, SETTINGS)
     if verb == "compare":
         keys |= {"methods": list[str], "beta": float | list[float], "options": dict[str, dict[str, Any]]}
     if verb == "sample":

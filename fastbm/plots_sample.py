@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 
 from . import diagnostics, lattice
 from .plots_style import BLUE, GREY, ORANGE
-from .run_physics import by_temperature, lattice_energy, square_lattice
+from .run_physics import Temperature, by_temperature, lattice_energy, n_clamped_patterns, square_lattice
 from .run_view import Run
 
 BINS, MOST_LEVELS = 60, 5000
+MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own
 
 
 def draw_sample(run: Run) -> Figure:
@@ -35,23 +36,43 @@ def _chains(run: Run) -> Figure:
     """Energies in time, their distribution and autocorrelation."""
     figure = Figure(figsize=(10.0, 3.2), layout="constrained")
     trace, histogram, correlation = figure.subplots(1, 3)
-    energy = run.energy
+    energy, thin = run.energy, run.config["sample"]["thin"]
     trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
     trace.set(xlabel="sweep", ylabel="energy", title="first chains")
-    histogram.hist(energy.ravel(), bins=_bins(energy), color=BLUE, density=True)
-    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples")
-    rho = diagnostics.autocorrelation(energy)
-    n = max(2, min(len(rho), int(10 * diagnostics.tau_int(energy)) + 10))
-    correlation.plot(np.arange(n) * run.config["sample"]["thin"], rho[:n], ".-", color=BLUE, ms=3)
+    patterns = _patterns(run)
+    taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
+    edges, n = _bins(energy), max(2, min(len(energy), int(10 * max(taus)) + 10))
+    for k, chains in enumerate(patterns):
+        one = energy[:, chains]
+        alone = len(patterns) == 1
+        style: dict[str, Any] = {"color": BLUE} if alone else {"histtype": "step", "label": f"pattern {k}"}
+        histogram.hist(one.ravel(), bins=edges, density=True, **style)
+        colour = {"color": BLUE} if alone else {}
+        correlation.plot(np.arange(n) * thin, diagnostics.autocorrelation(one)[:n], ".-", ms=3, **colour)
+    if len(patterns) > 1:
+        histogram.legend()
+    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples{_of_patterns(run)}")
     correlation.axhline(0.0, color=GREY, lw=0.6)
     correlation.set(
         xlabel="lag / sweeps",
         ylabel="autocorrelation of the energy",
-        title=f"tau_int = {diagnostics.tau_int(energy):.3g} samples",
+        title=f"tau_int = {min(taus):.3g}" + (f" to {max(taus):.3g}" if len(taus) > 1 else "") + " samples",
     )
     for axes in (trace, histogram, correlation):
         axes.locator_params(axis="x", nbins=5)  # five long numbers side by side are legible
     return figure
+
+
+def _patterns(run: Run) -> list[np.ndarray]:
+    """The chains of each clamped pattern, of the first few; all chains where there is one or none."""
+    n_chains, n_patterns = run.config["sample"]["n_chains"], n_clamped_patterns(run)
+    return np.split(np.arange(n_chains), n_patterns)[:MOST_PATTERNS]
+
+
+def _of_patterns(run: Run) -> str:
+    """For titles of what is drawn of several clamped patterns."""
+    n_patterns = n_clamped_patterns(run)
+    return f", {n_patterns} clamped patterns" if n_patterns > 1 else ""
 
 
 def _bins(energy: np.ndarray) -> np.ndarray | int:
@@ -72,7 +93,7 @@ def _bins(energy: np.ndarray) -> np.ndarray | int:
 
 def _temperatures(run: Run) -> Figure:
     rows = by_temperature(run)
-    beta = np.array([row.beta for row in rows])
+    beta = np.unique([row.beta for row in rows])
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     sides = square_lattice(run)
@@ -91,15 +112,16 @@ def _temperatures(run: Run) -> Figure:
         right.plot(
             fine, [lattice.onsager_magnetisation(float(b)) for b in fine], ":", color=GREY, lw=1, label="Yang, infinite"
         )
-    options: dict[str, Any] = {
-        "fmt": "o",
-        "color": BLUE,
-        "ms": 3.5,
-        "capsize": 2,
-        "label": run.config["sample"]["sampler"],
-    }
-    left.errorbar(beta, [r.energy for r in rows], yerr=[r.energy_error for r in rows], **options)
-    right.errorbar(beta, [r.magnetisation for r in rows], yerr=[r.magnetisation_error for r in rows], **options)
+    sampler = run.config["sample"]["sampler"]
+    series: dict[str, list[Temperature]] = {}
+    for row in rows:
+        series.setdefault(sampler if row.pattern is None else f"pattern {row.pattern}", []).append(row)
+    for name, some in list(series.items())[:MOST_PATTERNS]:
+        options: dict[str, Any] = {"fmt": "o", "ms": 3.5, "capsize": 2, "label": name}
+        options |= {"color": BLUE} if name == sampler else {}
+        at = [r.beta for r in some]
+        left.errorbar(at, [r.energy for r in some], yerr=[r.energy_error for r in some], **options)
+        right.errorbar(at, [r.magnetisation for r in some], yerr=[r.magnetisation_error for r in some], **options)
     left.set(xlabel="beta", ylabel="energy per unit")
     right.set(xlabel="beta", ylabel="|magnetisation| per unit")
     for axes in (left, right):
@@ -110,12 +132,20 @@ def _temperatures(run: Run) -> Figure:
 def _tempering(run: Run) -> Figure:
     """Energy and swap rate along the ladder, round trips, and P(q) where pairs of ladders were recorded."""
     betas, energy = run.betas, run.read("tempering/energy") / run.model.n_units
-    overlaps = run.has_states and len(run.beta) > 1
+    patterns = _patterns(run)
+    overlaps = run.has_states and len(run.beta) > 1 and len(patterns) == 1
     figure = Figure(figsize=(10.0 if overlaps else 6.8, 3.4), layout="constrained")
     panels: Any = figure.subplots(1, 3 if overlaps else 2)
-    errors = [float(diagnostics.standard_error(energy[:, :, k])) for k in range(len(betas))]
-    panels[0].errorbar(betas, energy.mean(axis=(0, 1)), yerr=errors, fmt="o-", color=BLUE, ms=3.5, lw=0.8, capsize=2)
-    panels[0].set(xlabel="beta", ylabel="energy per unit", title=f"{len(betas)} temperatures, {len(run.beta)} ladders")
+    for chains in patterns:
+        some = energy[:, chains]
+        errors = [float(diagnostics.standard_error(some[:, :, k])) for k in range(len(betas))]
+        colour = {"color": BLUE} if len(patterns) == 1 else {}
+        panels[0].errorbar(betas, some.mean(axis=(0, 1)), yerr=errors, fmt="o-", ms=3.5, lw=0.8, capsize=2, **colour)
+    panels[0].set(
+        xlabel="beta",
+        ylabel="energy per unit",
+        title=f"{len(betas)} temperatures, {len(run.beta)} ladders{_of_patterns(run)}",
+    )
     middle, trips = (betas[1:] + betas[:-1]) / 2, run.round_trips
     panels[1].plot(middle, run.swap_rates, "o-", color=BLUE, ms=3.5, lw=0.8)
     panels[1].set(
@@ -157,7 +187,9 @@ def _annealing(run: Run) -> Figure:
     left.legend()
     right.hist(run.energy[-1], bins=_bins(run.energy[-1]), color=BLUE)
     right.locator_params(axis="x", nbins=5)
-    right.set(xlabel="energy at the end", ylabel="chains", title=f"lowest {run.energy[-1].min():.8g}")
+    right.set(
+        xlabel="energy at the end", ylabel="chains", title=f"lowest {run.energy[-1].min():.8g}{_of_patterns(run)}"
+    )
     return figure
 
 

@@ -71,12 +71,24 @@ def resume_run(out: Path, *, threads: int | None, quiet: bool) -> None:
     finish(out, time.perf_counter() - started)
 
 
+class Unshown(KeyboardInterrupt):
+    """Ctrl-C came when the run was done, and only what is shown of it was cut short."""
+
+
 def finish(out: Path, seconds: float) -> None:
     """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
+    if not (run := open_run(out)).finished:
+        show(out)
+        raise _checks.Interrupted(f"{out} was stopped by max_seconds; nothing is lost.", run)
+    try:
+        _show_finished(run, out, seconds)
+    except KeyboardInterrupt:
+        raise Unshown(f"{out} is finished; only its table and picture were cut short. See: fastbm plot {out}") from None
+
+
+def _show_finished(run: Run, out: Path, seconds: float) -> None:
     console = Console(highlight=False)
     show(out)
-    if not (run := open_run(out)).finished:
-        raise _checks.Interrupted(f"{out} was stopped by max_seconds; nothing is lost.", run)
     files = {"run": str(out)}
     try:
         files["picture"] = str(draw_picture(run, out.with_suffix(".png")))
@@ -141,11 +153,13 @@ def temperatures(run: Run) -> Table | None:
 
     rows = by_temperature(run)
     table = Table(box=None, pad_edge=False)
-    for title in ("beta", "energy / unit", "exact", "|m|", "infinite", "r_hat"):
+    clamped = any(row.pattern is not None for row in rows)
+    for title in ("beta", *(["pattern"] if clamped else []), "energy / unit", "exact", "|m|", "infinite", "r_hat"):
         table.add_column(title, justify="right")
     for row in rows:
         table.add_row(
             f"{row.beta:g}",
+            *([str(row.pattern)] if clamped else []),
             f"{row.energy:.5f} +- {row.energy_error:.5f}",
             _fixed(row.exact_energy),
             f"{row.magnetisation:.4f} +- {row.magnetisation_error:.4f}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,16 @@ def begin(
     arguments: Iterable[str] = (),
     functions: Mapping[str, Function] | None = None,
     model: BoltzmannMachine | None = None,
+    executor: Executor | None = None,
 ) -> Run:
-    """Make the task, and the place for its rows, and start; `functions` and `model` are as for `build`."""
+    """Make the task, and the place for its rows, and start; `functions`, `model` and `executor` as for `build`."""
     if max_seconds is not None:
         max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)
     if unknown := set(storage) - set(STORAGE):
         name = min(unknown)
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
     _check_storage(out, **storage)
-    task = build(spec, inputs, threads_module.resolve(threads), functions, model)
+    task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor)
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     if sum(stream.row_bytes for stream in task.streams.values()) > LARGE_ROW:
@@ -110,6 +112,7 @@ def resume(
     max_seconds: float | None = None,
     exact: bool = True,
     observables: Mapping[str, Function] | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
@@ -125,6 +128,8 @@ def resume(
 
     observables : dict, optional
         The functions that the run measures, which no file can hold, as they were given to `sample`.
+    executor : Executor, optional
+        Does the pieces of exact sums, as for `infer`.
 
     Raises
     ------
@@ -139,7 +144,7 @@ def resume(
             writer.finish(writer.state)
         return Run(store.open_reader(path))
     try:
-        task = build(writer.spec, writer.inputs, threads_module.resolve(threads), observables)
+        task = build(writer.spec, writer.inputs, threads_module.resolve(threads), observables, executor=executor)
         task.restore(dict(writer.state))
     except BaseException:
         writer.close()

@@ -84,9 +84,17 @@ def has_converged(run: Run) -> bool | None:
     if run.burn_in_found is False or run.until_met is False:
         return False
     watched = quantities(run)
-    if len({q.name for q in watched}) < len(_names(run)):
-        return None  # an observable is not finite
+    if len({q.name for q in watched}) < len(_names(run)) or _frozen(run):
+        return None  # an observable is not finite, or there is nothing to compare
     return all(q.r_hat <= diagnostics.R_HAT_LIMIT for q in watched)
+
+
+def _frozen(run: Run) -> bool:
+    """Whether no unit ever flipped, or a chain that is the only one of its kind has an energy that never changes."""
+    if run.acceptance == 0.0:
+        return True
+    energy = run.energy
+    return any(len(chains) == 1 and np.ptp(energy[:, chains[0]]) == 0.0 for chains in groups(run))
 
 
 def independent_families(run: Run) -> float | None:

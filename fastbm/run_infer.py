@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import _checks, rng, threads as threads_module
+from .exact.calibration import measured
+from .exact.choosing import is_few
 from .inference.comparison import Comparison
-from .inference.methods import check_call, infer as infer_once
+from .inference.exact_settings import ExactSettings
+from .inference.exact_sums import ExactSums
+from .inference.methods import check_call, infer as infer_once, run_method
 from .inference.result import Inference
 from .model import BoltzmannMachine
 from .run import begin, check_model
+from .run_bar import LateBar
 from .run_loop import Progress, Stop
 from .run_tasks import describe, model_inputs
 from .run_view import Run
+
+SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be stopped, and show how far they are
 
 
 def infer(
@@ -30,6 +38,7 @@ def infer(
     threads: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Inference:
     """Compute log Z and moments.
@@ -48,11 +57,30 @@ def infer(
     seed : int or None
     threads : int, optional
     out : path, optional
-        Leave an HDF5 file that `fastbm.open` reads; its `inference` is the result.
+        Leave an HDF5 file that `fastbm.open` reads; its `inference` is the result. A long exact sum that is stopped, by
+        Ctrl-C or a kill, goes on with `fastbm.resume` from the piece that it was at.
     overwrite : bool
+    executor : concurrent.futures.Executor, optional
+        Does the pieces of an exact sum, each on one thread; the result is put together here. Sums of more than a second
+        are cut into 16 pieces at least by "gray" and "blocks"; elimination is a single piece.
     **options
         Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
-        with the list.
+        with the list. Those of "exact" are
+
+        engine : {"gray", "blocks", "layers", "elimination"}
+            The cheapest when left out; `detail` tells which, why, and the forecast of each that was considered.
+        max_forecast_seconds, max_gigabytes : float
+            Refuse, before starting, what would take more: 600 seconds and 4 gigabytes unless given.
+        energy_variance : bool
+            Left out it is given where it is free, and by blocks for up to 32 free units.
+        pairs : "all" or (n_pairs, 2) array
+            Second moments that elimination gives besides those of coupled units; left out all of them for up to 24 free
+            units, and for up to 64 where they cost little. Moments that are not of all pairs come as
+            scipy.sparse.csr_array.
+        n_lowest : int
+            List the lowest states in `detail`, by Gray code.
+        distribution : list of int
+            Joint distribution of up to 20 units, in `detail`, by Gray code.
 
     Returns
     -------
@@ -64,10 +92,20 @@ def infer(
     >>> round(bm.infer(bm.models.curie_weiss(10), "exact").log_z, 6)
     7.568441
     """
-    if out is None:
-        return infer_once(model, method, beta=beta, clamp=clamp, moments=moments, seed=seed, threads=threads, **options)
-    about: dict[str, Any] = {"threads": threads, "out": out, "overwrite": overwrite}
-    return infer_run(model, method, options, beta=beta, clamp=clamp, moments=moments, seed=seed, **about).inference
+    check_model(model)
+    common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
+    if out is None and executor is None and (method != "exact" or (clamp is None and is_few(model))):
+        return infer_once(model, method, **common, **options)
+    if method != "exact":
+        return infer_run(model, method, options, **common, out=out, overwrite=overwrite, executor=executor).inference
+    cell = _cell(model, "model", method, options, executor=executor, **common)
+    if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
+        known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
+        return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
+    with LateBar(f"exact, {cell['options']['engine']}") as bar:
+        inputs = _clamp_inputs(clamp)
+        about: dict[str, Any] = {"out": out, "overwrite": overwrite, "progress": bar, "executor": executor}
+        return _cells("infer", {"model": model}, [cell], moments, inputs, threads, **about).inference
 
 
 def infer_run(
@@ -84,14 +122,52 @@ def infer_run(
 ) -> Run:
     """Infer as a run that is stored; `storage` as for `sample`."""
     check_model(model)
+    cell = _cell(
+        model,
+        "model",
+        method,
+        options,
+        beta=beta,
+        clamp=clamp,
+        moments=moments,
+        seed=seed,
+        threads=threads,
+        executor=storage.get("executor"),
+    )
+    return _cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+
+
+def _cell(
+    model: BoltzmannMachine,
+    name: str,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    beta: Any,
+    clamp: Any,
+    moments: bool,
+    seed: int | None,
+    threads: int | None,
+    executor: Executor | None = None,
+) -> dict[str, Any]:
+    """Check a call and return what the spec says of it; of an exact sum all that was chosen for it."""
     chosen: dict[str, Any] = plain(options)
-    check_call(model, method, clamp, threads_module.resolve(threads), chosen)
-    inputs: dict[str, np.ndarray] = {}
-    if clamp is not None:
-        inputs = {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
+    check_call(model, method, clamp, chosen)
     beta = _checks.real("beta", beta, least=0.0)
-    cell = {"model": "model", "method": method, "beta": beta, "seed": rng.resolve(seed), "options": chosen}
-    return _cells("infer", {"model": model}, [cell], moments, inputs, threads, **storage)
+    cell = {"model": name, "method": method, "beta": beta, "seed": rng.resolve(seed), "options": chosen}
+    if method == "exact":
+        settings = ExactSettings.of(model, **chosen)
+        about = {"clamp": clamp, "executor": executor, "measured": measured}
+        n_threads = threads_module.resolve(threads)
+        settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **about).settled
+        cell |= {"options": settled.settings.options(), "plan": settled.plan()}
+    elif executor is not None:
+        raise ValueError(f"executor does the pieces of exact sums; method is {method!r}.")
+    return cell
+
+
+def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:
+    return {} if clamp is None else {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
 
 
 def compare(
@@ -138,13 +214,11 @@ def compare(
     betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
     if not models or not chosen or not betas:
         raise ValueError("compare needs at least one model and one method, and one beta.")
-    for one in models.values():
-        for name, options in chosen.items():
-            check_call(one, name, None, threads_module.resolve(threads), options)
     seed = rng.resolve(seed)
+    about: dict[str, Any] = {"clamp": None, "moments": True, "seed": seed, "threads": threads}
     cells = [
-        {"model": name, "method": method, "beta": b, "seed": seed, "options": options}
-        for name in models
+        _cell(one, name, method, options, beta=b, **about)
+        for name, one in models.items()
         for b in betas
         for method, options in chosen.items()
     ]
@@ -172,6 +246,7 @@ def _cells(
     overwrite: bool = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
+    executor: Executor | None = None,
     **storage: Any,
 ) -> Run:
     spec = {
@@ -193,4 +268,5 @@ def _cells(
         stop,
         storage,
         ("beta", "seed", "threads", "out", "overwrite"),
+        executor=executor,
     )

@@ -18,8 +18,8 @@ from .threads import single_threaded_blas
 class Task(Protocol):
     """A run's work, cut into blocks. Sampling, learning and inference each have one."""
 
-    unit: str
-
+    @property
+    def unit(self) -> str: ...
     @property
     def atomic(self) -> bool:
         """Whether the next block may be broken off anywhere and done again from the state before it; it may be long."""

@@ -8,6 +8,8 @@ import numpy as np
 
 from . import _checks, diagnostics, lattice
 from .diagnostics import Estimate, OverlapDistribution, Reweighted, jackknife
+from .run_convergence import groups
+from .sampling.observables import OF_PAIRS
 
 if TYPE_CHECKING:
     from .run_sampled import SampledRun as Run
@@ -19,7 +21,7 @@ class Temperature(NamedTuple):
     """One temperature: energy per unit and modulus of the magnetisation per unit, with standard errors.
 
     `exact_energy` is that of the finite periodic lattice (Kaufman), `exact_magnetisation` that of the infinite one
-    (Yang); None for other models.
+    (Yang); None for other models. `pattern` is the clamped one, None where there are not several.
     """
 
     beta: float
@@ -30,6 +32,7 @@ class Temperature(NamedTuple):
     exact_energy: float | None
     exact_magnetisation: float | None
     r_hat: float
+    pattern: int | None = None
 
 
 class Thermodynamics(NamedTuple):
@@ -84,8 +87,7 @@ def _check_series(run: Run) -> None:
 
 def _check_one_pattern(run: Run, name: str) -> None:
     """Refuse to average over chains of several clamped patterns: each pattern makes another machine."""
-    n_patterns = run.config["sample"].get("n_patterns") or 1
-    if n_patterns > 1:
+    if (n_patterns := n_clamped_patterns(run)) > 1:
         raise ValueError(
             f"{name} would mix the {n_patterns} clamped patterns of this run, each a machine of its own. Sample one "
             "pattern a run."
@@ -149,23 +151,38 @@ def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
     _check_series(run)
     _check_one_pattern(run, "reweight")
     wanted = _checks.finite_array("betas", betas)
-    values = _values(run, observable)
+    if wanted.ndim > 1 or not wanted.size:
+        raise ValueError(f"betas must be a number or a list of numbers; got shape {wanted.shape}.")
+    values, of_pairs = _values(run, observable), _is_of_pairs(run, observable)
     sampled = [(b, e, chains) for b, e, chains in _temperatures(run) if values is None or chains is not None]
     rows = []
     for new in np.atleast_1d(wanted):
         beta, energy, chains = min(sampled, key=lambda one: abs(one[0] - new))
-        rows.append(diagnostics.reweight(energy, energy if values is None else values[:, chains], beta, float(new)))
+        if values is None or chains is None:
+            observed = energy
+        elif of_pairs:  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
+            observed, energy = values[:, chains[::2]], energy[:, ::2] + energy[:, 1::2]
+        else:
+            observed = values[:, chains]
+        rows.append(diagnostics.reweight(energy, observed, beta, float(new)))
     value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
     return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
 
 
+def _is_of_pairs(run: Run, observable: Any) -> bool:
+    """Whether this is a recorded observable of chains 2k and 2k + 1."""
+    named = run.config["sample"].get("observables") or {}
+    return isinstance(observable, str) and named.get(observable) in OF_PAIRS
+
+
 def _values(run: Run, observable: Any) -> np.ndarray | None:
-    """Values of the samples; None for the energy."""
+    """Values of the samples, of chains or pairs; None for the energy."""
     if isinstance(observable, str):
         if observable == "energy":
             return None
         if observable in run.observables:
-            return _of_chains(run, run.observables[observable])
+            values = run.observables[observable]
+            return values if _is_of_pairs(run, observable) else _of_chains(run, values)
         if observable == "magnetisation":
             return run.magnetisation
         known = ["energy", "magnetisation", *run.observables]
@@ -183,31 +200,32 @@ def _of_chains(run: Run, values: np.ndarray) -> np.ndarray:
 
 
 def by_temperature(run: Run) -> list[Temperature]:
-    """Return one row for each inverse temperature of a sampling run."""
-    energy, magnetisation, beta = run.energy / run._start.n_units, np.abs(run.magnetisation), run.beta
+    """Return one row for each inverse temperature of a sampling run, and each clamped pattern at it."""
+    energy, magnetisation = run.energy / run._start.n_units, np.abs(run.magnetisation)
     sides = square_lattice(run)
+    n_patterns = n_clamped_patterns(run)
     rows = []
-    for b in np.unique(beta):
-        e, m = energy[:, beta == b], magnetisation[:, beta == b]
-        exact_energy = exact_magnetisation = None
-        if sides is not None:
-            exact_energy, exact_magnetisation = (
-                lattice_energy(*sides, float(b)),
-                lattice.onsager_magnetisation(float(b)),
-            )
+    for chains in groups(run):
+        beta, e, m = float(run.beta[chains[0]]), energy[:, chains], magnetisation[:, chains]
         rows.append(
             Temperature(
-                float(b),
+                beta,
                 float(e.mean()),
                 float(diagnostics.standard_error(e)),
                 float(m.mean()),
                 float(diagnostics.standard_error(m)),
-                exact_energy,
-                exact_magnetisation,
+                lattice_energy(*sides, beta) if sides is not None else None,
+                lattice.onsager_magnetisation(beta) if sides is not None else None,
                 float(diagnostics.r_hat(e)),
+                int(chains[0]) * n_patterns // len(run.beta) if n_patterns > 1 else None,
             )
         )
     return rows
+
+
+def n_clamped_patterns(run: Run) -> int:
+    """Patterns that are clamped, each of which makes another machine; 1 where nothing is."""
+    return int(run.config["sample"].get("n_patterns") or 1)
 
 
 def square_lattice(run: Run) -> tuple[int, int] | None:

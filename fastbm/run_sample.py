@@ -42,6 +42,9 @@ def sample(
     swap_every: int | None = None,
     cluster: bool | str | None = None,
     target_ess: float | None = None,
+    engine: str | None = None,
+    max_forecast_seconds: float | None = None,
+    max_gigabytes: float | None = None,
     clamp: tuple[Any, Any] | None = None,
     observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]] = (),
     keep: str = "all",
@@ -70,7 +73,8 @@ def sample(
         "gibbs", "metropolis": single-unit updates. "tempering": `n_chains` ladders of replicas that swap temperatures;
         samples are those at the target. "annealing": chains that are cooled once. "population-annealing": a population
         that is cooled and resampled, with an estimate of log Z. "wolff", "swendsen-wang": clusters, for couplings
-        without frustration. The two kinds of annealing record one sample of each chain, at their end.
+        without frustration. "exact": independent draws from the exact distribution, for machines that `infer` can sum.
+        The two kinds of annealing record one sample of each chain, at their end.
     rule : {"gibbs", "metropolis"}, optional
         The single-unit update of "tempering", "annealing" and "population-annealing"; "gibbs" unless given.
     order : {"sequential", "permuted", "random", "coloured"}, optional
@@ -82,12 +86,12 @@ def sample(
     n_chains : int
         Independent chains, ladders or, of a population, replicas.
     n_sweeps, thin : int
-        A sweep is n_units attempts (of Wolff, one cluster). Sample t is taken after ``burn_in + (t + 1) * thin``
-        sweeps, ``n_sweeps // thin`` in all; 1000 sweeps unless given. Annealing: sweeps of the whole schedule.
-        Population annealing: sweeps at each temperature, 10 unless given.
+        A sweep is n_units attempts (of Wolff one cluster, of "exact" one draw). Sample t is taken after
+        ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin`` in all; 1000 sweeps unless given. Annealing: sweeps
+        of the whole schedule. Population annealing: sweeps at each temperature, 10 unless given.
     burn_in : int or "auto", optional
-        Sweeps before; a tenth of `n_sweeps` unless given. "auto": until the energy and the observables look stationary
-        (`diagnostics.LogBins`), at most `n_sweeps`.
+        Sweeps before; unless given a tenth of `n_sweeps`, of "exact" none. "auto": until the energy and the observables
+        look stationary (`diagnostics.LogBins`), at most `n_sweeps`.
     beta : float or list of float, optional
         Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
         of consecutive chains.
@@ -104,6 +108,13 @@ def sample(
         Houdayer's cluster moves between ladders 2k and 2k + 1 of "tempering".
     target_ess : float, optional
         Of a population after each step of temperature, as a part of it; 0.9 unless given.
+    engine : {"blocks", "layers", "elimination"}, optional
+        What makes the tables that "exact" draws from: products of three blocks of units for up to some 40, sums over
+        one side of layered machines, elimination for graphs of low treewidth. The cheapest by forecast unless given.
+        Each gives its own draws.
+    max_forecast_seconds, max_gigabytes : float, optional
+        Refuse tables of "exact" that would take longer (600 unless given) or more memory (4); those of several betas
+        and clamped patterns share it.
     clamp : (indices, values), optional
         Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
         each. States and energies are those of all units.
@@ -126,8 +137,9 @@ def sample(
     seed : int or None
         None draws one, which `run.config` tells.
     first_chain : int
-        Index of the first chain, to run parts of one large set of chains apart; name the `kernel` then, which is else
-        chosen by the number of chains. Multiples of 64 for "multispin".
+        Index of the first chain, to run parts of one large set of chains apart. Name the `kernel` in all parts, which
+        is else chosen by the number of chains: a later part that would take another one than the whole set is refused,
+        but the part that begins at 0 cannot know of the others. Multiples of 64 for "multispin".
     threads : int, optional
         All available processors unless given.
     out : path, optional
@@ -189,6 +201,9 @@ def sample(
             "swap_every": swap_every,
             "cluster": cluster,
             "target_ess": target_ess,
+            "engine": engine,
+            "max_forecast_seconds": max_forecast_seconds,
+            "max_gigabytes": max_gigabytes,
             "clamp": clamp,
             "observables": observables,
             "keep": keep,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,22 @@ def build(
     threads: int,
     functions: Mapping[str, Function] | None = None,
     model: BoltzmannMachine | None = None,
+    executor: Executor | None = None,
 ) -> Task:
     """Make the task that `spec` tells of.
 
-    `functions` are the observables that no file can hold; `model` is the machine in `inputs`, where it is at hand.
+    `functions` are the observables that no file can hold, `executor` does the pieces of exact sums; `model` is the
+    machine in `inputs`, where it is at hand.
     """
+    if executor is not None and spec["kind"] != "infer":
+        raise ValueError(f"executor goes with runs of infer; this is one of {spec['kind']}.")
     if spec["kind"] == "sample":
         return _sample(spec, inputs, threads, functions, model)
     if functions:
         raise ValueError(f"observables go with runs of sample; this is one of {spec['kind']}.")
-    return BUILDERS[spec["kind"]](spec, inputs, threads)
+    if spec["kind"] == "fit":
+        return _fit(spec, inputs, threads)
+    return _cells(spec, inputs, threads, executor)
 
 
 def _sample(
@@ -116,10 +123,8 @@ def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int
     return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
 
 
-def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, executor: Executor | None) -> Task:
     models = {one["name"]: read_model(inputs, one, f"models/{k}") for k, one in enumerate(spec["models"])}
     clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
-    return CellsTask(models, spec["cells"], clamp=clamp, moments=spec["moments"], threads=threads)
-
-
-BUILDERS = {"fit": _fit, "infer": _cells, "compare": _cells}
+    about = {"clamp": clamp, "moments": spec["moments"], "threads": threads, "executor": executor}
+    return CellsTask(models, spec["cells"], **about)

@@ -12,7 +12,8 @@ import numpy as np
 
 from .inference.comparison import Cell, Comparison
 from .inference.result import Inference
-from .inference.task import RESULT, from_json
+from .inference.stored import from_json
+from .inference.task import RESULT
 from .learning.moments import Parameters
 from .model import BoltzmannMachine
 from .run_convergence import has_converged

@@ -61,36 +61,11 @@ def test_adaptive_schedules_spend_equal_sweeps_on_equal_lengths() -> None:
 def test_betas_of_ones_own_are_stretched() -> None:
     assert make_schedule(3, None, [0.1, 2.0, 0.5]).tolist() == [0.1, 2.0, 0.5]
     assert make_schedule(7, None, [0.1, 0.2, 0.5]).tolist() == [0.1, 0.1, 0.1, 0.2, 0.2, 0.5, 0.5]
-    assert resolve_schedule(GLASS, "linear", beta_low=0.5, beta=0.5) == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "beta_low", "text"),
-    [
-        ("linaer", 0.0, r"schedule must be one of .* got 'linaer'\. Did you mean 'linear'"),
-        ("linear", 2.0, "beta_low must not be above the target, beta = 1; got 2"),
-        ("linear", -1.0, "beta_low must be at least 0"),
-        ("geometric", 0.0, r"needs beta_low above 0; got 0\. Use schedule=\"linear\""),
-    ],
-)
-def test_wrong_schedules_are_refused(schedule: str, beta_low: float, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        resolve_schedule(GLASS, schedule, beta_low=beta_low, beta=1.0)
-
-
-@pytest.mark.parametrize(
-    ("n_sweeps", "knots", "text"),
-    [
-        (0, [0.1, 1.0], "n_sweeps must be at least 1"),
-        (2, [0.1, 0.5, 1.0], r"betas has 3 entries for 2 sweeps\. Raise n_sweeps"),
-        (9, [-0.1, 1.0], "none below 0"),
-        (9, [], "must be a list of numbers"),
-        (9, [0.1, np.inf], "must be finite"),
-    ],
-)
-def test_wrong_betas_are_refused(n_sweeps: int, knots: list[float], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        make_schedule(n_sweeps, None, knots)
+def test_more_betas_than_sweeps_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"betas has 3 entries for 2 sweeps\. Raise n_sweeps"):
+        make_schedule(2, None, [0.1, 0.5, 1.0])
 
 
 @pytest.mark.parametrize("step", [1, 4, 10**9])

@@ -16,7 +16,7 @@ import fastbm as bm
 from fastbm import diagnostics, lattice, rng
 from fastbm.halting import Halted
 from fastbm.kernels.clusters import swendsen_wang_update, wolff_update
-from fastbm.kernels.clusters_graph import energies_graph, fix_gauge
+from fastbm.kernels.clusters_graph import fix_gauge
 from fastbm.kernels.clusters_words import draw_index, draw_word, next_below
 from fastbm.kernels.random import draw_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
@@ -346,7 +346,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(rule: str) -> None:
 
 
 def test_kernels_have_one_compiled_signature() -> None:
-    kernels = (wolff_update, swendsen_wang_update, energies_graph, fix_gauge)
+    kernels = (wolff_update, swendsen_wang_update, fix_gauge)
     for rule, weights, field in itertools.product(RULES, WEIGHTS, FIELDS):
         make(machine(weights, field), rule, 2, beta=[0.0, 1.0]).record(2, 2)
     assert all(len(getattr(kernel, "signatures", [0])) == 1 for kernel in kernels)

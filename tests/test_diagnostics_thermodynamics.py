@@ -156,3 +156,17 @@ def test_what_does_not_fit_is_refused() -> None:
         specific_heat(np.zeros((10, 2, 2)), 1.0, 5)
     with pytest.raises(ValueError, match="n_units must be at least 1"):
         susceptibility(np.zeros((10, 2)), 1.0, 0)
+
+
+def test_responses_beyond_floating_point_are_refused() -> None:
+    energy = np.random.default_rng(0).normal(size=(64, 4))
+    for call in (
+        lambda: specific_heat(energy, 1e200, 10),
+        lambda: specific_heat(1e200 * energy, 1.0, 10),
+        lambda: susceptibility(energy, 1e308, 1000),
+    ):
+        with pytest.raises(ValueError, match="is too large for a floating-point number"):
+            call()
+    assert specific_heat(np.ones((64, 4)), 1e300, 10) == (0.0, 0.0)
+    small = specific_heat(1e-200 * energy, 1e200, 10)
+    np.testing.assert_allclose(small, specific_heat(energy, 1.0, 10), rtol=1e-12)

@@ -105,6 +105,57 @@ def test_dense_and_sparse_kernels_give_the_same_bits(
     np.testing.assert_allclose(dense.energies(), sparse.energies(), rtol=0, atol=1e-14 * n * most)
 
 
+def regular_graph(n: int, degree: int, generator: np.random.Generator) -> scipy.sparse.csr_array:
+    """Normal couplings on a circulant graph of even degree whose units are in random order."""
+    steps = generator.choice(np.arange(1, (n + 1) // 2), degree // 2, replace=False)
+    place = generator.permutation(n)
+    rows = np.repeat(place, len(steps))
+    columns = place[(np.arange(n)[:, None] + steps) % n].ravel()
+    values = generator.normal(scale=degree**-0.5, size=len(rows))
+    half = scipy.sparse.csr_array((values, (rows, columns)), shape=(n, n))
+    return half + half.T
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("units", UNITS)
+def test_the_same_bits_where_a_unit_has_a_thousand_neighbours(units: str, rule: str) -> None:
+    n, degree, generator = 1101, 1000, np.random.default_rng(7)
+    weights = regular_graph(n, degree, generator)
+    assert set(np.diff(weights.indptr)) == {degree}
+    model = bm.BoltzmannMachine(weights, generator.normal(scale=0.1, size=n), units=units)
+    dense, sparse = (
+        make_chains(model, 40, rule=rule, order="random", kernel=kernel, beta=0.8, seed=4)
+        for kernel in ("dense", "sparse")
+    )
+    for chains in (dense, sparse):
+        chains.sweep(10)
+    first, second = dense.state(), sparse.state()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert sparse.n_flips > 40 * n
+    np.testing.assert_allclose(dense.energies(), sparse.energies(), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*periodic")
+@pytest.mark.parametrize("power", [-1020, -300, 300, 1000])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered"])
+def test_the_scale_of_couplings_does_not_matter_if_beta_makes_up_for_it(kernel: str, rule: str, power: int) -> None:
+    """Powers of two lose no bit, whether 2^power is near the smallest of all numbers or near the largest."""
+    model, found = MODELS[kernel], []
+    for scale in (0, power):
+        blocks = [np.ldexp(block, scale) for block in model.couplings.arrays]
+        weights = blocks if kernel == "layered" else np.ldexp(model.couplings.matrix(), scale)
+        scaled = bm.BoltzmannMachine(weights, np.ldexp(model.flat_bias, scale))
+        betas = np.ldexp(np.array([0.6, 0.3]), -scale)
+        chains = make_chains(scaled, 40, kernel=kernel, rule=rule, order="sequential", beta=betas, seed=2)
+        chains.sweep(20)
+        found.append(chains)
+    assert np.array_equal(found[0].packed(), found[1].packed())
+    assert 0 < found[0].n_flips == found[1].n_flips
+    error = "largest log-odds error"
+    assert found[1].detail[error] == pytest.approx(found[0].detail[error], rel=1e-12)
+
+
 def test_both_widths_of_integers_are_held_against_each_other() -> None:
     details = {chains_of("dense", beta=beta).detail["fields"].split()[0] for beta in (0.1, 1.0, 1e6)}
     assert details == {"int32", "int64"}

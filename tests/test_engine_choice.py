@@ -67,10 +67,36 @@ def test_many_replicas_of_one_coupling_go_into_words() -> None:
     assert chosen(LATTICE.to_units("binary"), 256) == "multispin"
     assert chosen(bm.models.edwards_anderson((4, 4, 4), seed=1), 256) == "multispin"
     assert chosen(LATTICE, 256, first_chain=64) == "multispin"
-    assert chosen(LATTICE, 256, first_chain=32) == "sparse"
     assert chosen(LATTICE, 256, beta=np.repeat([0.1, 0.2], 128)) == "multispin"
     assert chosen(LATTICE, 256, beta=np.tile([0.1, 0.2], 128)) == "sparse"
     assert chosen(SPIN_GLASS, 256) in ("dense", "sparse")
+
+
+@pytest.mark.parametrize(("first", "n_chains"), [(128, 128), (64, 192), (200, 100), (32, 256), (340, 300), (448, 1)])
+def test_a_part_of_many_replicas_must_name_its_kernel(first: int, n_chains: int) -> None:
+    text = rf'first_chain = {first}: {first + n_chains} chains run together .*these {n_chains} alone .*kernel="sparse"'
+    for model in (LATTICE, LATTICE.to_units("binary"), bm.BoltzmannMachine(LATTICE.weights.toarray())):
+        with pytest.raises(ValueError, match=text):
+            chosen(model, n_chains, first_chain=first)
+    with pytest.raises(ValueError, match=text):
+        bm.sample(LATTICE, n_chains=n_chains, first_chain=first, n_sweeps=1)
+    assert bm.sample(LATTICE, n_chains=n_chains, first_chain=first, kernel="sparse", n_sweeps=1).states.shape[0] == 1
+
+
+def test_parts_that_take_the_kernel_of_the_whole_need_not_name_it() -> None:
+    assert chosen(LATTICE, 127, first_chain=128) == chosen(LATTICE, 64) == "sparse"  # fewer than 256 together
+    assert chosen(bm.models.ising((6, 6), field=0.1), 128, first_chain=128) == "sparse"
+    assert chosen(SPIN_GLASS, 128, first_chain=128) in ("dense", "sparse")
+    assert chosen(LATTICE, 128, beta=np.tile([0.1, 0.2], 64), first_chain=128) == "sparse"  # a ladder
+
+
+def test_halves_with_the_same_kernel_are_the_whole() -> None:
+    options: dict[str, Any] = {"n_sweeps": 8, "seed": 3, "beta": 0.3}
+    whole = bm.sample(LATTICE, n_chains=256, **options)
+    for kernel in ("multispin", "sparse"):
+        together = whole if kernel == "multispin" else bm.sample(LATTICE, n_chains=256, kernel=kernel, **options)
+        halves = [bm.sample(LATTICE, n_chains=128, first_chain=k, kernel=kernel, **options) for k in (0, 128)]
+        assert np.array_equal(np.concatenate([half.states[:] for half in halves], axis=1), together.states[:])
 
 
 def test_the_kernel_chosen_stands_in_the_detail() -> None:

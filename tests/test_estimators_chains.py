@@ -85,6 +85,13 @@ def test_few_sweeps_are_legal(method: str, n_sweeps: int) -> None:
     assert n_sweeps > 3 or method != "gibbs" or not found.converged
 
 
+def test_a_single_chain_that_does_not_move_has_not_converged() -> None:
+    stored = np.where(np.random.default_rng(0).random((3, 60)) < 0.5, -1, 1)
+    with pytest.warns(bm.ConvergenceWarning, match="the only chain did not move after the burn-in. Pass n_chains"):
+        found = bm.infer(bm.models.hopfield(stored), "gibbs", beta=20.0, n_chains=1, n_sweeps=300)
+    assert not found.converged
+
+
 def test_chains_that_do_not_move_have_finite_numbers() -> None:
     """Frozen chains: the energy is the same in all samples, up to no rounding at all."""
     model = bm.BoltzmannMachine(np.zeros((3, 3)), [800.1, -900.7, 1000.3])

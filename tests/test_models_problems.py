@@ -148,6 +148,15 @@ def test_a_dict_names_as_many_units_as_its_largest_index_asks_for():
     assert model.bias.tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("form", ["dict", "sparse"])
+def test_labels_in_place_of_indices_are_refused(form):
+    n = 10**9 + 1
+    problem = {(n - 1, 0): 1.0} if form == "dict" else scipy.sparse.coo_array(([1.0], ([n - 1], [0])), shape=(n, n))
+    with pytest.raises(ValueError, match=r"1 entries for 1000000001 variables.*Number the variables from 0 without"):
+        models.from_qubo(problem)
+    assert models.from_qubo({(999_999, 0): 1.0}).n_units == 10**6
+
+
 def test_duplicate_entries_of_a_sparse_qubo_add_up():
     q = scipy.sparse.coo_array(([1.0, 2.0, 4.0, 8.0], ([0, 0, 1, 1], [0, 0, 0, 0])), shape=(2, 2))
     assert models.from_qubo(q).energy([[1, 0], [1, 1]]).tolist() == [3.0, 15.0]

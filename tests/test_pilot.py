@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import helpers
 import numpy as np
@@ -86,24 +85,6 @@ def test_as_many_as_a_swap_rate_of_three_in_ten_takes() -> None:
     step = np.diff(ladder).mean()
     assert special.erfc(step * 30 / 2) >= 0.3 > special.erfc(1.1 * step * 30 / 2)
     assert len(equal_steps(profile._replace(std=np.full(40, 1e6)))) == 64
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "options", "text"),
-    [
-        (1.0, 1.0, {}, "beta_high must be above 1; got 1"),
-        (-0.1, 1.0, {}, "beta_low must be at least 0"),
-        (0.0, 1.0, {"rule": "heat"}, "sampler must be one of"),
-    ],
-)
-def test_wrong_ranges_are_refused(low: float, high: float, options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        energy_profile(SK, low, high, **options)
-
-
-def test_a_ladder_has_at_least_two_temperatures() -> None:
-    with pytest.raises(ValueError, match="n_betas must be at least 2; got 1"):
-        equal_steps(energy_profile(SK, 0.0, 1.0), 1)
 
 
 def test_a_stop_is_noticed() -> None:

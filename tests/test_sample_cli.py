@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm import cli, config
+from fastbm import cli, config, report
 
 end_threads = helpers.end_threads
 
@@ -26,6 +27,9 @@ TEXTS = {
     "best": MODEL + 'keep = "best"\nk = 5\nn_sweeps = 50\n',
     "until": MODEL + 'burn_in = "auto"\nuntil = { ess = 300, r_hat = 1.2 }\nbeta = 0.3\nkernel = "dense"\n',
     "clamp": MODEL + "clamp = [[0, 3], [[1, 1], [1, -1]]]\nbeta = 0.3\nn_sweeps = 50\n",
+    "clamped temperatures": MODEL + "clamp = [[0], [[1], [-1], [1], [-1]]]\nbeta = [0.1, 0.4]\nn_sweeps = 50\n",
+    "clamped ladders": LADDER + "clamp = [[0, 3], [[1, 1], [1, -1]]]\n",
+    "exact": MODEL + 'sampler = "exact"\nn_sweeps = 100\nbeta = [0.5, 1]\n',
     "clusters": MODEL.replace("edwards_anderson", "ising") + 'sampler = "wolff"\nn_sweeps = 50\n',
 }
 
@@ -126,3 +130,16 @@ def test_the_readme_and_the_comment_of_the_spin_glass_name_settings_that_are_the
     tables["sample"] |= {"beta": 2.5, "cluster": True, "n_sweeps": 50, "until": {"ess": 1}}
     assert config.check(tables) == "sample"
     assert helpers.calm(config.call(tables, "sample")).finished
+
+
+@pytest.mark.parametrize("where", ["show", "draw_picture"])
+def test_ctrl_c_when_all_is_done_says_that_it_is(
+    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(report, where, stopped)
+    assert call("run", write(TEXTS["clusters"]), "--out", "a.h5", "-q") == 1
+    assert "a.h5 is finished" in capsys.readouterr().err
+    assert bm.open("a.h5").finished

@@ -9,10 +9,11 @@ import helpers
 import numpy as np
 import pytest
 from helpers import UNITS, calm
-from sample_helpers import GLASS, SK, small
+from sample_helpers import GLASS, SK, WORKLOADS, small, work
 
 import fastbm as bm
 from fastbm.sampling import blocks
+from fastbm.sampling.observables import TAKEN
 
 end_threads = helpers.end_threads
 
@@ -89,7 +90,8 @@ def test_functions_must_be_given_again(tmp_path: Path, monkeypatch: pytest.Monke
         (TypeError, "functions need names", [len]),
         (ValueError, r"observables\['m'\] must be one of", {"m": "magnetization "}),
         (ValueError, "names of letters", {"a/b": len}),
-        (ValueError, '"energy" is measured in every run', {"energy": len}),
+        (ValueError, '"energy" is told of every run by that name; give another one', {"energy": len}),
+        (ValueError, '"r_hat" is told of every run', {"r_hat": "overlap"}),
         (ValueError, "chains 2k and 2k \\+ 1.*must be even; got 5", ["overlap"]),
         (TypeError, r"observables\['f'\] must return numbers", {"f": lambda states: "many"}),
         (TypeError, r"observables\['f'\] must return numbers, \(5,\)", {"f": lambda states: states}),
@@ -125,3 +127,11 @@ def test_the_file_says_what_it_lacks() -> None:
     assert list(run.observables) == []
     with pytest.raises(KeyError, match="no observables 'overlap'; it has none"):
         run.observables["overlap"]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_row_of_a_summary_has_the_name_of_an_observable(name: str) -> None:
+    run = work(name)
+    own = set(run.config["sample"].get("observables") or {})
+    names = {row for row in run.summary() if row not in own and row.replace("_", "").replace("-", "").isalnum()}
+    assert names <= TAKEN

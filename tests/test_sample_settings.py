@@ -23,6 +23,7 @@ GIVEN: dict[str, Any] = {
     "rule": "gibbs", "order": "random", "kernel": "dense", "burn_in": 5, "betas": [0.1, 1.0], "n_betas": 3,
     "lowest_beta": 0.1, "schedule": "linear", "swap_every": 2, "cluster": True, "target_ess": 0.8,
     "clamp": ([0], [1]), "until": {"ess": 10}, "initial": "up", "first_chain": 2, "thin": 2,
+    "engine": "blocks", "max_forecast_seconds": 1.0, "max_gigabytes": 1.0,
 }  # fmt: skip
 
 

@@ -117,6 +117,58 @@ def test_overlaps_at_one_of_several_temperatures() -> None:
         run.overlap_distribution(0.5)
 
 
+@pytest.mark.parametrize("sampler", ["gibbs", "tempering"])
+def test_overlaps_at_another_temperature(sampler: str) -> None:
+    """Both replicas of a pair go there: the mean overlap of independent replicas is the mean of squared means."""
+    model, beta, new = small(), 0.6, [0.5, 0.6, 0.75]
+    where: dict[str, Any] = {"betas": [0.3, beta]} if sampler == "tempering" else {"beta": beta}
+    run = bm.sample(model, sampler=sampler, n_chains=32, n_sweeps=4_000, seed=3, observables=["overlap"], **where)
+    found = run.reweight(new, "overlap")
+    assert found.value[1] == pytest.approx(run.observables["overlap"].mean())
+    for value, error, b in zip(found.value, found.error, new, strict=True):
+        states, log_p = helpers.log_joint(*helpers.parameters(model), model.units, b)
+        assert_near(diagnostics.Estimate(value, error), float(((np.exp(log_p) @ states) ** 2).mean()))
+    together = run.reweight(0.75, "overlap")
+    assert (together.value, together.error) == (found.value[2], found.error[2])
+
+
+@pytest.mark.parametrize("betas", [[[1.0]], [], np.ones((2, 2))])
+def test_betas_of_reweighting_are_a_number_or_a_list(betas: Any) -> None:
+    with pytest.raises(ValueError, match="betas must be a number or a list of numbers; got shape"):
+        bm.sample(RING, n_chains=4, n_sweeps=20).reweight(betas)
+
+
+def test_thermodynamics_at_the_coldest_of_temperatures() -> None:
+    row = bm.sample(FERRO, beta=1e300, n_chains=8, n_sweeps=50, initial="up").thermodynamics()[0]
+    assert row.energy == (-2.0, 0.0) and row.specific_heat == (0.0, 0.0)
+    hot = bm.sample(bm.BoltzmannMachine(np.ldexp(SK.weights, -500)), beta=1e300, n_chains=8, n_sweeps=400)
+    assert np.isfinite(hot.thermodynamics()[0].specific_heat).all()
+
+
+def test_chains_that_tell_nothing_have_not_converged() -> None:
+    still = {"beta": 50.0, "initial": "up", "n_sweeps": 40}
+    assert calm(bm.sample, GLASS, n_chains=1, beta=50.0, n_sweeps=400, seed=1).converged is None
+    assert bm.sample(FERRO, n_chains=1, **still).converged is None
+    assert bm.sample(FERRO, n_chains=8, **still).converged is None  # no unit ever flipped
+    field = bm.BoltzmannMachine(np.zeros((4, 4)), np.full(4, 900.0))
+    assert bm.sample(field, n_chains=8, n_sweeps=40).converged  # from random starts to where all agree
+    assert bm.sample(field, n_chains=2, beta=[0.5, 1.0], n_sweeps=40).converged is None
+    assert bm.sample(RING, n_chains=1, n_sweeps=4_000, beta=0.3).converged
+
+
+def test_clamped_patterns_have_rows_of_their_own() -> None:
+    from fastbm.run_physics import by_temperature
+
+    field = bm.BoltzmannMachine(FERRO.weights, np.full(25, 0.1))
+    run = bm.sample(field, beta=[0.2, 0.2, 0.5, 0.5], clamp=([0, 7], [[1, 1], [-1, -1]]), n_chains=8, n_sweeps=100)
+    rows = by_temperature(run)
+    assert [(row.beta, row.pattern) for row in rows] == [(0.2, 0), (0.5, 1)]
+    assert rows[1].energy == pytest.approx(run.energy[:, 4:].mean() / 25)
+    run = bm.sample(field, beta=[0.2, 0.5], clamp=([0], [[1], [-1], [1], [-1]]), n_chains=16, n_sweeps=100)
+    assert [(row.beta, row.pattern) for row in by_temperature(run)] == [(0.2, 0), (0.2, 1), (0.5, 2), (0.5, 3)]
+    assert {row.pattern for row in by_temperature(bm.sample(field, beta=[0.2, 0.5], n_chains=4, n_sweeps=9))} == {None}
+
+
 def test_swaps_and_round_trips_are_those_of_the_rows() -> None:
     run = calm(bm.sample, GLASS, sampler="tempering", betas=[0.2, 0.5, 0.9, 1.4], n_chains=6, n_sweeps=300, burn_in=50)
     assert run.betas.tolist() == [0.2, 0.5, 0.9, 1.4]

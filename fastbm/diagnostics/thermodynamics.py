@@ -8,6 +8,7 @@ doi:10.1103/PhysRevLett.51.1206 (the distribution of overlaps).
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from .jackknife import Estimate, cut_blocks, jackknife, of_sums
 
 NATURAL = 200  # units; overlaps of more are put together in about MANY_BINS bins
 MANY_BINS = 100
+LARGEST_ROOT = 1e150  # of variances that floating point holds
 
 
 class OverlapDistribution(NamedTuple):
@@ -36,9 +38,18 @@ def _series(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _variance(values: np.ndarray, scale: float) -> Estimate:
+def _variance(values: np.ndarray, what: str, *, factor: float = 1.0, scale: float = 1.0) -> Estimate:
+    """`scale` times the variance of `factor` times the values."""
     centred = values - values.mean() if np.ptp(values) > 0 else np.zeros_like(values)
-    return jackknife(lambda first, second: scale * (second - first**2), centred, centred**2)
+    with np.errstate(over="ignore"):
+        centred = centred * factor
+        found = None
+        if np.abs(centred).max() <= LARGEST_ROOT:
+            variance = jackknife(lambda first, second: second - first**2, centred, centred**2)
+            found = Estimate(scale * variance.value, scale * variance.error)
+    if found is None or not math.isfinite(found.value):
+        raise ValueError(f"the {what} is too large for a floating-point number at this beta, or its energies are.")
+    return found
 
 
 def specific_heat(energy: Any, beta: float, n_units: int) -> Estimate:
@@ -58,7 +69,8 @@ def specific_heat(energy: Any, beta: float, n_units: int) -> Estimate:
         Value, in units of Boltzmann's constant, and jackknife error.
     """
     n = _checks.whole("n_units", n_units, least=1)
-    return _variance(_series("energy", energy), _checks.real("beta", beta) ** 2 / n)
+    factor = _checks.real("beta", beta) / math.sqrt(n)
+    return _variance(_series("energy", energy), "specific heat", factor=factor)
 
 
 def susceptibility(magnetisation: Any, beta: float, n_units: int, modulus: bool = False) -> Estimate:
@@ -80,7 +92,7 @@ def susceptibility(magnetisation: Any, beta: float, n_units: int, modulus: bool 
         Value and jackknife error.
     """
     n, m = _checks.whole("n_units", n_units, least=1), _series("magnetisation", magnetisation)
-    return _variance(np.abs(m) if modulus else m, _checks.real("beta", beta) * n)
+    return _variance(np.abs(m) if modulus else m, "susceptibility", scale=_checks.real("beta", beta) * n)
 
 
 def binder_cumulant(magnetisation: Any) -> Estimate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,21 +17,21 @@ from ..clamping import Clamped
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
 from .annealed import ais, refuse_no_layers
-from .exact import exact, refuse_if_long
+from .exact import exact
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
-from .result import Inference, expand, moments_of, stack
+from .result import Inference, expand, nothing_free, stack
 from .sampled_states import sampled_states
 
-SETTINGS = ("model", "rule", "beta", "moments", "seed", "threads")
+SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table. `refuse(model, n_free, threads, options)` raises where the method cannot be had."""
+    """One row of the table. `refuse(model)` raises where the method cannot be had."""
 
     function: Callable[..., Inference]
-    refuse: Callable[[BoltzmannMachine, int, int, dict[str, Any]], None] = lambda model, n_free, threads, options: None
+    refuse: Callable[[BoltzmannMachine], None] = lambda model: None
 
     @cached_property
     def settings(self) -> set[str]:
@@ -44,25 +44,17 @@ class Method:
         return {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
 
 
-def _refuse_long_sums(model: BoltzmannMachine, n_free: int, threads: int, options: dict[str, Any]) -> None:
-    refuse_if_long(n_free, threads, **{k: v for k, v in options.items() if k == "max_forecast_seconds"})
-
-
-def _refuse_no_layers(model: BoltzmannMachine, n_free: int, threads: int, options: dict[str, Any]) -> None:
-    refuse_no_layers(model)
-
-
 METHODS = {
-    "exact": Method(exact, _refuse_long_sums),
+    "exact": Method(exact),
     "sampled-states": Method(sampled_states),
     "mean-field": Method(mean_field),
-    "ais": Method(ais, _refuse_no_layers),
+    "ais": Method(ais, refuse_no_layers),
     "gibbs": Method(partial(monte_carlo, rule="gibbs")),
     "metropolis": Method(partial(monte_carlo, rule="metropolis")),
 }
 
 
-def check_options(method: str, options: dict[str, Any]) -> None:
+def check_options(method: str, options: Mapping[str, Any]) -> None:
     """Refuse an unknown method or option, naming the nearest and listing those there are."""
     valid = METHODS[_checks.choice("method", method, METHODS)].options
     for name in options:
@@ -73,15 +65,14 @@ def check_options(method: str, options: dict[str, Any]) -> None:
             )
 
 
-def check_call(model: BoltzmannMachine, method: str, clamp: Any, threads: int, options: dict[str, Any]) -> None:
-    """Refuse, before anything is computed or written, what cannot be done."""
+def check_call(model: BoltzmannMachine, method: str, clamp: Any, options: Mapping[str, Any]) -> None:
+    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs when it plans."""
     check_options(method, options)
-    n_free = model.n_units
     if clamp is not None:
         if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
             raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
-        n_free = Clamped.of(model, *clamp).free.size
-    METHODS[method].refuse(model, n_free, threads, options)
+        Clamped.of(model, *clamp)
+    METHODS[method].refuse(model)
 
 
 def run_method(
@@ -97,9 +88,13 @@ def run_method(
 ) -> Inference:
     """Run a checked method on a machine, or on what clamping leaves of it."""
     start = time.perf_counter()
-    with single_threaded_blas() if model.is_layered else nullcontext():
-        result = _dispatch(model, method, beta, clamp, {"moments": moments, "seed": seed, "threads": threads} | options)
-    if not moments:
+    if method == "exact":  # its engines hold BLAS to a thread where they need it, and small sums are soon done
+        result = exact(model, beta=beta, clamp=clamp, moments=moments, threads=threads, **options)
+    else:
+        with single_threaded_blas() if model.is_layered else nullcontext():
+            settings = {"moments": moments, "seed": seed, "threads": threads} | options
+            result = _dispatch(model, method, beta, clamp, settings)
+    if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
     return replace(result, method=method, seconds=time.perf_counter() - start)
 
@@ -114,32 +109,12 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
     results = []
     for k in range(clamped.n_patterns):
         if not clamped.free.size:
-            results.append(_nothing_free(clamped, k, beta))
+            results.append(nothing_free(clamped, k, beta))
             continue
         if "seed" in given and clamped.n_patterns > 1:
             given["seed"] = rng.derive(settings["seed"], k)
         results.append(expand(entry.function(clamped.machine(k), **given), clamped, k))
     return stack(results) if np.ndim(values) == 2 else results[0]
-
-
-def _nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
-    """All units are clamped: a single state is left."""
-    energy = float(clamped.offset[pattern])
-    mean = clamped.full_states(pattern, np.empty(0))
-    moments: dict[str, Any] = {**moments_of(mean, np.outer(mean, mean))}
-    return Inference(
-        "exact",
-        log_z=-beta * energy,
-        log_z_error=0.0,
-        bound="exact",
-        energy=energy,
-        energy_error=0.0,
-        energy_variance=0.0,
-        entropy=0.0,
-        mean_error=np.zeros_like(mean),
-        n_samples=1,
-        **moments,
-    )
 
 
 def infer(
@@ -156,7 +131,7 @@ def infer(
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
-    check_call(model, method, clamp, threads_module.resolve(threads), options)
+    check_call(model, method, clamp, options)
     return run_method(
         model,
         method,

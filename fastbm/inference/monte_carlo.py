@@ -16,34 +16,19 @@ from ..sampling import Chains, make_chains
 from .result import Inference, moments_from_up
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
-SHORTEST_WINDOW = 64  # sweeps
 
 
 def find_burn_in(chains: Chains, longest: int) -> int:
-    """Sweep until the mean energy of all chains is the same in both halves of a window; windows double in length.
+    """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
     """
-    done, window = 0, SHORTEST_WINDOW
-    while done < longest:
-        window = min(window, longest - done)
-        energies = np.empty((window, chains.n_chains))
-        for t in range(window):
-            chains.sweep(1)
-            energies[t] = chains.energies()
-        done += window
-        half = window // 2
-        if not half:
-            break
-        drift = energies[half:].mean(axis=0) - energies[:half].mean(axis=0)
-        if chains.n_chains > 1:
-            error = drift.std(ddof=1) / np.sqrt(chains.n_chains)
-        else:
-            error = np.sqrt(2) * diagnostics.standard_error(energies[half:])
-        if abs(drift.mean()) <= 2 * error:
-            break
-        window *= 2
-    return done
+    bins = diagnostics.LogBins(1, chains.n_chains)
+    for t in range(1, longest + 1):
+        chains.sweep(1)
+        if bins.add(chains.energies()[None]):
+            return t
+    return longest
 
 
 class PairCounts:
@@ -114,6 +99,7 @@ def monte_carlo(
     else:
         burnt = _checks.whole("burn_in", burn_in)
         chains.sweep(burnt)
+    flips = chains.n_flips
     energies = np.empty((n_samples, n_chains))
     n_blocks = min(N_BLOCKS, n_samples)
     sums = np.zeros((n_blocks, n_chains, model.n_units))
@@ -124,7 +110,8 @@ def monte_carlo(
         sums[t * n_blocks // n_samples] += chains.bits()
         if pairs is not None:
             pairs.add(chains)
-    return _result(model, rule, energies, sums / sizes[:, None, None], pairs, burnt, chains)
+    frozen = n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
+    return _result(model, rule, energies, sums / sizes[:, None, None], pairs, burnt, chains, frozen)
 
 
 def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
@@ -143,13 +130,21 @@ def _result(
     pairs: PairCounts | None,
     burnt: int,
     chains: Chains,
+    frozen: bool,
 ) -> Inference:
     known = [np.max(diagnostics.r_hat(values)) for values in (energies, blocks) if len(values) >= 4]
-    r_hat = float(max(known)) if known else math.inf
+    r_hat = float(max(known)) if known and not frozen else math.inf
     tau = float(diagnostics.tau_int(energies))
     ess = energies.size / (2 * tau)
     converged = bool(r_hat <= diagnostics.R_HAT_LIMIT)
-    if not converged:
+    if frozen:
+        warnings.warn(
+            f"{rule} has not converged: the only chain did not move after the burn-in. Pass n_chains above 1, or "
+            'compare with "ais".',
+            _checks.ConvergenceWarning,
+            stacklevel=5,
+        )
+    elif not converged:
         warnings.warn(
             f"{rule} has not converged: r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and "
             "the error bars are too "

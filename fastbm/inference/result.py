@@ -27,9 +27,11 @@ class Inference:
         On which side of the truth `log_z` lies.
     mean, mean_error : (n_units,) array
         <s_i> in the model's units.
-    second_moment, covariance : (n_units, n_units) array
+    second_moment, covariance : (n_units, n_units) array or scipy.sparse.csr_array
         <s_i s_j>, and <s_i s_j> - <s_i> <s_j>. Of "mean-field" the covariance is the linear response, whose diagonal is
-        not exact; that of the second moment is.
+        not exact; that of the second moment is. For large sparse machines "exact" may give them on the edges only:
+        sparse arrays hold the diagonal, the coupled pairs and those that were asked for. A list of them, one for each
+        of many patterns.
     energy, energy_error, energy_variance : float
         <E>, its standard error, and the variance of E under the model.
     entropy : float
@@ -99,6 +101,31 @@ def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:
     return replace(result, **whole)
 
 
+def nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
+    """All units are clamped: a single state is left."""
+    energy = float(clamped.offset[pattern])
+    mean = clamped.full_states(pattern, np.empty(0))
+    moments: dict[str, Any] = {**moments_of(mean, np.outer(mean, mean))}
+    return Inference(
+        "exact",
+        log_z=-beta * energy,
+        log_z_error=0.0,
+        bound="exact",
+        energy=energy,
+        energy_error=0.0,
+        energy_variance=0.0,
+        entropy=0.0,
+        mean_error=np.zeros_like(mean),
+        n_samples=1,
+        **moments,
+    )
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether this is a scipy.sparse array."""
+    return hasattr(value, "indptr")
+
+
 def stack(results: Sequence[Inference]) -> Inference:
     """Join the results of many patterns along a leading axis."""
     joined: dict[str, Any] = {}
@@ -112,6 +139,8 @@ def stack(results: Sequence[Inference]) -> Inference:
             joined[name] = sum(values)
         elif name == "detail":
             joined[name] = {"patterns": values}
+        elif any(is_sparse(value) for value in values):
+            joined[name] = values
         elif all(value is not None for value in values):
             joined[name] = np.stack([np.asarray(value) for value in values])
     return Inference(**joined)
@@ -119,11 +148,16 @@ def stack(results: Sequence[Inference]) -> Inference:
 
 def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
     """The three moment fields from P(i and j up), whose diagonal is P(i up)."""
-    p = np.diagonal(up)
-    second = units.span**2 * up + units.lo * units.span * (p[:, None] + p[None, :]) + units.lo**2
+    p = up.diagonal()
+    second = units.span**2 * up
+    if units.lo:
+        ups = p[:, None] + p
+        ups *= units.lo * units.span
+        second += ups
+        second += units.lo**2
     return moments_of(units.lo + units.span * p, second)
 
 
 def moments_of(mean: np.ndarray, second_moment: np.ndarray) -> dict[str, np.ndarray]:
     """The three moment fields from two."""
-    return {"mean": mean, "second_moment": second_moment, "covariance": second_moment - np.outer(mean, mean)}
+    return {"mean": mean, "second_moment": second_moment, "covariance": second_moment - mean[:, None] * mean}

@@ -1,48 +1,25 @@
-"""Inference and comparisons as runs: one block per result."""
+"""Inference as a run: one method on one machine after the other; long exact sums go piece by piece."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import fields, replace
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..halting import Halted, never
 from ..model import BoltzmannMachine
 from ..store import Stream
+from .exact_settings import ExactSettings
+from .exact_sums import ExactSums
 from .methods import run_method
 from .result import Inference
+from .stored import to_json
 
 RESULT = "result"
-
-
-def to_json(result: Inference) -> str:
-    """Return a result as text, without its seconds, which differ from run to run."""
-    plain = {f.name: getattr(result, f.name) for f in fields(Inference) if f.name != "seconds"}
-    return json.dumps(plain, default=_plain, sort_keys=True)
-
-
-def from_json(text: str, seconds: float) -> Inference:
-    """The way back from `to_json`; arrays come back as arrays."""
-    return Inference(**_arrays(json.loads(text)), seconds=seconds)
-
-
-def _arrays(value: Any) -> Any:
-    """Lists of numbers back to arrays, at any depth of dicts."""
-    if isinstance(value, dict):
-        return {name: _arrays(entry) for name, entry in value.items()}
-    if isinstance(value, list) and not any(isinstance(entry, (str, dict)) for entry in value):
-        return np.asarray(value)
-    return [_arrays(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
 class CellsTask:
@@ -52,11 +29,15 @@ class CellsTask:
     ----------
     models : mapping of name to BoltzmannMachine
     cells : list of dict
-        "model", "method", "beta", "seed" and "options" of each.
-    """
+        "model", "method", "beta", "seed" and "options" of each, and the "plan" of exact ones.
+    executor : Executor, optional
+        Does the pieces of exact sums.
 
-    unit = "cell"
-    atomic = True
+    Attributes
+    ----------
+    halt : function
+        Asked for a stop inside of exact sums.
+    """
 
     def __init__(
         self,
@@ -66,9 +47,14 @@ class CellsTask:
         clamp: Any,
         moments: bool,
         threads: int,
+        executor: Executor | None = None,
     ) -> None:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
+        self._executor = executor
+        self.halt: Callable[[], bool] = never
         self._n_done = 0
+        self._sums: ExactSums | None = None
+        self._seconds = 0.0  # spent on the present sums
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -76,32 +62,88 @@ class CellsTask:
         return {f"results/{RESULT}": Stream("str"), "meta/seconds": Stream("<f8")}
 
     @property
+    def atomic(self) -> bool:
+        """Whether the next block may be broken off anywhere: any cell but exact ones, which look for a stop."""
+        return not self.done and self._cells[self._n_done]["method"] != "exact"
+
+    @property
     def done(self) -> bool:
         """Whether all cells are done."""
         return self._n_done >= len(self._cells)
 
     @property
+    def unit(self) -> str:
+        """What `progress` counts."""
+        return "cell" if self._sums is None or len(self._cells) > 1 else "piece"
+
+    @property
     def progress(self) -> tuple[int, int]:
-        """Cells done, and all."""
+        """Cells done, and all; or pieces, of a single sum that is under way."""
+        if self._sums is not None and len(self._cells) == 1:
+            return self._sums.progress
         return self._n_done, len(self._cells)
 
-    def advance(self) -> dict[str, np.ndarray]:
-        """Compute one cell."""
+    def advance(self) -> dict[str, np.ndarray] | None:
+        """Compute one cell, or a slice of one that is exact; None where a stop was asked for within it."""
         cell = self._cells[self._n_done]
+        if cell["method"] == "exact":
+            return self._advance_sums(cell)
         result = run_method(
             self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp, moments=self._moments,
             seed=cell["seed"], threads=self._threads, **cell["options"],
         )  # fmt: skip
+        return self._rows(result, result.seconds)
+
+    def _advance_sums(self, cell: dict[str, Any]) -> dict[str, np.ndarray] | None:
+        started = time.perf_counter()
+        if self._sums is None:
+            self._sums = self._begin(cell)
+        sums = self._sums
+        try:
+            sums.advance(self.halt)
+        except Halted:
+            return None
+        finally:
+            self._seconds += time.perf_counter() - started
+        if not sums.done:
+            return {}
+        rows = self._rows(sums.result, self._seconds)
+        self._sums, self._seconds = None, 0.0
+        return rows
+
+    def _begin(self, cell: dict[str, Any]) -> ExactSums:
+        model = self._models[cell["model"]]
+        return ExactSums(
+            model,
+            ExactSettings.of(model, **cell["options"]),
+            beta=cell["beta"],
+            clamp=self._clamp,
+            moments=self._moments,
+            threads=self._threads,
+            executor=self._executor,
+            plan=cell.get("plan"),
+        )
+
+    def _rows(self, result: Inference, seconds: float) -> dict[str, np.ndarray]:
         self._n_done += 1
         return {
             f"results/{RESULT}": np.array([to_json(replace(result, seconds=0.0))], dtype=object),
-            "meta/seconds": np.array([result.seconds]),
+            "meta/seconds": np.array([seconds]),
         }
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on."""
-        return {"n_done": np.array(self._n_done)}
+        found = {"n_done": np.array(self._n_done)}
+        if self._sums is not None:
+            found |= {f"sums/{name}": array for name, array in self._sums.state().items()}
+            found["seconds"] = np.array(self._seconds)
+        return found
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
-        self._n_done = int(state["n_done"])
+        self._n_done, self._sums, self._seconds = int(state["n_done"]), None, 0.0
+        kept = {name.removeprefix("sums/"): array for name, array in state.items() if name.startswith("sums/")}
+        if kept:
+            self._sums = self._begin(self._cells[self._n_done])
+            self._sums.restore(kept)
+            self._seconds = float(state["seconds"])

@@ -1,4 +1,4 @@
-"""What cluster updates need of a graph beside its clusters: the gauge that makes it a ferromagnet, and energies.
+"""What cluster updates need of a graph beside its clusters: the gauge that makes it a ferromagnet.
 
 Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0; Toulouse, Commun. Phys. 2, 115 (1977).
 """
@@ -36,25 +36,3 @@ def fix_gauge(signs, queue, indptr, indices, values):
                 elif signs[j] != wanted:
                     return np.int64(i), np.int64(j)
     return np.int64(-1), np.int64(-1)
-
-
-@kernel
-def energies_graph(energies, up, indptr, indices, values, bias, lo, span):
-    """Compute the energy (without offset) of every row of `up`. Mutates `energies` (n_chains,).
-
-    `up` (n_chains, n_units) uint8 holds the bits, a unit's value is lo + span bit, `bias` is (1, n_units) or one row
-    per chain.
-    Invariant: each pair counts once, from its later unit, in the same order on every processor.
-    Cost: O(n_units + edges) a chain.
-    """
-    step = 1 if bias.shape[0] > 1 else 0
-    for c in range(up.shape[0]):
-        total = 0.0
-        for i in range(up.shape[1]):
-            field = bias[c * step, i]
-            for k in range(indptr[i], indptr[i + 1]):
-                j = indices[k]
-                if j < i:
-                    field += values[k] * (lo + span * up[c, j])
-            total -= (lo + span * up[c, i]) * field
-        energies[c] = total

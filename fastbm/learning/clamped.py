@@ -14,13 +14,20 @@ from ..inference.mean_field import linear_response, solve
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..sampling.chains import couple_chains
-from .moments import Moments, from_matrix, from_values, hidden_means
+from .moments import Moments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import Phase
 
 
 def hidden_are_independent(model: BoltzmannMachine) -> bool:
     """Whether hidden units are coupled to visible ones only."""
     return model.n_hidden == 0 or (isinstance(model.couplings, Layered) and len(model.couplings.sizes) == 2)
+
+
+def machine_of_hidden(model: BoltzmannMachine) -> BoltzmannMachine:
+    """The hidden units with their couplings, as clamping the visible ones leaves them."""
+    hidden = np.arange(model.n_visible, model.n_units)
+    couplings, bias = model.couplings.restrict(hidden), model.flat_bias[hidden]
+    return model.trusted(couplings, bias, model.convention, model.n_hidden, 0.0)
 
 
 class ClampedExact(Phase):
@@ -43,9 +50,15 @@ class ClampedExact(Phase):
             moments=True,
             seed=self.settings.seed,
             threads=self.settings.threads,
+            energy_variance=False,
+            pairs=learned_pairs(model.couplings),
         )
         weights = counts / counts.sum()
-        second = np.tensordot(weights, exact.second_moment, axes=1)
+        second = exact.second_moment
+        if isinstance(second, np.ndarray):
+            second = np.tensordot(weights, second, axes=1)
+        else:  # sparse ones, on the pairs that are learned
+            second = sum((w * one for w, one in zip(weights[1:], second[1:], strict=True)), weights[0] * second[0])
         return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
 
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:

@@ -16,7 +16,7 @@ from ..model import BoltzmannMachine
 from ..sampling import Chains
 from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
-from .moments import Moments, from_matrix, from_values, hidden_means
+from .moments import Moments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import SAMPLED, Phase
 
 
@@ -27,7 +27,10 @@ class FreeExact(Phase):
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
         s = self.settings
-        exact = run_method(model, "exact", beta=s.beta, clamp=None, moments=True, seed=s.seed, threads=s.threads)
+        exact = run_method(
+            model, "exact", beta=s.beta, clamp=None, moments=True, seed=s.seed, threads=s.threads,
+            energy_variance=False, pairs=learned_pairs(model.couplings),
+        )  # fmt: skip
         return from_matrix(model.couplings, exact.mean, exact.second_moment, exact.log_z)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..couplings import Couplings
+from ..couplings import Couplings, Sparse
 from ..model import BoltzmannMachine
 
 
@@ -122,3 +122,8 @@ def without_diagonal(moments: Moments) -> Moments:
     if moments.pairs[0].shape == (len(moments.mean),) * 2:
         np.fill_diagonal(moments.pairs[0], 0.0)
     return moments
+
+
+def learned_pairs(couplings: Couplings) -> str | np.ndarray:
+    """The pairs whose couplings are learned, also those that are 0 at present, as "exact" is asked for them."""
+    return np.asarray(couplings.edges) if isinstance(couplings, Sparse) else "all"

@@ -13,7 +13,7 @@ from ..inference.exact import forecast_seconds
 from ..inference.methods import run_method
 from ..kernels.layered import sum_softplus_layer
 from ..model import BoltzmannMachine
-from .clamped import hidden_are_independent
+from .clamped import hidden_are_independent, machine_of_hidden
 
 MOST_ROWS = 256
 MOST_UNITS = 64
@@ -74,12 +74,13 @@ def has_pseudo_likelihood(model: BoltzmannMachine) -> bool:
 
 def has_exact_likelihood(model: BoltzmannMachine, rows: np.ndarray) -> bool:
     """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
-    if forecast_seconds(model.n_units, 1) > EXACT_SECONDS:
+    if forecast_seconds(model, moments=False) > EXACT_SECONDS:
         return False
     if hidden_are_independent(model):
         return True
     n_patterns = len(np.unique(rows, axis=0))
-    return n_patterns * max(forecast_seconds(model.n_hidden, 1), CALL_SECONDS) <= EXACT_SECONDS
+    each = max(forecast_seconds(machine_of_hidden(model), moments=False), CALL_SECONDS)
+    return n_patterns * each <= EXACT_SECONDS
 
 
 def log_likelihood(model: BoltzmannMachine, rows: np.ndarray, log_z: float, beta: float, threads: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..store import Stream
 from . import presets
-from .clamped import hidden_are_independent
+from .clamped import hidden_are_independent, machine_of_hidden
 from .classifier import BoltzmannClassifier
 from .likelihood import Likelihood
 from .moments import with_prefix, without_prefix
@@ -89,9 +89,9 @@ class FitTask:
         """Refuse at once what an exact phase, or an exact last look, would refuse later."""
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
-            refuse_if_long(self.start.n_units, self.threads)
+            refuse_if_long(self.start, self.threads)
         if hidden_coupled and (settings.clamped == "exact" or settings.evaluate == "exact"):
-            refuse_if_long(self.start.n_hidden, self.threads)
+            refuse_if_long(machine_of_hidden(self.start), self.threads)
 
     @property
     def model(self) -> BoltzmannMachine:
@@ -216,7 +216,7 @@ class FitTask:
             raise ValueError('evaluate="ais" needs a layered machine (layout="restricted"). Use "exact" or "none".')
         if wanted != "auto":
             return wanted
-        if forecast_seconds(self.start.n_units, 1) <= EVALUATION_SECONDS:
+        if forecast_seconds(self.start, moments=False) <= EVALUATION_SECONDS:
             return "exact"
         return "ais" if layered else None
 

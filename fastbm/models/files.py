@@ -16,6 +16,7 @@ from .making import named
 
 PROBLEMS = ("couplings", "max-cut")
 COMMENTS = ("#", "%")
+MANY_VARIABLES, MOST_GAPS = 10**6, 100  # beyond so many variables, at most so many for each entry
 
 
 def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spin") -> BoltzmannMachine:
@@ -158,7 +159,8 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
     Raises
     ------
     ValueError, TypeError
-        If Q is not square, is empty, holds what is no finite number, or has keys that are no pairs of indices.
+        If Q is not square, is empty, holds what is no finite number, has keys that are no pairs of indices, or has
+        more than a million variables and a hundred times more of them than entries.
 
     Examples
     --------
@@ -181,11 +183,21 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
         np.fill_diagonal(weights, 0.0)
         return BoltzmannMachine(weights, -np.diagonal(dense), units="binary", offset=offset)
     entries = Q.tocoo()
+    _refuse_gaps(shape[0], entries.nnz)
     values = _checks.finite_array("Q", entries.data)
     off = entries.row != entries.col
     bias = -np.bincount(entries.row[~off], weights=values[~off], minlength=shape[0])
     couplings = Sparse.of_pairs(shape[0], entries.row[off], entries.col[off], -values[off])
     return BoltzmannMachine(couplings, bias, units="binary", offset=offset)
+
+
+def _refuse_gaps(n_variables: int, n_entries: int) -> None:
+    """Refuse indices that are labels: a machine has all the units below its largest index."""
+    if n_variables > max(MANY_VARIABLES, MOST_GAPS * n_entries):
+        raise ValueError(
+            f"Q has {n_entries} entries for {n_variables} variables, as its largest index asks for, and nearly all of "
+            "these are in no entry. Number the variables from 0 without gaps."
+        )
 
 
 def _of_dict(entries: Mapping[Any, Any]) -> Any:
@@ -200,4 +212,5 @@ def _of_dict(entries: Mapping[Any, Any]) -> Any:
         pairs.append([_checks.whole(f"index of Q in {key!r}", index) for index in key])
     values = [_checks.real(f"Q[{key!r}]", value) for key, value in entries.items()]
     n = 1 + max(map(max, pairs))
+    _refuse_gaps(n, len(pairs))
     return coo_array((values, tuple(np.array(pairs).T)), shape=(n, n))

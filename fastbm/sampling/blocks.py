@@ -4,15 +4,20 @@ broken off.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..halting import Halted, never
+from ..halting import Halted, look, never
 from ..store import Stream
+from .best import Best
 from .conditioned import Conditioned
+from .observables import Function, Observables
+from .samplers import SAMPLERS
+from .settings import SampleSettings
 
 BLOCK_SECONDS = 0.05  # about what a block may take
 LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state
@@ -75,18 +80,56 @@ class Breakable:
             self._before = None
         started = time.perf_counter()
         if count * pace.seconds < LONG_SECONDS:
-            self.chains.halt = never
             found = act()
         else:
             before = self.chains.state()
             self.chains.halt = self.halt
             try:
+                look(self.halt)  # the state of many replicas takes as long as a piece of work
                 found = act()
             except Halted:
                 self._before = before  # to go back at once would take seconds where replicas are many
                 return None
+            finally:
+                self.chains.halt = never
         pace.note(count, time.perf_counter() - started)
         return found
+
+
+class SamplingTask(Breakable):
+    """What sampling runs of all kinds have: the chains of a sampler, observables, and best states where these are kept.
+
+    `initial` is as for `fastbm.sampling.chains.make_chains`, `functions` as for `Observables`.
+    """
+
+    atomic = False
+
+    def __init__(
+        self,
+        subject: Conditioned,
+        settings: SampleSettings,
+        *,
+        functions: Mapping[str, Function],
+        initial: Any,
+        threads: int,
+    ) -> None:
+        s = self.settings = settings
+        self._subject = subject
+        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
+        self._n_groups = math.lcm(len(s.beta), subject.n_patterns)
+        first = subject.complete(self.chains.packed())
+        self._observables = Observables(subject.model, s.n_chains, s.observables, functions, first, self._n_groups)
+        self._best = Best(int(s.k or 0), first.shape[-1]) if s.keep == "best" else None
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Which kernel runs, and in which numbers."""
+        return dict(self.chains.detail)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What the run writes."""
+        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
 
 
 def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:

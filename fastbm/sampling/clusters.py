@@ -14,7 +14,7 @@ import numpy as np
 from ..couplings import Couplings
 from ..halting import Halted, never
 from ..kernels.clusters import swendsen_wang_update, wolff_update
-from ..kernels.clusters_graph import energies_graph
+from ..kernels.energy import energies_sparse
 from ..store import Stream
 from ..threads import fan_out
 from ..units import Units
@@ -24,6 +24,7 @@ from .gauge import require_gauge
 RULES = ("wolff", "swendsen-wang")
 BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times
 UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
+TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
 _EVEN = 0.7  # a strength at which a bond is about as likely as not
 LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
 
@@ -163,12 +164,17 @@ class ClusterChains:
         for c in range(block.start, block.stop):
             cuts, pull = self._cuts[self._which[c]], self._pull[c]
             for first in range(0, n_sweeps, step):
-                if long and (self._broken or self.halt()):
-                    self._broken = True
+                if long and self._stopped():
                     return
                 count = min(step, n_sweeps - first)
                 total = update(self._up[c], queue, indptr, indices, cuts, pull, self._streams[c], count)
                 self._sizes[c] += total
+
+    def _stopped(self) -> bool:
+        """Whether long work is to be left here."""
+        if not self._broken and self.halt():
+            self._broken = True
+        return self._broken
 
     def _for_blocks(self, function: Callable[[slice], None], n_sweeps: int) -> None:
         worth = n_sweeps * self.n_units * self.n_chains * UNIT_SECONDS >= WORTH_A_THREAD
@@ -201,6 +207,7 @@ class ClusterChains:
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies, sizes = np.empty((n_samples, self.n_chains)), np.empty((n_samples, self.n_chains))
 
+        long = self.n_units * self.n_chains * UNIT_SECONDS > PIECE_SECONDS
         per_sweep = 1 if self.rule == "wolff" else self.n_units  # units that ask for the size of their cluster
 
         def run(block: slice) -> None:
@@ -208,8 +215,11 @@ class ClusterChains:
                 self._advance(block, thin)
                 if self._broken:
                     return
-                packed[t, block] = self._packed(block)
-                energies[t, block] = self._energies(block)
+                for first in range(block.start, block.stop, TOGETHER):
+                    if long and self._stopped():
+                        return
+                    some = slice(first, min(first + TOGETHER, block.stop))
+                    packed[t, some], energies[t, some] = self._packed(some), self._energies(some)
                 sizes[t, block] = self._sizes[block] / (per_sweep * (thin if t else thin + self._n_counted))
                 self._sizes[block] = 0.0
 
@@ -222,8 +232,9 @@ class ClusterChains:
     def _energies(self, block: slice) -> np.ndarray:
         bias = self._bias[block] if len(self._bias) > 1 else self._bias
         energies = np.empty(block.stop - block.start)
-        lo, span = float(self.units.lo), float(self.units.span)
-        energies_graph(energies, self._up[block] ^ self._turned, *self._graph, bias, lo, span)
+        up = np.ascontiguousarray((self._up[block] ^ self._turned).T)
+        values = (float(self.units.lo), float(self.units.span))
+        energies_sparse(up, self._graph, np.ascontiguousarray(bias.T), values, energies)
         return energies
 
     def _packed(self, block: slice) -> np.ndarray:

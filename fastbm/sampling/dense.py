@@ -67,12 +67,11 @@ class DenseChains(Engine):
         def fill(k: int) -> None:
             start = np.ascontiguousarray(self._start[self.blocks[k]])
             for c in range(0, len(start), step):
-                if c and (self._broken or self.halt()):
-                    self._broken = True
+                if c and self._stopped():
                     return
                 init_fields_dense(fields[k][c : c + step], self.up[k][:, c:], self._rises, start[c : c + step])
 
-        self._for_blocks(fill, self.n_units)
+        self._for_blocks(fill, ADDITION_SECONDS * width / self.attempt_seconds)
         self._fields = fields
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
@@ -102,8 +101,7 @@ class DenseChains(Engine):
         n_pieces = 1 + int(pairs * self._lanes() * ADDITION_SECONDS / PIECE_SECONDS)
         ends = np.rint(self.n_units * np.sqrt(np.linspace(0.0, 1.0, n_pieces + 1))).astype(int).tolist()
         for piece in itertools.pairwise(ends):
-            if n_pieces > 1 and (self._broken or self.halt()):
-                self._broken = True
+            if n_pieces > 1 and self._stopped():
                 return
             yield piece
 

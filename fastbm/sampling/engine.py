@@ -47,8 +47,8 @@ class Engine:
     n_swept, n_flips : int
         Sweeps done, and flips made, since the start.
     halt : function
-        True if a stop is wanted. Asked by `sweep` and `record` where they take longer than about `PIECE_SECONDS`, which
-        then raise `Halted`; shorter ones run to their end.
+        True if a stop is wanted. Asked by all that takes longer than about `PIECE_SECONDS`, but for `state` and
+        `restore`; `Halted` is then raised, and the chains are to be restored. What is shorter runs to its end.
     """
 
     kernel: str
@@ -102,13 +102,19 @@ class Engine:
         """Take streams (n_chains, 4) and bits."""
         for block, stream in zip(self.blocks, self.lane_streams, strict=True):
             stream[:, : block.stop - block.start] = streams[block].T
-        self.load_bits(up)
+        self._set_bits(up, whole=True)
 
     def load_bits(self, up: np.ndarray) -> None:
         """Put all chains into other states, (n_chains, n_units) of 0 and 1."""
-        for block, lanes in zip(self.blocks, self.up, strict=True):
-            lanes[:, : block.stop - block.start] = up[block].T
+        self._set_bits(up)
+
+    def _set_bits(self, up: np.ndarray, *, whole: bool = False) -> None:
+        self._for_blocks(lambda k: self._load_block(k, up[self.blocks[k]]), 1, whole=whole)
         self._forget()
+
+    def _load_block(self, k: int, up: np.ndarray) -> None:
+        """Put the chains of block `k` into states (chains, n_units)."""
+        self.up[k][:, : len(up)] = up.T
 
     def _forget(self) -> None:
         """Drop what was computed from the states."""
@@ -182,14 +188,31 @@ class Engine:
         self._since_look[k] += attempts
         if self._since_look[k] > self._longest_piece():
             self._since_look[k] = attempts
-            if self.halt():
-                self._broken = True
+            return self._stopped()
         return self._broken
 
-    def _for_blocks(self, function: Callable[[int], T], n_sweeps: int) -> list[T]:
-        """Apply `function` to every block; on threads if there are sweeps enough to be worth handing over."""
-        worth = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds >= WORTH_A_THREAD
-        found = fan_out(function, range(len(self.blocks)), self.threads if worth else 1)
+    def _stopped(self) -> bool:
+        """Whether long work is to be left here."""
+        if not self._broken and self.halt():
+            self._broken = True
+        return self._broken
+
+    def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
+        """Apply `function`, as much work as `n_sweeps` sweeps, to every block; on threads if it is worth handing over.
+
+        Raises
+        ------
+        Halted
+            If a stop is asked for within `function`, or before a block where all take long and need not be done as a
+            whole.
+        """
+        seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
+        asks = seconds > PIECE_SECONDS and not whole
+        found: list[Any] = fan_out(
+            lambda k: None if asks and self._stopped() else function(k),
+            range(len(self.blocks)),
+            self.threads if seconds >= WORTH_A_THREAD else 1,
+        )
         if self._broken:
             self._broken = False
             raise Halted
@@ -218,6 +241,8 @@ class Engine:
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = np.empty((n_samples, self.n_chains))
 
+        long = self.n_units * self._lanes() * self.attempt_seconds > PIECE_SECONDS
+
         def run(k: int) -> None:
             block = self.blocks[k]
             for t in range(n_samples):
@@ -225,6 +250,8 @@ class Engine:
                 if self._broken:
                     return
                 self._pack_block(k, packed[t, block])
+                if long and self._stopped():
+                    return
                 energies[t, block] = self._energies_block(k)
 
         self._for_blocks(run, n_samples * thin)
@@ -261,13 +288,22 @@ class Engine:
 
     def bits(self) -> np.ndarray:
         """The bits of all chains, (n_chains, n_units) uint8."""
-        return np.concatenate([up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self.up, strict=True)])
+        bits = np.empty((self.n_chains, self.n_units), np.uint8)
+
+        def copy(k: int) -> None:
+            block = self.blocks[k]
+            bits[block] = self.up[k][:, : block.stop - block.start].T
+
+        self._for_blocks(copy, 1)
+        return bits
 
     def packed(self) -> np.ndarray:
         """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self._pack()
+
+    def _pack(self, *, whole: bool = False) -> np.ndarray:
         packed = np.empty((self.n_chains, -(-self.n_units // 8)), np.uint8)
-        for k, block in enumerate(self.blocks):
-            self._pack_block(k, packed[block])
+        self._for_blocks(lambda k: self._pack_block(k, packed[self.blocks[k]]), 1, whole=whole)
         return packed
 
     def words(self, k: int) -> np.ndarray:
@@ -285,7 +321,7 @@ class Engine:
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         return {
-            "chains": self.packed(),
+            "chains": self._pack(whole=True),
             "streams": self._stream_rows(),
             "n_swept": np.array(self.n_swept),
             "n_flips": np.array(self.n_flips),

@@ -14,7 +14,7 @@ LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
-FINEST = 1000  # an exponent at which couplings that are all 0 are as fine as any
+FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
 
 
 class FixedPoint(NamedTuple):
@@ -35,8 +35,9 @@ class FixedPoint(NamedTuple):
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
         """
-        with np.errstate(divide="ignore", over="ignore"):
-            all_scales = np.ldexp(1.0, self.exponent) / beta
+        mantissas, exponents = np.frexp(beta)
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            all_scales = np.ldexp(1.0 / mantissas, self.exponent - exponents)
         np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
         for block, scale in zip(blocks, scales, strict=True):
             scale[: block.stop - block.start] = all_scales[block]
@@ -56,11 +57,19 @@ def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoin
     room = form.n_units + 2.0  # rounding adds less than this
     for kind, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
         dtype = np.dtype(kind)
-        exponent = min(math.frexp((highest - room) / max(largest, 1e-300))[1] - 1, FINEST)
-        error = highest_beta * math.ldexp(_worst(form, field, exponent), -exponent)
+        exponent = _exponent(highest - room, largest)
+        error = math.ldexp(highest_beta, -exponent) * _worst(form, field, exponent)
         if error <= LOG_ODDS_ERROR:
             break
     return FixedPoint(dtype, exponent, error)
+
+
+def _exponent(highest: float, largest: float) -> int:
+    """The largest power of two by which `largest` may be multiplied without getting above `highest`, at most FINEST."""
+    if not largest:
+        return FINEST
+    above, below = math.frexp(highest), math.frexp(largest)
+    return min(math.frexp(above[0] / below[0])[1] - 1 + above[1] - below[1], FINEST)
 
 
 def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:

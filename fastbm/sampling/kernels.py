@@ -39,19 +39,27 @@ def choose_kernel(
     """Return the kernel that is the fastest for chains with inverse temperatures `beta` (n_chains,).
 
     "dense" and "sparse" give the same bits, the others their own.
+
+    Raises
+    ------
+    ValueError
+        If these are part of a larger set of chains, which together may have taken multi-spin coding while these cannot.
     """
     natural = natural_kernel(couplings, order)
     if natural == "layered":
         return natural
     n_units = couplings.n_units
     n_entries = _count_entries(couplings)
-    most = multispin.MOST_NEIGHBOURS * n_units
-    if (
-        len(beta) >= MANY_REPLICAS
-        and n_entries <= most
-        and not why_not_multispin(couplings, bias, units, beta, first_chain)
-    ):
-        return "multispin"
+    n_all = first_chain + len(beta)
+    if n_all >= MANY_REPLICAS and n_entries <= multispin.MOST_NEIGHBOURS * n_units:
+        if len(beta) >= MANY_REPLICAS and not why_not_multispin(couplings, bias, units, beta, first_chain):
+            return "multispin"
+        if first_chain and _may_share_words(couplings, bias, units, beta):
+            raise ValueError(
+                f"first_chain = {first_chain}: {n_all} chains run together may take the multi-spin kernel, and these "
+                f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
+                'kernel="sparse", or kernel="multispin" with multiples of 64 chains.'
+            )
     if n_units > DENSE_LIMIT:
         return "sparse"
     degree = n_entries / n_units
@@ -72,6 +80,12 @@ def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta
     except multispin.Unfit as unfit:
         return str(unfit)
     return ""
+
+
+def _may_share_words(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
+    """Whether multi-spin coding could take these chains, of one temperature, if only there were enough of them."""
+    whole = np.full(multispin.WORD_CHAINS, beta[0])
+    return bool((beta == beta[0]).all()) and not why_not_multispin(couplings, bias, units, whole, 0)
 
 
 def check_kernel(

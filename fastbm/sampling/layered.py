@@ -5,6 +5,8 @@ Units are on or off, so a product with the weights is a sum of rows; see `fastbm
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -70,12 +72,17 @@ class LayeredChains(Engine):
     def _couple(self) -> None:
         assert isinstance(self.couplings, Layered)
         form, field = up_form(self.couplings, self.bias, self.units)
-        worst = self.highest_beta * float((form.absolute_sums() + np.abs(field).max(axis=0)).max(initial=0.0))
+        largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max(initial=0.0))
+        worst = min(self.highest_beta * largest, sys.float_info.max)
+        # fields of at most 1, so that float32 holds them whatever the scale of the couplings; betas make up for it
+        self._exponent = math.frexp(largest)[1]
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self._pulls = [_Pull(block.astype(self.dtype)) for block in form.arrays]
-        self._pushes = [_Pull(block.T.astype(self.dtype)) for block in form.arrays]
+        weights = [np.ldexp(block, -self._exponent).astype(self.dtype) for block in form.arrays]
+        self._pulls = [_Pull(block) for block in weights]
+        self._pushes = [_Pull(block.T) for block in weights]
         self._user_pulls_made: list[_Pull] | None = None
+        field = np.ldexp(field, -self._exponent)
         self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
         numbers = range(len(self._layers))
@@ -92,9 +99,11 @@ class LayeredChains(Engine):
 
     def _rescale(self) -> None:
         self._scale = []
+        with np.errstate(over="ignore"):
+            betas = np.minimum(np.ldexp(self.beta, self._exponent), float(np.finfo(self.dtype.type).max))
         for block, up in zip(self.blocks, self.up, strict=True):
             scale = np.zeros(up.shape[1], self.dtype)
-            scale[: block.stop - block.start] = self.beta[block]
+            scale[: block.stop - block.start] = betas[block]
             self._scale.append(scale)
 
     def _forget(self) -> None:
@@ -110,7 +119,7 @@ class LayeredChains(Engine):
         return start
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
-        """The field (in log-odds at beta = 1) of a layer for the chains of block `k`."""
+        """The field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
         values, rows = self._values[k], self._layers[layer]
         field = np.empty((rows.stop - rows.start, values.shape[1]), self.dtype)
         field[:] = self._start[k][rows]

@@ -90,11 +90,10 @@ class MultispinChains(Engine):
             stream[:] = 1
             rows = streams[block.start // 32 : block.stop // 32]
             stream.reshape(4, WORDS)[:, : len(rows)] = rows.T
-        self.load_bits(up)
+        self._set_bits(up, whole=True)
 
-    def load_bits(self, up: np.ndarray) -> None:
-        for block, words in zip(self.blocks, self.up, strict=True):
-            unpack_replicas(np.ascontiguousarray(up[block]), words)
+    def _load_block(self, k: int, up: np.ndarray) -> None:
+        unpack_replicas(np.ascontiguousarray(up), self.up[k])
 
     def _stream_rows(self) -> np.ndarray:
         rows = [

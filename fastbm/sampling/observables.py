@@ -15,6 +15,11 @@ Function = Callable[[np.ndarray], Any]
 
 NAMED = ("magnetisation", "overlap", "link_overlap")
 OF_PAIRS = ("overlap", "link_overlap")
+# names of rows of a run's summary, in which observables have theirs
+TAKEN = frozenset({
+    "acceptance", "beta", "burn-in", "converged", "culled", "energy", "engine", "ess", "families", "file", "finished",
+    "kernel", "kind", "model", "r_hat", "sampler", "samples", "tau_int", "until",
+})  # fmt: skip
 
 
 def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Function]]:
@@ -28,8 +33,8 @@ def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Func
     for name, what in entries.items():
         if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
             raise ValueError(f"observables must have names of letters, digits, - and _; got {name!r}.")
-        if name == "energy":
-            raise ValueError('observables: "energy" is measured in every run; give another name.')
+        if name in TAKEN:
+            raise ValueError(f'observables: "{name}" is told of every run by that name; give another one.')
         if callable(what):
             named[name], functions[name] = None, what
         else:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _checks, rng
+from .. import rng
 from ..halting import Halted
 from ..model import BoltzmannMachine
 from .chains import make_chains
@@ -67,8 +67,6 @@ def energy_profile(
 
     Raises
     ------
-    ValueError
-        If `beta_low` is negative or not below `beta_high`.
     Halted
         If a stop was wanted.
 
@@ -78,8 +76,6 @@ def energy_profile(
     deviation of the energy at beta = 0 over sqrt(n_units): linear where the machine is hot, logarithmic where it is
     cold. Cost: at most 2560 sweeps, fewer where they would take more than a second of one core.
     """
-    beta_low = _checks.real("beta_low", beta_low, least=0.0)
-    beta_high = _checks.real("beta_high", beta_high, above=beta_low)
     chains = make_chains(
         model,
         64 if model.n_units <= MANY_UNITS else 16,
@@ -143,7 +139,6 @@ def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
     if n_betas is None:
         step = -math.sqrt(2.0) * NormalDist().inv_cdf(SWAP_RATE / 2)
         n_betas = min(max(2, math.ceil(length[-1] / step) + 1), MOST_BETAS)
-    n_betas = _checks.whole("n_betas", n_betas, least=2)
     length += (TIE * length[-1] or 1.0) * (betas - betas[0]) / (betas[-1] - betas[0])
     ladder = np.interp(np.linspace(0.0, length[-1], n_betas), length, betas)
     ladder[0], ladder[-1] = betas[0], betas[-1]

@@ -85,8 +85,6 @@ class Population(Adapter):
         Replicas, at least 2; constant.
     beta : float
         The target.
-    beta_low : float
-        Must be 0: elsewhere neither log Z nor independent states are to be had.
     n_sweeps : int
         Sweeps at every temperature after the first.
     target_ess : float
@@ -108,7 +106,7 @@ class Population(Adapter):
     Raises
     ------
     ValueError
-        If `target_ess` is not between 0 and 1, `beta_low` not 0, or biases differ between replicas.
+        If there is one replica, or biases differ between replicas.
 
     Notes
     -----
@@ -122,7 +120,6 @@ class Population(Adapter):
         n_chains: int,
         *,
         beta: float,
-        beta_low: float = 0.0,
         n_sweeps: int = 10,
         target_ess: float = 0.9,
         rule: str = "gibbs",
@@ -132,16 +129,7 @@ class Population(Adapter):
         threads: int | None = None,
         bias: np.ndarray | None = None,
     ) -> None:
-        self.target = _checks.real("beta", beta, least=0.0)
-        if beta_low != 0.0:
-            raise ValueError(
-                f"population annealing starts at beta = 0, where log Z is known; got lowest_beta = {beta_low}. "
-                "Leave lowest_beta out."
-            )
-        self.n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=1)
-        self.target_ess = _checks.real("target_ess", target_ess, above=0.0)
-        if self.target_ess >= 1.0:
-            raise ValueError(f"target_ess must be between 0 and 1; got {self.target_ess:g}.")
+        self.target, self.n_sweeps, self.target_ess = float(beta), n_sweeps, target_ess
         bias = None if bias is None else np.atleast_2d(bias)
         if bias is not None and (bias != bias[0]).any():
             raise ValueError("population annealing takes one clamped pattern; got several. Run them one by one.")

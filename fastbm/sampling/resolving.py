@@ -1,4 +1,4 @@
-"""What is chosen for a run once, before its first commit: ladder or schedule, kernel; and whether memory holds it."""
+"""What is chosen for a run once, before its first commit: ladder or schedule, kernel, engine of exact samples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..couplings import Couplings
 from .annealing import resolve_schedule
 from .conditioned import Conditioned
+from .exact_sources import choose_engine
 from .houdayer import levels_that_pay
 from .kernels import check_kernel, choose_kernel, natural_kernel
 from .pilot import energy_profile, equal_steps
@@ -24,12 +25,15 @@ def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, 
     Raises
     ------
     ValueError
-        If the kernel that is asked for cannot take the machine.
+        If the kernel or engine that is asked for, or any engine, cannot take the machine.
     """
     settings = _choose_betas(settings, subject, threads)
     if settings.cluster:
         _warn_if_idle(settings, subject)
-    if "kernel" not in SAMPLERS[settings.sampler].takes:
+    takes = SAMPLERS[settings.sampler].takes
+    if "engine" in takes:
+        return replace(settings, engine=choose_engine(settings, subject, threads))
+    if "kernel" not in takes:
         return settings
     machine = subject.machine
     biases = machine.flat_bias if subject.bias is None else subject.bias

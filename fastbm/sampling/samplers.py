@@ -12,6 +12,8 @@ from .chains import make_chains
 from .clusters import ClusterChains
 from .conditioned import Conditioned
 from .engine import start_bits
+from .exact import ExactChains
+from .exact_sources import make_groups
 from .population import Population
 from .tempering import TemperedChains
 
@@ -23,7 +25,7 @@ Make = Callable[["SampleSettings", Conditioned, Any, int], Any]
 # arguments that not every sampler takes
 SPECIAL = (
     "rule", "order", "kernel", "burn_in", "betas", "n_betas", "lowest_beta", "schedule", "swap_every", "cluster",
-    "target_ess", "clamp", "until", "initial", "first_chain", "thin",
+    "target_ess", "clamp", "until", "initial", "first_chain", "thin", "engine", "max_forecast_seconds", "max_gigabytes",
 )  # fmt: skip
 # of what goes on as long as one likes, and of single-unit updates
 OPEN = frozenset({"burn_in", "thin", "clamp", "until", "initial", "first_chain"})
@@ -44,6 +46,8 @@ class Row:
         Unless given.
     ends : bool
         Whether it has an end of its own.
+    relaxes : bool
+        Whether chains need sweeps to forget where they started.
     """
 
     make: Make
@@ -51,6 +55,7 @@ class Row:
     rule: str = ""
     n_sweeps: int = 1_000
     ends: bool = False
+    relaxes: bool = True
 
 
 def names_with(argument: str) -> list[str]:
@@ -105,6 +110,15 @@ def _population(settings: SampleSettings, subject: Conditioned, initial: Any, th
     )  # fmt: skip
 
 
+def _exact(settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
+    s, machine = settings, subject.machine
+    return ExactChains(
+        machine, machine.flat_bias if subject.bias is None else subject.bias,
+        make_groups(s.engine, s, subject, threads), rng.streams(s.seed, s.n_chains, first=s.first_chain),
+        engine=s.engine, threads=threads,
+    )  # fmt: skip
+
+
 SAMPLERS = {
     "gibbs": Row(_chains, OPEN | SINGLE | {"many betas"}, rule="gibbs"),
     "metropolis": Row(_chains, OPEN | SINGLE | {"many betas"}, rule="metropolis"),
@@ -117,4 +131,10 @@ SAMPLERS = {
     "population-annealing": Row(_population, SINGLE | {"rule", "target_ess", "clamp"}, n_sweeps=10, ends=True),
     "wolff": Row(_clusters, OPEN | {"many betas"}, rule="wolff"),
     "swendsen-wang": Row(_clusters, OPEN | {"many betas"}, rule="swendsen-wang"),
+    "exact": Row(
+        _exact,
+        (OPEN - {"initial"}) | {"many betas", "engine", "max_forecast_seconds", "max_gigabytes"},
+        rule="exact",
+        relaxes=False,
+    ),
 }

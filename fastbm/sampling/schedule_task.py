@@ -2,64 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..store import Stream
-from .best import Best
-from .blocks import SWAP_SECONDS, Breakable, Pace, of_whole, sample_streams
+from .blocks import SWAP_SECONDS, Pace, SamplingTask, of_whole
 from .conditioned import Conditioned
-from .observables import Function, Observables
-from .samplers import SAMPLERS
 from .settings import SampleSettings
 
 Rows = dict[str, np.ndarray]
 COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
 
 
-class ScheduleTask(Breakable):
+class ScheduleTask(SamplingTask):
     """One run down a schedule; it records one sample of each chain, at its end.
 
     Best states are looked for after every `thin`-th sweep of the last quarter of an annealing schedule, after each
     temperature of a population, and at the end.
     """
 
-    atomic = False
-
-    def __init__(
-        self,
-        subject: Conditioned,
-        settings: SampleSettings,
-        *,
-        functions: Mapping[str, Function],
-        initial: Any,
-        threads: int,
-    ) -> None:
-        s = self.settings = settings
-        self._subject = subject
-        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
-        self._observables = Observables(
-            subject.model, s.n_chains, s.observables, functions, subject.complete(self.chains.packed()),
-            subject.n_patterns,
-        )  # fmt: skip
-        self._best = Best(int(s.k or 0), -(-subject.model.n_units // 8)) if s.keep == "best" else None
+    def __init__(self, subject: Conditioned, settings: SampleSettings, **options: Any) -> None:
+        super().__init__(subject, settings, **options)
+        s = settings
         annealing = s.sampler == "annealing"
         self.unit = "sweep" if annealing else "part of the way"
         self._every = s.thin if annealing else s.n_sweeps
         self._from = int(COLD * s.n_sweeps) if annealing else 0
         self._pace = Pace(self.chains.sweep_seconds + SWAP_SECONDS)
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
-        return dict(self.chains.detail)
-
-    @property
-    def streams(self) -> dict[str, Stream]:
-        """What the run writes."""
-        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
 
     @property
     def done(self) -> bool:
@@ -79,19 +48,29 @@ class ScheduleTask(Breakable):
             now = self.n_swept
             count = min(count, (now // self._every + 1) * self._every - now)
 
-        def act() -> Rows:
+        def act() -> tuple[Rows, tuple[np.ndarray, np.ndarray] | None]:
             rows = of_whole(self.chains.advance(count), self._subject)
-            return rows | self._observables.measure(rows["samples/states"]) if "samples/states" in rows else rows
+            if "samples/states" in rows:
+                rows |= self._observables.measure(rows["samples/states"])
+            return rows, self._seen()
 
-        rows = self.work(act, count, self._pace)
-        if rows is None or self._best is None:
-            return rows
-        n_swept = self.n_swept
-        if self.done or (n_swept % self._every == 0 and n_swept > self._from):
-            packed = rows.pop("samples/states", None)
-            packed = self._subject.complete(self.chains.packed()) if packed is None else packed
-            self._best.show(packed, self.chains.energies() + self._subject.offset)
+        found = self.work(act, count, self._pace)
+        if found is None:
+            return None
+        rows, seen = found
+        if self._best is not None:
+            rows.pop("samples/states", None)
+            if seen is not None:
+                self._best.show(*seen)
         return rows
+
+    def _seen(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The states among which the best are looked for, and their energies; None where it is no time for a look."""
+        n_swept = self.chains.n_swept
+        in_time = n_swept % self._every == 0 and n_swept > self._from
+        if self._best is None or not (self.chains.finished or in_time):
+            return None
+        return self._subject.complete(self.chains.packed()), self.chains.energies() + self._subject.offset
 
     def state(self) -> Rows:
         """All that is needed to go on, bit for bit."""

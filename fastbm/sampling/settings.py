@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, rng
+from ..exact.choosing import LARGEST_GIGABYTES, LONGEST_SECONDS
 from .annealing import SCHEDULES
 from .chains import RULES, check_beta, resolve_order
+from .exact_sources import ENGINES
 from .observables import check_observables
 from .samplers import SAMPLERS, SPECIAL, Row, names_with
 
@@ -46,6 +48,9 @@ class SampleSettings:
     swap_every: int | None = None
     cluster: bool = False
     target_ess: float | None = None
+    engine: str = ""
+    max_forecast_seconds: float | None = None
+    max_gigabytes: float | None = None
     n_patterns: int = 0
     keep: str = "all"
     k: int | None = None
@@ -80,6 +85,7 @@ class SampleSettings:
             until=_until(given["until"], n_chains),
             observables=check_observables(_or(given["observables"], ()))[0],
             **_of_schedule(row, given),
+            **_of_tables(row, given),
         )
         if "lowest_beta" in row.takes and not betas and settings.lowest_beta is None:
             settings = replace(settings, lowest_beta=HOTTEST * settings.beta[0])
@@ -202,7 +208,7 @@ def _burn_in(given: Any, n_sweeps: int, row: Row, keep: str) -> int | str:
             raise ValueError(f'burn_in must be a whole number of sweeps, or "auto"; got {given!r}.')
         return given
     if given is None:  # what is hot at the start is no best state, but does no harm either
-        return 0 if keep == "best" else n_sweeps // 10
+        return 0 if keep == "best" or not row.relaxes else n_sweeps // 10
     return _checks.whole("burn_in", given)
 
 
@@ -247,6 +253,18 @@ def _of_schedule(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
     if "schedule" in row.takes and given["betas"] is None:
         found["schedule"] = _checks.choice("schedule", _or(given["schedule"], "linear"), SCHEDULES)
     return found
+
+
+def _of_tables(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What only exact samples take; the engine is chosen later unless it is given."""
+    if "engine" not in row.takes:
+        return {}
+    seconds, size = _or(given["max_forecast_seconds"], LONGEST_SECONDS), _or(given["max_gigabytes"], LARGEST_GIGABYTES)
+    return {
+        "engine": "" if given["engine"] is None else _checks.choice("engine", given["engine"], ENGINES),
+        "max_forecast_seconds": _checks.real("max_forecast_seconds", seconds, above=0.0),
+        "max_gigabytes": _checks.real("max_gigabytes", size, above=0.0),
+    }
 
 
 def _cluster(given: Any) -> bool:

@@ -2,67 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..store import Stream
-from .best import Best
-from .blocks import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Breakable, Pace, of_whole, sample_streams
+from .blocks import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 from .conditioned import Conditioned
 from .monitor import Grouped, Relaxation, Rule, look_after
-from .observables import Function, Observables
-from .samplers import SAMPLERS
 from .settings import SampleSettings
 
 Rows = dict[str, np.ndarray]
 
 
-class SampleTask(Breakable):
+class SampleTask(SamplingTask):
     """One sampling run that goes on for as many sweeps as it is told, or until its stopping rule is met."""
 
     unit = "sweep"
-    atomic = False
 
-    def __init__(
-        self,
-        subject: Conditioned,
-        settings: SampleSettings,
-        *,
-        functions: Mapping[str, Function],
-        initial: Any,
-        threads: int,
-    ) -> None:
-        s = self.settings = settings
-        self._subject = subject
-        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
-        n_groups = math.lcm(len(s.beta), subject.n_patterns)
-        self._observables = Observables(
-            subject.model, s.n_chains, s.observables, functions, subject.complete(self.chains.packed()), n_groups
-        )
-        grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, n_groups)
+    def __init__(self, subject: Conditioned, settings: SampleSettings, **options: Any) -> None:
+        super().__init__(subject, settings, **options)
+        s = settings
+        grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, self._n_groups)
         self._rule = Rule(s.until, grouped) if s.until else None
         self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
         self._n_bytes = -(-subject.model.n_units // 8)
-        self._best = Best(int(s.k or 0), self._n_bytes) if s.keep == "best" else None
         self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
         self._end = -1  # that at which the stopping rule was met
         self._settled = False  # whether the end of the burn-in was found
         overhead = SWAP_SECONDS / s.swap_every if s.swap_every else 0.0
         self._pace = Pace(self.chains.sweep_seconds + overhead)
-        self._sample_pace = Pace(max(s.thin * self._pace.seconds, BLOCK_SECONDS))
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
-        return dict(self.chains.detail)
-
-    @property
-    def streams(self) -> dict[str, Stream]:
-        """What the run writes."""
-        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
+        # to pack states and to tell their energies takes about as long as a sweep
+        self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, BLOCK_SECONDS))
 
     @property
     def _last(self) -> int:
@@ -123,22 +94,26 @@ class SampleTask(Breakable):
         if self._best is not None and "tempering/energy" in self.chains.streams:
             count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
 
-        def act() -> Rows:
+        def act() -> tuple[Rows, np.ndarray]:
             rows = of_whole(self.chains.record(count, step), self._subject)
-            return rows | self._observables.measure(rows["samples/states"])
+            rows |= self._observables.measure(rows["samples/states"])
+            return rows, self._seen(rows)
 
-        rows = self.work(act, count, self._sample_pace)
-        if rows is not None and self._best is not None:
-            self._show(self._best, rows.pop("samples/states"), rows)
+        found = self.work(act, count, self._sample_pace)
+        if found is None:
+            return None
+        rows, states = found
+        if self._best is not None:
+            del rows["samples/states"]
+            energies = rows["tempering/energy"][0].T if "tempering/energy" in rows else rows["samples/energy"]
+            self._best.show(states, energies)
         return rows
 
-    def _show(self, best: Best, states: np.ndarray, rows: Rows) -> None:
-        """Show the states of a block, at all temperatures."""
-        energies = rows["samples/energy"]
-        if "tempering/energy" in rows:
-            energies = rows["tempering/energy"][0].T
-            states = self._subject.complete(self.chains.engine.packed()[self.chains.lanes.T])
-        best.show(states, energies)
+    def _seen(self, rows: Rows) -> np.ndarray:
+        """The states among which the best are looked for, at all temperatures."""
+        if self._best is None or "tempering/energy" not in rows:
+            return rows["samples/states"]
+        return self._subject.complete(self.chains.engine.packed()[self.chains.lanes.T])
 
     def _relax(self) -> Rows | None:
         """Burn in up to the next look at most; samples begin where the run looks stationary, or at the limit."""

@@ -10,49 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng, threads as threads_module
+from .. import rng, threads as threads_module
 from ..kernels.tempering import count_round_trips, swap_neighbours
 from ..model import BoltzmannMachine
 from ..store import Stream
 from .adapter import Adapter
 from .chains import make_chains
 from .houdayer import HoudayerMoves
-
-
-def check_ladder(betas: Any, beta: float | None = None) -> np.ndarray:
-    """Check the inverse temperatures of a ladder: at least two, increasing from 0 or more, up to the target `beta`.
-
-    Raises
-    ------
-    ValueError
-        The text says which entry is wrong.
-    """
-    ladder = _checks.finite_array("betas", betas)
-    if ladder.ndim != 1 or len(ladder) < 2:
-        raise ValueError(f"betas must be a list of at least two numbers; got shape {ladder.shape}.")
-    if ladder[0] < 0:
-        raise ValueError(f"betas must be at least 0; betas[0] is {ladder[0]:g}.")
-    falls = np.flatnonzero(np.diff(ladder) <= 0)
-    if falls.size:
-        k = int(falls[0]) + 1
-        raise ValueError(
-            f"betas must increase, from the hottest to the target; betas[{k}] = {ladder[k]:g} follows "
-            f"{ladder[k - 1]:g}."
-        )
-    if beta is not None:
-        above = np.flatnonzero(ladder > beta)
-        if above.size:
-            k = int(above[0])
-            raise ValueError(
-                f"betas must end at the target, beta = {beta:g}; betas[{k}] = {ladder[k]:g} is above it. "
-                "Leave it out, or raise beta."
-            )
-        if ladder[-1] != beta:
-            raise ValueError(
-                f"betas must end at the target, beta = {beta:g}; the last entry, betas[{len(ladder) - 1}], is "
-                f"{ladder[-1]:g}. Append {beta:g}, or give beta = {ladder[-1]:g}."
-            )
-    return ladder
 
 
 class TemperedChains(Adapter):
@@ -112,9 +76,8 @@ class TemperedChains(Adapter):
         bias: np.ndarray | None = None,
         offset: Any = None,
     ) -> None:
-        self.betas = check_ladder(betas)
-        self.n_chains, self.n_units = _checks.whole("n_chains", n_chains, least=1), model.n_units
-        self.swap_every = _checks.whole("swap_every", swap_every, least=1)
+        self.betas = np.array(betas, np.float64)
+        self.n_chains, self.n_units, self.swap_every = n_chains, model.n_units, swap_every
         n_betas = len(self.betas)
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
         self._moves = None
@@ -156,11 +119,7 @@ class TemperedChains(Adapter):
         """States given one for each ladder, one for each replica."""
         if isinstance(initial, str):
             return initial
-        states = _checks.any_array("initial", initial)
-        if states.shape not in ((self.n_units,), (self.n_chains, self.n_units)):
-            raise ValueError(
-                f"initial must have shape ({self.n_chains}, {self.n_units}) or ({self.n_units},); got {states.shape}."
-            )
+        states = np.asarray(initial)
         return states if states.ndim == 1 else np.repeat(states, len(self.betas), axis=0)
 
     @property

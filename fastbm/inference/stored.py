@@ -1,0 +1,50 @@
+"""Results as text, and back, to the last bit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from .result import Inference, is_sparse
+
+SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
+
+
+def to_json(result: Inference) -> str:
+    """Return a result as text, without its seconds, which differ from run to run."""
+    plain = {f.name: getattr(result, f.name) for f in fields(Inference) if f.name != "seconds"}
+    return json.dumps(plain, default=_plain, sort_keys=True)
+
+
+def from_json(text: str, seconds: float) -> Inference:
+    """The way back from `to_json`; arrays come back as arrays, sparse ones as scipy.sparse.csr_array."""
+    return Inference(**_arrays(json.loads(text)), seconds=seconds)
+
+
+def _arrays(value: Any) -> Any:
+    """Lists of numbers back to arrays, at any depth of dicts."""
+    if isinstance(value, dict):
+        return _sparse(value) if sorted(value) == sorted(SPARSE) else {k: _arrays(entry) for k, entry in value.items()}
+    if isinstance(value, list) and not any(isinstance(entry, (str, dict)) for entry in value):
+        return np.asarray(value)
+    return [_arrays(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _sparse(parts: dict[str, Any]) -> Any:
+    from scipy.sparse import csr_array
+
+    indices, indptr = (np.asarray(parts[name], np.int32) for name in ("indices", "indptr"))
+    return csr_array((np.asarray(parts["data"], np.float64), indices, indptr), shape=tuple(parts["shape"]))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_sparse(value):
+        return {name: getattr(value, name) for name in SPARSE}
+    raise TypeError(f"{type(value).__name__} cannot be stored")
