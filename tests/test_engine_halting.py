@@ -93,6 +93,29 @@ def test_short_sweeps_run_to_their_end(kernel: str) -> None:
     assert chains.energies().shape == (chains.n_chains,)
 
 
+@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "multispin"])
+def test_all_that_is_long_is_left_between_blocks_but_for_states_to_go_back_to(kernel: str) -> None:
+    chains, _ = long_run(kernel)
+    chains.sweep(1)
+    before, bits, energies = chains.state(), chains.bits(), chains.energies()
+    chains.attempt_seconds = 1e-3  # so that all counts as long
+    chains.halt = lambda: True
+    for act in (chains.energies, chains.packed, chains.bits, lambda: chains.load_bits(1 - bits)):
+        with pytest.raises(Halted):
+            act()
+    again = chains.state()
+    assert all(np.array_equal(again[name], before[name]) for name in before)
+    looks = chains.halt = Stop(2)
+    with pytest.raises(Halted):
+        chains.load_bits(1 - bits)  # the first block is already in another state
+    assert len(looks.looks) > 2
+    chains.halt = lambda: True
+    chains.restore(before)
+    chains.halt = lambda: False
+    assert np.array_equal(chains.bits(), bits)
+    assert np.array_equal(chains.energies(), energies)
+
+
 def test_one_sweep_of_many_units_is_cut() -> None:
     chains = make_chains(bm.models.ising((300, 300)), 64, kernel="sparse", beta=0.4, threads=1)
     chains.attempt_seconds = PIECE_SECONDS / 64 / 7001  # as if a piece were 7001 attempts
