@@ -104,12 +104,12 @@ def weigh(product: Matrix, table: Matrix, heights: Matrix) -> tuple[list[list[fl
 
 
 def covary(products: Sequence[Matrix], table: Matrix, heights: Matrix) -> list[list[float]]:
-    """By column: sums of table * (half of plus and minus, less plain), and of table * half of plus less minus * h."""
-    plain, plus, minus = products
+    """By column: sums of table * half of plus and minus, and of table * half of plus less minus * h."""
+    plus, minus = products
     places = list(np.ndindex(len(table), len(table[0])))
     both, one = ([0.0] * len(table[0]) for _ in range(2))
     for r, c in places:
-        both[c] += table[r][c] * ((plus[r][c] + minus[r][c]) / 2 - plain[r][c])
+        both[c] += table[r][c] * (plus[r][c] + minus[r][c]) / 2
         one[c] += table[r][c] * (plus[r][c] - minus[r][c]) / 2 * heights[r][c]
     return [both, one]
 

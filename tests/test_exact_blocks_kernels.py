@@ -120,8 +120,8 @@ def test_tilted_products(sizes):
     form, high, left, right, _ = some_tables(sizes)
     generator = np.random.default_rng(2)
     table = generator.exponential(size=high.shape)
-    lefts = [left, *generator.normal(size=(2, *left.shape))]
-    rights = [right, *generator.normal(size=(2, *right.shape))]
+    lefts = list(generator.normal(size=(2, *left.shape)))
+    rights = list(generator.normal(size=(2, *right.shape)))
     products = np.array([a @ b for a, b in zip(lefts, rights, strict=True)])
     expected = twins.covary(products.tolist(), table.tolist(), high.tolist())
     sums = np.zeros((2, table.shape[1]))

@@ -105,10 +105,10 @@ def _sum(
         variance = sum(own for _, own in spreads)
         tilt = _best_tilt(spreads[0][1], spreads[1][1])
         if tilt > 0.0:
-            left = [f, *(passes.table(forms[0], beta, t, spreads[0][0]) for t in (tilt, -tilt))]
-            right = [g, *(passes.table(forms[1], beta, t, spreads[1][0]) for t in (tilt, -tilt))]
+            left = [passes.table(forms[0], beta, t, spreads[0][0]) for t in (tilt, -tilt)]
+            right = [passes.table(forms[1], beta, t, spreads[1][0]) for t in (tilt, -tilt)]
             both, one = passes.covary(left, right, h, forms[2])
-            variance = max(variance + 2.0 * float(both / tilt + one) / (tilt * total), 0.0)
+            variance = max(variance + 2.0 * float((both - total) / tilt + one) / (tilt * total), 0.0)
     return Part(math.log(total), energy, variance, pairs.diagonal().copy(), pairs), lowest
 
 

@@ -144,7 +144,7 @@ class Large:
         def add(place: tuple[slice, slice]) -> np.ndarray:
             rows, cols = place
             sums = np.zeros((2, cols.stop - cols.start))
-            products = np.empty((3, rows.stop - rows.start, cols.stop - cols.start))
+            products = np.empty((2, rows.stop - rows.start, cols.stop - cols.start))
             for a, b, product in zip(left, right, products, strict=True):
                 np.matmul(a[rows], b[:, cols], out=product)
             covary(products, table[rows, cols], form, (rows.start, cols.start), sums)

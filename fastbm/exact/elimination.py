@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import numpy as np
 from ..halting import Halt, never
 from ..model import BoltzmannMachine
 from .elimination_order import Neighbours, Order, best_order
-from .elimination_pairs import Finder, cover, neighbours_of, reduced_order, sorted_pairs, with_pairs
-from .elimination_program import lay_out
+from .elimination_pairs import Finder, cover, neighbours_in, neighbours_of, reduced_order, sorted_pairs, with_pairs
+from .elimination_program import Program, lay_out
 from .elimination_steps import RANGE
 from .elimination_tables import Tables
 from .part import Part
@@ -32,6 +33,7 @@ BACK = 1.1  # ... of an entry on the way back, ...
 ENERGIES = 0.9  # ... and of mean and variance of the energy, in entries of messages
 SMALL_STEP = 16.0  # entries that a step costs besides its own
 PLANNED_STEP = 2000.0  # entries that a step costs to plan
+GRAPHS = 8  # whose orders are kept for the next sum over the same graph
 
 
 @dataclass(frozen=True)
@@ -124,21 +126,31 @@ def plan(
     Chosen pairs that are not coupled are held by a clique, as if they were coupled, or found from machines in which one
     unit of each is given, whichever costs less.
     """
-    neighbours = neighbours_of(model)
-    order, size = best_order(neighbours)
+    indptr, indices, _ = model.couplings.csr()
     pairs = sorted_pairs(model, wanted.pairs) if wanted.moments else None
-    given: tuple[int, ...] = ()
-    if pairs is not None and wanted.pairs is not None and len(wanted.pairs):
-        order, size, given = _order_with(neighbours, pairs, order, size)
-    if order is None:
+    chosen = pairs is not None and wanted.pairs is not None and len(wanted.pairs) > 0
+    graph = (array.astype(np.int64).tobytes() for array in (indptr, indices))
+    order, program, size, given = _laid_out(*graph, pairs.tobytes() if pairs is not None and chosen else b"")
+    if order is None or program is None:
         return EliminationSum(Forecast(math.inf, 0.0, size), wanted, model, None, None, max_bytes, pairs)
     n_rows = (3 if wanted.energy_variance else 1) if wanted.moments else 0
-    tables = Tables.of(model, beta, lay_out(order)).cut(n_rows, max_bytes)
+    tables = Tables.of(model, beta, program).cut(n_rows, max_bytes)
     seconds = math.inf
     if tables.is_finite:
         seconds = speeds.message_entry * _entries(tables, n_rows, len(given)) / _useful(tables, threads)
     forecast = Forecast(seconds, tables.n_bytes(n_rows), size)
     return EliminationSum(forecast, wanted, model, order, tables, max_bytes, pairs, given)
+
+
+@lru_cache(maxsize=GRAPHS)
+def _laid_out(indptr: bytes, indices: bytes, pairs: bytes) -> tuple[Order | None, Program | None, str, tuple[int, ...]]:
+    """The order for a graph and the pairs that are asked for, laid out; the width, in words; units to be given."""
+    neighbours = neighbours_in(*(np.frombuffer(text, np.int64) for text in (indptr, indices)))
+    order, size = best_order(neighbours)
+    given: tuple[int, ...] = ()
+    if pairs:
+        order, size, given = _order_with(neighbours, np.frombuffer(pairs, np.int64).reshape(-1, 2), order, size)
+    return order, lay_out(order) if order else None, size, given
 
 
 def _order_with(

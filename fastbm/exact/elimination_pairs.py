@@ -17,6 +17,11 @@ from .elimination_program import Program
 def neighbours_of(model: BoltzmannMachine) -> list[set[int]]:
     """The units that each unit is coupled to."""
     indptr, indices, _ = model.couplings.csr()
+    return neighbours_in(indptr, indices)
+
+
+def neighbours_in(indptr: np.ndarray, indices: np.ndarray) -> list[set[int]]:
+    """The same, from a matrix in compressed rows."""
     ends, others = indptr.tolist(), indices.tolist()
     return [set(others[first:stop]) for first, stop in itertools.pairwise(ends)]
 

@@ -173,20 +173,20 @@ def weigh(product, table, form, corner, by_row, by_col):
 def covary(products, table, form, corner, sums):
     """Add what tilted products tell of how heights vary together.
 
-    With f, g the heights of F and G less their centres, and t the tilt, `products` (3, rows, 2^k) holds F G,
-    (F + t F f)(G + t G g) and (F - t F f)(G - t G g). Mutates `sums` (2, 2^k): t^2 f g and t (f + g) h, weighed.
+    With f, g the heights of F and G less their centres, and t the tilt, `products` (2, rows, 2^k) holds
+    (F + t F f)(G + t G g) and (F - t F f)(G - t G g). Mutates `sums` (2, 2^k): 1 + t^2 f g and t (f + g) h, weighed.
     """
     energies = np.empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
         _row_energies(form, corner[0] + row, corner[1], energies)
-        _covary_row(products[0, row], products[1, row], products[2, row], table[row], energies, sums)
+        _covary_row(products[0, row], products[1, row], table[row], energies, sums)
 
 
 @kernel
-def _covary_row(plain, plus, minus, table, energies, sums):
+def _covary_row(plus, minus, table, energies, sums):
     both, one = sums
     for x in range(table.size):
-        both[x] += table[x] * (0.5 * (plus[x] + minus[x]) - plain[x])
+        both[x] += table[x] * (0.5 * (plus[x] + minus[x]))
         one[x] += table[x] * (0.5 * (plus[x] - minus[x])) * (HEIGHT * np.float64(energies[x]))
 
 
@@ -280,10 +280,10 @@ def sum_product(left, right, table):
 
 @kernel
 def covary_products(left, right, table, form, sums):
-    """`covary` of whole tables that are small; `left` and `right` are the plain and the two tilted ones."""
-    products, energies = np.empty((3, table.shape[1])), np.empty(table.shape[1], np.int64)
+    """`covary` of whole tables that are small; `left` and `right` are the two tilted ones of each."""
+    products, energies = np.empty((2, table.shape[1])), np.empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
-        for k in range(3):
+        for k in range(2):
             _product_row(left[k][row], right[k], products[k])
         _row_energies(form, row, 0, energies)
-        _covary_row(products[0], products[1], products[2], table[row], energies, sums)
+        _covary_row(products[0], products[1], table[row], energies, sums)
