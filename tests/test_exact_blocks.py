@@ -1,109 +1,44 @@
-"""Sums in three blocks against sums over all states, and plans against what they claim."""
+"""Sums in three blocks against sums over all states."""
 
 from __future__ import annotations
 
-import functools
 import math
 import pickle
 import subprocess
 import sys
-import tracemalloc
-from typing import Any
 
 import helpers
 import numpy as np
 import pytest
-import reference
 import reference_exact_blocks as twins
 import scipy.sparse
+from blocks_helpers import (
+    EPS,
+    LOG_Z,
+    NO_VARIANCE,
+    SCALES,
+    assert_is,
+    assert_same_bits,
+    coarse,
+    enumerated,
+    machine,
+    plain,
+    plan,
+    size_of,
+    total,
+)
 from helpers import UNITS
 
 import fastbm as bm
 from fastbm.exact import blocks, blocks_passes, blocks_plan
 from fastbm.exact.blocks_passes import Large, Small
-from fastbm.exact.blocks_plan import Leaf
 from fastbm.exact.integers import IntegerMachine
-from fastbm.exact.part import Part, combine
 from fastbm.exact.plan import Wanted
-from fastbm.exact.speeds import Speeds
 from fastbm.halting import Halted, never
 from fastbm.kernels import blocks as kernels
 from fastbm.kernels.descent import descend
 
 end_threads = helpers.end_threads
-
-EPS = 2.0**-52
-SCALES = ["1e-12", "1", "30", "1000", "mixed"]
-LOG_Z, NO_VARIANCE = Wanted(moments=False, energy_variance=False), Wanted(energy_variance=False)
-
-
-def numbers(generator: np.random.Generator, scale: str, shape: Any) -> np.ndarray:
-    """Normal numbers of one scale, or of all from 1e-12 to 1e3."""
-    found = generator.normal(size=shape)
-    return found * (10.0 ** generator.uniform(-12, 3, shape) if scale == "mixed" else float(scale))
-
-
-def machine(n: int, scale: str = "1", units: str = "spin", seed: int = 0, **options: Any) -> bm.BoltzmannMachine:
-    generator = np.random.default_rng([seed, n, UNITS.index(units)])
-    upper = np.triu(numbers(generator, scale, (n, n)), 1)
-    return bm.BoltzmannMachine(upper + upper.T, numbers(generator, scale, n), units=units, **options)
-
-
-def coarse(n: int, scale: float, units: str = "spin", seed: int = 0, field: float = 1.0) -> bm.BoltzmannMachine:
-    """A machine whose couplings are multiples of 1/64, so that no energy rounds in float64."""
-    generator = np.random.default_rng([seed, n, UNITS.index(units)])
-    upper = np.round(64 * np.triu(generator.normal(scale=scale, size=(n, n)), 1)) / 64
-    bias = np.round(64 * generator.normal(scale=field * scale, size=n)) / 64
-    return bm.BoltzmannMachine(upper + upper.T, bias, units=units)
-
-
-def plan(model: Any, beta: float = 1.0, wanted: Wanted | None = None, **options: Any) -> blocks.BlocksSum:
-    options = {"threads": 1, "max_bytes": 4e9, "speeds": Speeds()} | options
-    return blocks.plan(model, beta, wanted or Wanted(), **options)
-
-
-def total(planned: blocks.BlocksSum, threads: int = 1) -> Part:
-    return combine([planned.piece(k, threads) for k in range(planned.n_pieces)])
-
-
-def size_of(model: Any) -> float:
-    """sum |W|, each pair once, and fields."""
-    weights, bias = helpers.parameters(model)
-    return float(np.abs(weights).sum() / 2 + np.abs(bias).sum())
-
-
-def assert_is(part: Part, model: Any, beta: float, truth: Any) -> None:
-    """Compare a sum with `twins.Plain`: energies are in units of the couplings, and whatever is given is finite."""
-    size = size_of(model)
-    close = 1e-11 + 8 * EPS * beta * size
-    assert part.log_z == pytest.approx(truth.log_z, rel=1e-12, abs=4 * EPS)
-    np.testing.assert_allclose(part.up, truth.up, rtol=0, atol=close)
-    np.testing.assert_allclose(part.pairs, truth.pairs, rtol=0, atol=close)
-    assert np.array_equal(part.pairs, part.pairs.T)
-    assert np.array_equal(part.pairs.diagonal(), part.up)
-    assert part.pairs.min() >= 0 and part.pairs.max() <= 1 + 4 * EPS
-    assert part.energy == pytest.approx(truth.energy, rel=1e-12, abs=close * size)
-    assert part.energy_variance == pytest.approx(truth.energy_variance, rel=1e-9, abs=4 * EPS * size**2)
-    assert part.energy_variance >= 0
-
-
-def enumerated(model: Any, beta: float) -> twins.Plain:
-    """The sum over all states with 50 digits."""
-    truth = helpers.enumerate_machine(model, beta)
-    lo, span = model.convention.lo, model.convention.span
-    up = (truth.mean - lo) / span
-    pairs = (truth.second_moment - lo * span * (up[:, None] + up) - lo**2) / span**2
-    np.fill_diagonal(pairs, up)
-    return twins.Plain(truth.log_z, up, pairs, truth.energy, truth.energy_variance, truth.probabilities)
-
-
-def plain(model: Any, beta: float = 1.0) -> twins.Plain:
-    return twins.sum_all(*helpers.parameters(model), model.units, beta, model.offset)
-
-
-def assert_same_bits(one: Part, other: Part) -> None:
-    for name in ("log_z", "energy", "energy_variance", "up", "pairs"):
-        helpers.assert_same_values(getattr(one, name), getattr(other, name))
 
 
 # Sums, against all states with 50 digits
@@ -271,155 +206,6 @@ def test_same_bits_for_any_number_of_threads_of_a_table_of_its_own_size():
     first = planned.piece(0, 1)
     for threads in (2, 3):
         assert_same_bits(planned.piece(0, threads), first)
-
-
-# Plans
-
-
-def states_of(n: int, order: np.ndarray, leaf: Leaf) -> np.ndarray:
-    """Which states (by number) a leaf holds."""
-    x = np.arange(2**n)
-    held = np.ones(2**n, bool)
-    for unit, up in zip(order, leaf.up, strict=False):
-        held &= (x >> int(unit) & 1) == up
-    return held
-
-
-@pytest.mark.parametrize("beta", [0.0, 1.0, 5.0, 100.0])
-@pytest.mark.parametrize("n_held", [0, 3])
-@pytest.mark.parametrize("sign", [-1.0, 0.0])
-def test_what_a_plan_claims_of_its_leaves(beta, n_held, sign, monkeypatch):
-    """Leaves part the states; those left out weigh nothing; each has tables that lose nothing."""
-    monkeypatch.setattr(blocks_plan, "DIRECT", 4)
-    n = 12
-    model = coarse(n, 8.0)
-    if sign:
-        model = bm.BoltzmannMachine(8.0 * sign * (np.ones((n, n)) - np.eye(n)), model.flat_bias)
-    form, truth = IntegerMachine.of(model), plain(model, beta)
-    order, leaves = blocks_plan.held_order(form), blocks_plan.cut(form, beta, n_held)
-    held = [states_of(n, order, leaf) for leaf in leaves]
-    assert np.max(np.sum(held, axis=0)) == 1
-    assert truth.weights[np.sum(held, axis=0) == 0].sum() < 1e-17
-    for leaf, mine in zip(leaves, held, strict=True):
-        assert len(leaf.up) >= n_held
-        assert not leaf.direct or n - len(leaf.up) <= 4
-        rest, free, added = form.condition(order[: len(leaf.up)], np.array(leaf.up))
-        own = twins.own_energies(rest.rises.tolist(), rest.fields.tolist(), range(rest.n_units))
-        energies = twins.energies_of_blocks(rest.rises.tolist(), rest.fields.tolist(), leaf.sizes(rest.n_units))
-        gap = min(own) - sum(twins.lowest(table) for table in energies)
-        assert gap == 0 or not leaf.direct
-        assert form.unit(beta) * gap < 700 - 40 - rest.n_units * math.log(2)
-        assert len(free) == rest.n_units and mine.sum() == 2**rest.n_units
-        low_energy = form.base + math.ldexp(min(own) + added, -form.exponent)
-        assert low_energy == pytest.approx(float(np.min(model.energy(all_states(n)[mine]))), abs=1e-9)
-
-
-@functools.cache
-def all_states(n: int) -> np.ndarray:
-    return np.array(reference.all_states(n, "spin"))
-
-
-@pytest.mark.parametrize("units", UNITS)
-def test_a_narrow_machine_has_no_state_that_is_lost(units):
-    """The heights of a state in its three tables never exceed the bound, at couplings of any sign."""
-    for seed in range(20):
-        form = IntegerMachine.of(coarse(7, 1.0, units, seed, field=seed % 3))
-        widest = 0
-        for a, b, c in np.ndindex(8, 4, 4):
-            if (a, b, c) == (0, 0, 0):
-                energies = twins.energies_of_blocks(form.rises.tolist(), form.fields.tolist(), (3, 2, 2))
-                least = sum(twins.lowest(table) for table in energies)
-            f, g, h = energies
-            widest = max(widest, f[a][b] + g[b][c] + h[a][c] - least)
-        edge = (700 - 40 - 7 * math.log(2)) / form.unit(1.0) / widest  # beta at which a state can be lost
-        assert not blocks_plan.is_narrow(form, edge)
-        assert blocks_plan.is_narrow(form, edge / 8)
-
-
-def test_without_the_certificate_a_sum_would_be_wrong():
-    """Tables that underflow: two thirds of the couplings are against the ground state of each table alone."""
-    n = 15
-    model = bm.BoltzmannMachine(-1000.0 * (np.ones((n, n)) - np.eye(n)))
-    planned = plan(model)
-    assert planned.n_pieces > 1 and planned.forecast.seconds < 1
-    truth = plain(model)
-    assert_is(total(planned), model, 1.0, truth)
-    form = planned.form
-    tables = [
-        Small().table(one, math.ldexp(1.0, 61 - form.exponent))
-        for one in kernels.form_blocks(form.rises, form.fields, (5, 5, 5))
-    ]
-    assert Small().total(*tables) == 0.0
-
-
-@pytest.mark.parametrize("coupling", [-1.0, -10.0, -44.0, -46.0, -100.0])
-def test_couplings_where_the_certificate_begins_to_fail(coupling):
-    """Machines on both sides of it, ties and all."""
-    n = 14
-    model = bm.BoltzmannMachine(coupling * (np.ones((n, n)) - np.eye(n)), np.arange(n) / 64)
-    assert_is(total(plan(model)), model, 1.0, plain(model))
-
-
-@pytest.mark.parametrize("wanted", [Wanted(), NO_VARIANCE, LOG_Z])
-def test_memory_is_kept_by_holding_units(wanted):
-    model = machine(24, "0.3")
-    truth = total(plan(model, wanted=wanted))
-    for max_bytes in (1e9, 2e6, 6e5):
-        planned = plan(model, wanted=wanted, max_bytes=max_bytes)
-        assert planned.forecast.n_bytes <= max_bytes
-        assert total(planned).log_z == pytest.approx(truth.log_z, rel=1e-13)
-    assert planned.detail["held"] > 0
-    assert plan(machine(20), max_bytes=2e5).forecast.n_bytes <= 2e5
-    assert plan(machine(20), max_bytes=100.0).forecast.seconds == math.inf
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("wanted", [Wanted(), NO_VARIANCE, LOG_Z])
-def test_the_forecast_of_memory_is_kept(wanted, threads):
-    for n in (22, 24, 25):
-        planned = plan(machine(n, "0.2"), wanted=wanted)
-        planned.piece(0, threads)
-        tracemalloc.start()
-        planned.piece(0, threads)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert 0.2 * planned.forecast.n_bytes < peak < planned.forecast.n_bytes
-
-
-def test_pieces_as_many_as_asked_for():
-    for n, min_pieces, expected in ((10, 5, 8), (3, 100, 8), (10, 1, 1)):
-        planned = plan(machine(n, "0.1"), min_pieces=min_pieces)
-        assert planned.n_pieces == expected
-        assert_is(total(planned), machine(n, "0.1"), 1.0, plain(machine(n, "0.1")))
-
-
-@pytest.mark.parametrize("n", [62, 70, 200, 5000])
-def test_sums_out_of_reach_are_refused_without_work(n):
-    weights = scipy.sparse.csr_array(([1.0, 1.0], ([0, 1], [1, 0])), shape=(n, n))
-    model = bm.BoltzmannMachine(weights)
-    tracemalloc.start()
-    planned = plan(model, min_pieces=4)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert planned.forecast.seconds == math.inf and f"2^{n}" in planned.forecast.size
-    assert planned.n_pieces == 0 and planned.detail["pieces"] == 0
-    assert peak < 1e6
-
-
-def test_ranges_too_wide_are_refused(monkeypatch):
-    monkeypatch.setattr(blocks_plan, "MOST_LEAVES", 64)
-    planned = plan(machine(40, "1000"))
-    assert planned.forecast.seconds == math.inf and "too wide" in planned.forecast.size
-    assert planned.n_pieces == 0
-
-
-def test_forecasts_grow_with_the_sum_and_fall_with_threads():
-    few, more, most = (plan(machine(n, "0.1")).forecast for n in (24, 30, 40))
-    assert few.seconds < more.seconds < most.seconds < math.inf
-    assert few.n_bytes < more.n_bytes <= most.n_bytes <= 4e9
-    assert plan(machine(30, "0.1"), threads=2).forecast.seconds < more.seconds
-    assert plan(machine(30, "0.1"), wanted=LOG_Z).forecast.seconds < more.seconds
-    assert plan(machine(40, "0.1"), threads=2).leaves == plan(machine(40, "0.1")).leaves
 
 
 # Pieces elsewhere, and stops

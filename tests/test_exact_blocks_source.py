@@ -272,6 +272,7 @@ def test_sources_out_of_reach_are_refused_without_work(monkeypatch):
         refused = source(model, **options)
         assert refused.forecast.seconds == math.inf
         assert refused.draw_seconds > 0
+        assert ("too wide a range" in refused.forecast.size) == (model.n_units == 30)
 
 
 def test_forecasts():

@@ -138,6 +138,7 @@ def source(model: BoltzmannMachine, beta: float, *, threads: int, max_bytes: flo
     if n_held is not None and n_held <= MOST_HELD:
         form = IntegerMachine.of(model)
         leaves = cut(form, beta, n_held)
+        size += "" if leaves else " over too wide a range"
     if leaves is None:
         return BlocksSource(nothing, beta, (), Forecast(math.inf, math.inf, size))
     rests = [n - len(leaf.up) for leaf in leaves]
