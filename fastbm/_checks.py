@@ -67,7 +67,10 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
     """Check that `value` is a finite number, at least `least` and, if given, above `above`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{argument} must be a number; got {value!r} ({type(value).__name__}).")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:  # of a whole number
+        value = math.copysign(math.inf, value)
     if not math.isfinite(value):
         raise ValueError(f"{argument} must be finite; got {value}.")
     if value < least:

@@ -72,7 +72,8 @@ def infer(
         max_forecast_seconds, max_gigabytes : float
             Refuse, before starting, what would take more: 600 seconds and 4 gigabytes unless given.
         energy_variance : bool
-            Left out it is given where it is free, and by blocks for up to 32 free units.
+            Left out it is given where it is free, and by blocks for up to 32 free units. It needs the moments, as
+            `pairs` does.
         pairs : "all" or (n_pairs, 2) array
             Second moments that elimination gives besides those of coupled units; left out all of them for up to 24 free
             units, and for up to 64 where they cost little. Moments that are not of all pairs come as
@@ -93,6 +94,7 @@ def infer(
     7.568441
     """
     check_model(model)
+    _check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
     if out is None and executor is None and (method != "exact" or (clamp is None and is_few(model))):
         return infer_once(model, method, **common, **options)
@@ -122,6 +124,7 @@ def infer_run(
 ) -> Run:
     """Infer as a run that is stored; `storage` as for `sample`."""
     check_model(model)
+    _check_flags(moments, storage.get("executor"))
     cell = _cell(
         model,
         "model",
@@ -164,6 +167,13 @@ def _cell(
     elif executor is not None:
         raise ValueError(f"executor does the pieces of exact sums; method is {method!r}.")
     return cell
+
+
+def _check_flags(moments: Any, executor: Any) -> None:
+    if not isinstance(moments, (bool, np.bool_)):
+        raise TypeError(f"moments must be True or False; got {moments!r}.")
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
 
 
 def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:

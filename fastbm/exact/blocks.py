@@ -26,7 +26,6 @@ from .plan import Forecast, Wanted
 from .speeds import Speeds
 
 SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
-WHOLE = (Leaf(()),)
 
 
 @dataclass(frozen=True)

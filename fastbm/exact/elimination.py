@@ -11,6 +11,7 @@ Dechter, Artif. Intell. 113, 41 (1999), doi:10.1016/S0004-3702(99)00059-4.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..halting import Halt, never
 from ..model import BoltzmannMachine
-from .elimination_order import Neighbours, Order, best_order
+from .elimination_order import TOLD, Neighbours, Order, best_order
 from .elimination_pairs import Finder, cover, neighbours_in, neighbours_of, reduced_order, sorted_pairs, with_pairs
 from .elimination_program import Program, lay_out
 from .elimination_steps import RANGE
@@ -95,7 +96,9 @@ class EliminationSum:
             whole = np.diag(up)
             whole[self.pairs[:, 0], self.pairs[:, 1]] = whole[self.pairs[:, 1], self.pairs[:, 0]] = pairs
             pairs = whole
-        return Part(log_z, energy, None if variance is None else scale * scale * variance, up, pairs)
+        if variance is not None:  # beyond the largest number where energies are beyond its root
+            variance = min(scale * variance * scale, sys.float_info.max)
+        return Part(log_z, energy, variance, up, pairs)
 
     def _up_given(self, unit: int, threads: int, halt: Halt) -> np.ndarray:
         """P(j up | `unit` up) of all units."""
@@ -145,7 +148,10 @@ def plan(
 @lru_cache(maxsize=GRAPHS)
 def _laid_out(indptr: bytes, indices: bytes, pairs: bytes) -> tuple[Order | None, Program | None, str, tuple[int, ...]]:
     """The order for a graph and the pairs that are asked for, laid out; the width, in words; units to be given."""
-    neighbours = neighbours_in(*(np.frombuffer(text, np.int64) for text in (indptr, indices)))
+    starts, units = (np.frombuffer(text, np.int64) for text in (indptr, indices))
+    if np.diff(starts).min() > TOLD:  # no order is less wide than the least degree
+        return None, None, f"width above {TOLD}", ()
+    neighbours = neighbours_in(starts, units)
     order, size = best_order(neighbours)
     given: tuple[int, ...] = ()
     if pairs:

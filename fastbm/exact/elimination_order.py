@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 WIDEST = 30  # no table has more than 2^WIDEST entries
-TOLD = 100  # widths up to here are found so that they can be told
+TOLD, TOLD_UNITS = 100, 10_000  # widths up to here are found so that they can be told, of machines up to this size
 MOST_WORK = 30_000_000  # couplings that the search by degree looks at, about a second; beyond it gives up
 FILL_UNITS = 2000  # machines up to this size are searched by fill ...
 FILL_ENTRIES = 1 << 21  # ... where all other orders cost more entries than this, about as much time as the search
@@ -101,8 +101,9 @@ def evaluate(name: str, units: list[int], neighbours: Neighbours, best: Order | 
 
 def by_degree(neighbours: Neighbours) -> tuple[list[int], int]:
     """Eliminate the unit with the fewest neighbours, the first of them; return units and width. Not all units where
-    the width exceeds `TOLD`, or the search takes too long.
+    the width exceeds `TOLD` (of many units `WIDEST`), or the search takes too long.
     """
+    widest = TOLD if len(neighbours) <= TOLD_UNITS else WIDEST
     left: list[set[int] | None] = [set(others) for others in neighbours]
     heap = [(len(others), unit) for unit, others in enumerate(neighbours)]
     heapq.heapify(heap)
@@ -114,7 +115,7 @@ def by_degree(neighbours: Neighbours) -> tuple[list[int], int]:
         if others is None or degree != len(others):  # it has changed since
             continue
         width, work = max(width, degree), work + degree * degree
-        if width > TOLD or work > MOST_WORK:
+        if width > widest or work > MOST_WORK:
             break
         for other in others:
             joined = left[other]

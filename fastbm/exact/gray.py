@@ -7,6 +7,7 @@ are blocks of the code of a fixed size. The lowest states of a piece come first:
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -102,7 +103,8 @@ class GraySum:
             return log_z, *_flat_energy(self._code, block)
         height = first / whole
         width = math.sqrt(max(second / whole - height**2, 0.0))
-        return log_z, low_energy + height * LOG_2 / beta, (width * LOG_2 / beta) ** 2
+        width = width * LOG_2 / beta  # its square is beyond the largest number where energies are beyond its root
+        return log_z, low_energy + height * LOG_2 / beta, min(width * width, sys.float_info.max)
 
     def _up(self, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """P(i up) and P(i and j up), from the latter in the order of the sum."""
@@ -139,7 +141,9 @@ def _flat_energy(code: Code, block: Block) -> tuple[float, float]:
     mean = math.ldexp(4 * added - int(free.rises.sum()) // 2 - 2 * int(free.fields.sum()), -2 - free.exponent)
     pairs = np.ldexp(np.triu(free.rises, 1).astype(float), -2 - free.exponent)
     fields = np.ldexp(free.fields.astype(float), -1 - free.exponent) + (pairs + pairs.T).sum(axis=1)
-    return free.base + mean, float((pairs**2).sum() + (fields**2).sum())
+    with np.errstate(over="ignore"):
+        variance = float((pairs**2).sum() + (fields**2).sum())
+    return free.base + mean, min(variance, sys.float_info.max)
 
 
 def plan(

@@ -8,6 +8,7 @@ s_j = P(j up | r), P(j and k up) = sum_r p(r) s_j s_k, a matrix product over the
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -143,8 +144,9 @@ class LayerSum:
         """Mean and variance over states that have means and variances of their own."""
         reference = float(energies[0, chances.argmax()])
         mean = float((chances * (energies[0] - reference)).sum())
-        spread = energies[1] + (energies[0] - reference - mean) ** 2
-        return self.form.offset + (reference + mean), float((chances * spread).sum())
+        with np.errstate(over="ignore"):  # where energies are beyond the root of the largest number
+            variance = float((chances * (energies[1] + (energies[0] - reference - mean) ** 2)).sum())
+        return self.form.offset + (reference + mean), min(variance, sys.float_info.max)
 
     def _ordered(self, pairs: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """P(up) and P(both up) in the machine's order of units; a unit in closed form is up with itself, not twice

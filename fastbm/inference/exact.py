@@ -63,7 +63,7 @@ def exact(
         Memory that the sum may take; with an executor each of its pieces.
     energy_variance : bool, optional
         Whether to give the variance of the energy; when left out where it is free, and by blocks up to 32 free units
-        (it takes two more matrix products). It comes with the moments only.
+        (it takes two more matrix products). It comes with the moments only, and is refused without.
     pairs : "all" or (n_pairs, 2) int array, optional
         Elimination gives second moments of coupled units, and of these. When left out, of all pairs for up to 24 free
         units, and for up to 64 where that costs little. Other engines give all.
@@ -83,9 +83,10 @@ def exact(
     ValueError
         If the forecast is above a limit; the text gives the cost and the alternatives.
     """
-    if clamp is plan is executor is engine is distribution is None and not n_lowest and is_few(model):
+    plain = type(n_lowest) is int and n_lowest == 0
+    if clamp is plan is executor is engine is distribution is None and plain and is_few(model):
         usual = (max_forecast_seconds, max_gigabytes) == (LONGEST_SECONDS, LARGEST_GIGABYTES)
-        usual &= pairs is None or (isinstance(pairs, str) and pairs == "all")
+        usual &= pairs is None or (moments and isinstance(pairs, str) and pairs == "all")
         if usual and (found := _sum_few(model, beta, moments, energy_variance, threads)):
             return found
     settings = ExactSettings.of(
@@ -109,16 +110,21 @@ def _sum_few(
     model: BoltzmannMachine, beta: float, moments: bool, energy_variance: bool | None, threads: int
 ) -> Inference | None:
     """The sum over few states, as `ExactSums` would do it, without what costs more than the sum; None where it takes
-    more than that.
+    more than that, or is refused.
     """
-    if energy_variance is not None and not isinstance(energy_variance, bool):
+    if energy_variance is not None and not (moments and isinstance(energy_variance, bool)):
         return None
     wanted = FULL if moments and energy_variance is not False else Wanted(moments, False)
-    planned = planner("blocks")(model, beta, wanted, threads=1, max_bytes=LIMITS.n_bytes, speeds=BUILT_IN)
+    try:
+        planned = planner("blocks")(model, beta, wanted, threads=1, max_bytes=LIMITS.n_bytes, speeds=BUILT_IN)
+    except OverflowError:
+        return None
     if planned.forecast.seconds > FEW_SECONDS:
         return None
     told = why("blocks", {"blocks": planned.forecast})
     part = run(planned, threads)
+    if not math.isfinite(part.log_z):
+        return None
     return inference_of(model, part, beta, detail_of(planned, told, planned.forecast.seconds))
 
 

@@ -55,6 +55,12 @@ def lists_of(planned: Sum, part: Part, clamped: Clamped | None, pattern: int) ->
     return found
 
 
+def only_state(clamped: Clamped, pattern: int) -> dict[str, Any]:
+    """The list of lowest states where all units are clamped."""
+    states = clamped.full_states(pattern, np.empty((1, 0), np.int8))
+    return {"lowest energies": clamped.offset[pattern : pattern + 1].copy(), "lowest states": states}
+
+
 def in_whole(
     found: Inference,
     machine: BoltzmannMachine,

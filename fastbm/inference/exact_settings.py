@@ -16,6 +16,9 @@ from ..model import BoltzmannMachine
 FREE_VARIANCE_UNITS = 32  # up to here the two products that the variance of the energy costs in blocks do not matter
 ALL_PAIRS_UNITS, ALL_PAIRS_SECONDS = 64, 1.0  # elimination gives all pairs of so few units where that costs no more
 MOST_DISTRIBUTION, MOST_LOWEST = 20, 1_000_000
+MOST_GIGABYTES = 1e15  # more than any machine has, and still a number in bytes
+
+BYTES_A_PAIR = 64.0  # its units, and its numbers in the matrices that are made of them
 
 CUT_FINER = ("gray", "blocks")  # engines that can be asked for more pieces than they make by themselves
 USUAL = Limits()
@@ -53,7 +56,7 @@ class ExactSettings:
         """Check what a user passed."""
         limits = Limits(
             _checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0),
-            1e9 * _checks.real("max_gigabytes", max_gigabytes, above=0.0),
+            1e9 * min(_checks.real("max_gigabytes", max_gigabytes, above=0.0), MOST_GIGABYTES),
         )
         if engine is not None:
             engine = _checks.choice("engine", engine, ENGINES)
@@ -73,6 +76,17 @@ class ExactSettings:
                 )
             engine = "gray"
         return cls(engine, limits, energy_variance, _check_pairs(pairs, model.n_units), n_lowest, distribution)
+
+    def refuse_without_moments(self) -> None:
+        """Refuse what comes with the moments only."""
+        for name, value in (("energy_variance", self.energy_variance or None), ("pairs", self.pairs)):
+            if value is not None:
+                raise ValueError(f"{name} comes with the moments only. Leave it out, or moments=False.")
+
+    def refuse_clamped(self, free: np.ndarray) -> None:
+        """Refuse a distribution of units that are clamped."""
+        if held := sorted(set(self.distribution or ()) - set(free.tolist())):
+            raise ValueError(f"distribution must name units that are free; unit {held[0]} is clamped.")
 
     def request(
         self,
@@ -104,6 +118,11 @@ class ExactSettings:
     def _pairs(self, model: BoltzmannMachine, free: np.ndarray, beta: float) -> np.ndarray | None:
         """All pairs where they were asked for or cost little, by the built-in speeds; else those that were named."""
         n = model.n_units
+        if isinstance(self.pairs, str) and BYTES_A_PAIR * n * n / 2.0 > self.limits.n_bytes:
+            raise ValueError(
+                f'pairs="all" of {n} units take {BYTES_A_PAIR * n * n / 2e9:.3g} GB; the limit is max_gigabytes='
+                f"{self.limits.n_bytes / 1e9:g}. Name pairs, or leave them out: then those that are coupled are given."
+            )
         every = np.stack(np.triu_indices(n, 1), axis=1) if isinstance(self.pairs, str) or n <= ALL_PAIRS_UNITS else None
         if isinstance(self.pairs, str) or n <= SMALL:
             return every
@@ -119,8 +138,7 @@ class ExactSettings:
         """The chosen units, numbered as they are among the free ones."""
         if self.distribution is None:
             return None
-        if held := sorted(set(self.distribution) - set(free.tolist())):
-            raise ValueError(f"distribution must name units that are free; unit {held[0]} is clamped.")
+        self.refuse_clamped(free)
         return tuple(int(k) for k in np.searchsorted(free, self.distribution))
 
     def settle(self, choice: Choice, request: Request) -> ExactSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..exact.speeds import Speeds
 from ..exact.work import Work
 from ..halting import Halt, never
 from ..model import BoltzmannMachine
-from .exact_result import detail_of, in_whole, inference_of, lists_of
+from .exact_result import detail_of, in_whole, inference_of, lists_of, only_state
 from .exact_settings import ExactSettings
 from .result import Inference, nothing_free, stack
 from .stored import from_json, to_json
@@ -86,7 +86,10 @@ class ExactSums:
         self._work: Work | None = None
 
     def _settle(self, settings: ExactSettings) -> Settled:
+        if not self._moments:
+            settings.refuse_without_moments()
         if not self._free.size:
+            settings.refuse_clamped(self._free)
             return Settled(settings, "all units are clamped: one state is left")
         request = settings.request(
             self._machine(0), self._free, beta=self._beta, moments=self._moments, threads=self._threads
@@ -130,7 +133,9 @@ class ExactSums:
         pattern = len(self._results)
         if not self._free.size:
             assert self._clamped is not None
-            self._results.append(nothing_free(self._clamped, pattern, self._beta))
+            found = nothing_free(self._clamped, pattern, self._beta)
+            lists = only_state(self._clamped, pattern) if self.settled.settings.n_lowest else {}
+            self._results.append(replace(found, detail={"why": self.settled.why, **lists}))
             return 1e-4
         if self._work is None:
             self._work = self._begin(pattern)

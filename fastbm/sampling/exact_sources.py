@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..exact.choosing import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, SMALL, candidates, duration
+from .. import _checks
+from ..exact.choosing import (
+    BUILT_IN,
+    LARGEST_GIGABYTES,
+    LONGEST_SECONDS,
+    SMALL,
+    candidates,
+    duration,
+    refuse_beyond_range,
+)
 from ..exact.plan import Forecast, Source
 from ..model import BoltzmannMachine
 from .conditioned import Conditioned
@@ -81,6 +90,8 @@ def choose_engine(settings: SampleSettings, subject: Conditioned, threads: int) 
     alone, so that runs alike draw the same states wherever, and with however many chains, they are made.
     """
     machine = subject.machine
+    for beta in _checks.finite_array("beta", settings.beta).tolist():
+        refuse_beyond_range(machine, beta)
     usual = ENGINES if machine.n_units <= SMALL else [name for name in candidates(machine) if name in ENGINES]
     names = [settings.engine] if settings.engine else usual
     found = {name: _first_forecast(name, settings, subject) for name in names}
@@ -113,6 +124,8 @@ def _fits(cost: Forecast, settings: SampleSettings) -> bool:
 
 
 def _refusal(costs: Mapping[str, Forecast], settings: SampleSettings, subject: Conditioned, threads: int) -> str:
+    if settings.engine == "layers" and not subject.machine.is_layered:
+        return 'engine="layers" needs a layered machine (weights as a list of blocks). Leave engine out.'
     count, n_units = n_groups(settings, subject), subject.machine.n_units
     of = f"{count} machines (betas and clamped patterns) of {n_units} units" if count > 1 else f"{n_units} units"
     on = f"{threads} thread{'s' if threads > 1 else ''}"
