@@ -70,7 +70,7 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
     try:
         value = float(value)
     except OverflowError:  # of a whole number
-        value = math.copysign(math.inf, value)
+        value = math.inf if value > 0 else -math.inf
     if not math.isfinite(value):
         raise ValueError(f"{argument} must be finite; got {value}.")
     if value < least:
