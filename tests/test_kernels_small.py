@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp_float32, exp_float64
-from fastbm.kernels.mean_field import sweep_mean_field
 from fastbm.kernels.moments import count_pairs
 from fastbm.kernels.packing import pack_chains, pack_units
 
@@ -108,49 +107,6 @@ def test_exponentials_never_fall():
     assert np.all(np.diff(double) >= -2e-15 * double[1:])
 
 
-# Mean field
-
-
-@FEW
-@given(
-    st.integers(1, 8),
-    st.integers(1, 5),
-    st.sampled_from([0.0, 0.5, 3.0]),
-    st.sampled_from([0.0, 0.5]),
-    st.integers(0, 2**16),
-)
-def test_mean_field_sweep_is_that_of_the_twin(n, lanes, beta, damping, seed):
-    weights, _ = random_machine(n, seed)
-    generator = np.random.default_rng(seed)
-    bias, means = generator.normal(size=(n, lanes)), generator.uniform(-1, 1, (n, lanes))
-    twins = [means[:, c].tolist() for c in range(lanes)]
-    expected = [reference.sweep_mean_field(twin, weights, bias[:, c], beta, damping) for c, twin in enumerate(twins)]
-    change = sweep_mean_field(means, weights, bias, beta, damping)
-    np.testing.assert_allclose(means.T, twins, atol=1e-13)
-    np.testing.assert_allclose(change, expected, atol=1e-13)
-
-
-def test_mean_field_bound_never_falls_and_stays_below_log_z():
-    weights, bias = random_machine(7, seed=5)
-    means = np.random.default_rng(6).uniform(-0.5, 0.5, (7, 4))
-    biases = np.repeat(bias[:, None], 4, axis=1)
-    log_z = reference.enumerate_states(weights, bias, "spin", beta=0.7).log_z
-    bounds = []
-    for _ in range(30):
-        sweep_mean_field(means, weights, biases, 0.7, 0.0)
-        bounds.append([reference.mean_field_bound(means[:, c], weights, bias, 0.7) for c in range(4)])
-    assert np.all(np.diff(bounds, axis=0) >= -1e-12)
-    assert np.all(np.array(bounds) <= log_z + 1e-12)
-
-
-def test_mean_field_at_strong_couplings_stays_finite_and_within_one():
-    weights, bias = random_machine(6, seed=7, scale=1e3)
-    means = np.random.default_rng(8).uniform(-1, 1, (6, 3))
-    change = sweep_mean_field(means, weights, np.repeat(bias[:, None], 3, axis=1), 10.0, 0.0)
-    assert np.all(np.abs(means) <= 1)
-    assert np.isfinite(change).all()
-
-
 # Packing and counting
 
 
@@ -212,13 +168,12 @@ def test_one_compiled_signature():
     def run_all(n, lanes):
         weights, bias = random_machine(n, seed=11)
         energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.zeros(16 * lanes), 0, n)
-        sweep_mean_field(np.zeros((n, lanes)), weights, np.zeros((n, lanes)), 1.0, 0.0)
         up, words = random_bits(n, lanes, seed=12), np.zeros((n, -(-lanes // 64)), np.uint64)
         pack_units(up, np.zeros((lanes, -(-n // 8)), np.uint8))
         pack_chains(up, lanes, words)
         count_pairs(words, np.zeros((n, n), np.int64))
 
-    kernels = (energies_dense, sweep_mean_field, pack_units, pack_chains, count_pairs)
+    kernels = (energies_dense, pack_units, pack_chains, count_pairs)
     run_all(5, 5)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     run_all(1, 1)

@@ -1,35 +1,72 @@
-"""Annealed importance sampling on layered machines, every second layer summed analytically.
+"""Annealed importance sampling, up the path for a lower bound on log Z and down it for an upper one.
 
-Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Salakhutdinov and Murray, ICML (2008), p.
-872, doi:10.1145/1390156.1390266.
+Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Burda, Grosse and Salakhutdinov, AISTATS
+(2015), arXiv:1412.8566 (the way down).
 
-The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E). The layers of odd number are summed
-out, so log w = sum_k log f_{t[k+1]}(s_k) - log f_{t[k]}(s_k) is a function of the even layers, and Z = Z_0 <w>.
+The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E), and
+log w = sum_k (t_{k+1} - t_k) (log f(s_k) - log f_0(s_k)) + log Z_0 along a walk up it, so that Z = <w>. Along a walk
+down it from states of f, 1 / Z = <1 / w>. Of layered machines every second layer is summed out, both ways.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import _checks, rng
-from ..couplings import Layered
-from ..couplings.up import up_form
-from ..kernels.layered import anneal_layer, gibbs_layer
 from ..model import BoltzmannMachine
-from ..sampling.engine import BLOCK, lanes_of
-from ..sampling.layered import field_of_layer
-from ..threads import fan_out
-from .mean_field import solve
-from .result import Inference, moments_of
+from .annealed_path import PATHS, adapt_path, check_path, make_walk, product_model
+from .annealed_starts import draw_starts
+from .annealed_weights import Average, average, weighted_moments
+from .result import Inference
 
-FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
-FAINTEST = 0.01  # probabilities of the product model are kept this far from 0 and 1
-HEALTHY_ESS = 10.0
+DOWN, SAMPLES = 1, 2  # what the seeds of the way down and of its samples are derived by
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A path with its ends, and how it is walked."""
+
+    model: BoltzmannMachine
+    beta: float
+    base: np.ndarray
+    path: np.ndarray
+    n_chains: int
+    seed: int
+    threads: int
+
+    def up(self) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return log w, the final states as bits, and details of the walk."""
+        walk = make_walk(self.model, self.beta, self.base, rng.streams(self.seed, self.n_chains), self.threads)
+        walk.begin()
+        walk.follow(self.path)
+        walk.finish()
+        return walk.log_w + walk.log_z0, walk.bits(), walk.detail
+
+    def down(self, source: str, n_sweeps: int) -> tuple[np.ndarray, bool | None, dict[str, Any]]:
+        """Return log w of walks from samples of the machine, whether these are samples, and details."""
+        samples = rng.derive(self.seed, SAMPLES)
+        starts = draw_starts(self.model, self.beta, self.n_chains, source, n_sweeps, samples, self.threads)
+        streams = rng.streams(rng.derive(self.seed, DOWN), self.n_chains)
+        walk = make_walk(self.model, self.beta, self.base, streams, self.threads)
+        walk.load(starts.up)
+        walk.follow(self.path[::-1])
+        return walk.log_z0 - walk.log_w, starts.converged, walk.detail | starts.detail
+
+
+def _job(
+    model: BoltzmannMachine, beta: float, n_chains: int, n_betas: int, betas: Any, path: str, start: str, seed: int,
+    threads: int,
+) -> _Job:  # fmt: skip
+    n_chains = _checks.whole("n_chains", n_chains, least=1)
+    steps = check_path(n_betas, betas)
+    base = product_model(model, beta, start)
+    if _checks.choice("path", path, PATHS) == "adaptive" and betas is None:
+        steps = adapt_path(model, beta, base, len(steps), seed, threads)
+    return _Job(model, beta, base, steps, n_chains, seed, threads)
 
 
 def ais(
@@ -42,7 +79,11 @@ def ais(
     n_chains: int = 128,
     n_betas: int = 1_000,
     betas: Any = None,
+    path: str = "linear",
     start: str = "uniform",
+    bracket: bool = False,
+    source: str = "auto",
+    n_sweeps: int = 1_000,
 ) -> Inference:
     """Estimate log Z by annealed importance sampling.
 
@@ -51,12 +92,20 @@ def ais(
     n_chains : int
         Independent annealing runs; `log_z_error` falls as its square root.
     n_betas : int
-        Temperatures of the path, equally spaced.
+        Temperatures of the path.
     betas : (n_betas,) float array, optional
         The path itself: increasing from 0.0 (the product model) to 1.0 (the target).
+    path : {"linear", "adaptive"}
+        How temperatures are spread: equally, or, after a pilot run, so that each step adds as much to the variance of
+        the weights.
     start : {"uniform", "mean-field"}
         The product model: all units free, or their mean-field means. The latter is nearer to a machine with one mode,
         and far from one with several, which its weights may not show.
+    bracket : bool
+        Whether to go back down the path too, as "reverse-ais" does: `detail` then holds "log_z_lower", "log_z_upper"
+        and their errors, and in "upper bound" what that of "reverse-ais" would be.
+    source, n_sweeps
+        For the way down; see `reverse_ais`.
 
     Returns
     -------
@@ -67,128 +116,105 @@ def ais(
     Raises
     ------
     ValueError
-        If the machine is not layered, or `betas` does not increase from 0 to 1.
+        If `betas` does not increase from 0 to 1.
+
+    Notes
+    -----
+    Costs a sweep of all chains for each temperature; the weights cost next to nothing.
     """
-    refuse_no_layers(model)
-    n_chains = _checks.whole("n_chains", n_chains, least=1)
-    path = _check_path(n_betas, betas)
-    base = _product_model(model, beta, _checks.choice("start", start, ("mean-field", "uniform")), seed)
-    streams = rng.streams(seed, n_chains)
-    annealed = _Path(model, beta, base)
+    job = _job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
+    log_w, up, told = job.up()
+    found = average(log_w)
+    _warn_if_few("ais", found)
+    log_z = found.log_mean
+    result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
+    if moments:
+        result |= weighted_moments(model, up, found.weights, log_z, beta)
+    detail = {"log_weights": log_w, "n_betas": len(job.path), "start": start, **told}
+    if bracket:
+        detail |= _upper(job, found, source, n_sweeps)
+    return Inference("ais", **result, converged=found.healthy, n_samples=n_chains, ess=found.ess, detail=detail)
 
-    def run(first: int) -> tuple[np.ndarray, np.ndarray]:
-        return annealed.run(path, streams[first : first + BLOCK])
 
-    parts = fan_out(run, range(0, n_chains, BLOCK), threads)
-    log_w = np.concatenate([weights for weights, _ in parts]) + annealed.log_z0
-    top = log_w.max()
-    w = np.exp(log_w - top)
-    log_z = float(top + math.log(w.mean()))
-    ess = float(w.sum() ** 2 / (w**2).sum())
-    converged = ess >= min(HEALTHY_ESS, 0.5 * n_chains)
-    if not converged:
+def reverse_ais(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    seed: int,
+    threads: int,
+    n_chains: int = 128,
+    n_betas: int = 1_000,
+    betas: Any = None,
+    path: str = "linear",
+    start: str = "uniform",
+    source: str = "auto",
+    n_sweeps: int = 1_000,
+) -> Inference:
+    """Estimate log Z by annealed importance sampling in reverse, from samples of the machine to the product model.
+
+    Parameters
+    ----------
+    n_chains, n_betas, betas, path, start
+        As for `ais`.
+    source : {"auto", "exact", "gibbs"}
+        Where samples come from: drawn independently by the tables of exact sums, or the last states of Gibbs chains.
+        "auto" takes exact ones where they take less than about a minute.
+    n_sweeps : int
+        Sweeps of the Gibbs chains from random states; the second half tells whether they have converged.
+
+    Returns
+    -------
+    Inference
+        `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None and
+        `converged` False where Gibbs chains have not converged.
+    """
+    job = _job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
+    log_w, sampled, told = job.down(source, n_sweeps)
+    found = average(-log_w)
+    _warn_if_few("reverse-ais", found)
+    if sampled is False:
         warnings.warn(
-            f"ais: {ess:.1f} of {n_chains} weights carry the average; its error bar is not to be trusted. "
-            "Raise n_betas.",
+            f"reverse-ais: the Gibbs chains it starts from have not converged (r_hat = {told['r_hat']:.3g}), so that "
+            "its log Z bounds nothing. Raise n_sweeps.",
             _checks.ConvergenceWarning,
             stacklevel=5,
         )
-    error = float(w.std(ddof=1) / math.sqrt(n_chains) / w.mean()) if n_chains > 1 else None
-    result: dict[str, Any] = {"log_z": log_z, "log_z_error": error, "bound": "stochastic lower"}
-    if moments:
-        result |= _moments(model, np.concatenate([states for _, states in parts]), w / w.sum(), log_z, beta)
-    detail = {"log_weights": log_w, "n_betas": len(path), "start": start, "fields": annealed.dtype.name}
-    return Inference("ais", **result, converged=converged, n_samples=n_chains, ess=ess, detail=detail)
+    return Inference(
+        "reverse-ais",
+        log_z=-found.log_mean,
+        log_z_error=found.error,
+        bound=_bound(sampled),
+        converged=found.healthy and sampled is not False,
+        n_samples=n_chains,
+        ess=found.ess,
+        detail={"log_weights": log_w, "n_betas": len(job.path), "start": start, **told},
+    )
 
 
-def refuse_no_layers(model: BoltzmannMachine) -> None:
-    """Refuse machines that are not layered."""
-    if not model.is_layered:
-        raise ValueError(
-            'ais needs a layered machine (weights as a list of blocks). Use "exact", "sampled-states" or "mean-field".'
-        )
+def _bound(sampled: bool | None) -> str | None:
+    return None if sampled is False else "stochastic upper"
 
 
-def _check_path(n_betas: int, betas: Any) -> np.ndarray:
-    if betas is None:
-        return np.linspace(0.0, 1.0, _checks.whole("n_betas", n_betas, least=2))
-    path = _checks.finite_array("betas", betas)
-    if path.ndim != 1 or len(path) < 2 or path[0] != 0.0 or path[-1] != 1.0 or np.any(np.diff(path) <= 0):
-        raise ValueError(f"betas must increase from 0.0 to 1.0; got {np.array2string(path, threshold=6)}.")
-    return path
-
-
-def _product_model(model: BoltzmannMachine, beta: float, start: str, seed: int) -> np.ndarray:
-    """Log-odds of every unit under f_0."""
-    if start == "uniform":
-        return np.zeros(model.n_units)
-    spin = model.to_units("spin")
-    bias = spin.flat_bias[:, None]
-    solution = solve(spin.couplings, bias, beta, np.zeros_like(bias), tolerance=1e-6, damping=0.0, max_sweeps=100)
-    most = math.log((1 - FAINTEST) / FAINTEST)
-    return np.clip(2 * solution.arguments[:, 0], -most, most)
-
-
-class _Path:
-    """The annealing of one block of chains, in terms of units that are up (see `fastbm.sampling.engine`)."""
-
-    def __init__(self, model: BoltzmannMachine, beta: float, base: np.ndarray) -> None:
-        assert isinstance(model.couplings, Layered)
-        form, field = up_form(model.couplings, model.flat_bias, model.convention)
-        worst = beta * float((form.absolute_sums() + np.abs(field)).max())
-        self.dtype = np.dtype(np.float32 if worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
-        self._layers = model.couplings.layers
-        self._blocks = [(beta * block).astype(self.dtype) for block in form.arrays]
-        self._field = (beta * field).astype(self.dtype)
-        self._base = base.astype(self.dtype)
-        self._n_units = model.n_units
-        down = np.full((1, model.n_units), model.convention.lo)
-        self.log_z0 = float(np.logaddexp(0.0, base).sum()) - beta * float(model.energy(down)[0])
-
-    def _fields(self, layer: int, up: np.ndarray) -> np.ndarray:
-        return field_of_layer(self._blocks, self._layers, layer, up, self._field[:, None])
-
-    def run(self, path: np.ndarray, streams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return log w without log Z_0, and the final states' bits, of one block of chains."""
-        n_chains = len(streams)
-        lanes = lanes_of(n_chains)
-        stream = np.ones((4, lanes), np.uint32)
-        stream[:, :n_chains] = streams.T
-        up = np.zeros((self._n_units, lanes), self.dtype)
-        totals = np.zeros(lanes)
-        scale = np.ones(lanes, self.dtype)
-        tilt = (self._field - self._base).astype(np.float64)
-        evens, odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
-        for layer in evens:
-            rows = self._layers[layer]
-            gibbs_layer(up[rows], np.repeat(self._base[rows][:, None], lanes, axis=1), scale, stream, n_chains)
-        for before, after in itertools.pairwise(path):
-            for layer in evens:
-                totals += (after - before) * (tilt[self._layers[layer]] @ up[self._layers[layer]])
-            for layer in odds:
-                rows = self._layers[layer]
-                anneal_layer(up[rows], self._fields(layer, up), self._base[rows], before, after, stream, totals)
-            for layer in evens:
-                rows = self._layers[layer]
-                fields = self.dtype.type(after) * self._fields(layer, up)
-                fields += self.dtype.type(1 - after) * self._base[rows][:, None]
-                gibbs_layer(up[rows], fields, scale, stream, n_chains)
-        return totals[:n_chains], up[:, :n_chains].T.astype(np.uint8)
-
-
-def _moments(model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float) -> dict[str, Any]:
-    """Averages over the final states, weighted; errors by the delta method for a ratio of averages."""
-    values = model.convention.values(up, np.float64)
-    energies = np.asarray(model.energy(values))
-    mean, energy = weights @ values, float(weights @ energies)
-    error = np.sqrt((weights**2) @ (values - mean) ** 2)
-    ess = 1.0 / float(weights @ weights)
-    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
-    second = (values * weights[:, None]).T @ values
-    return moments_of(mean, second) | {
-        "mean_error": np.where(error > 0, error, never),
-        "energy": energy,
-        "energy_error": float(np.sqrt(weights**2 @ (energies - energy) ** 2)),
-        "energy_variance": float(weights @ (energies - energy) ** 2),
-        "entropy": log_z + beta * energy,
+def _upper(job: _Job, lower: Average, source: str, n_sweeps: int) -> dict[str, Any]:
+    """The other end of the bracket, for `detail`."""
+    log_w, sampled, told = job.down(source, n_sweeps)
+    upper = average(-log_w)
+    return {
+        "log_z_lower": lower.log_mean,
+        "log_z_lower_error": lower.error,
+        "log_z_upper": -upper.log_mean,
+        "log_z_upper_error": upper.error,
+        "upper bound": _bound(sampled),
+        "upper ess": upper.ess,
+        "upper": {"log_weights": log_w, **told},
     }
+
+
+def _warn_if_few(name: str, found: Average) -> None:
+    if not found.healthy:
+        warnings.warn(
+            f"{name}: {found.ess:.1f} of {len(found.weights)} weights carry the average; its error bar is not to be "
+            "trusted. Raise n_betas.",
+            _checks.ConvergenceWarning,
+            stacklevel=6,
+        )

@@ -7,27 +7,27 @@ doi:10.1162/089976698300017386.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng
 from ..couplings import Couplings
-from ..kernels.mean_field import sweep_mean_field
 from ..model import BoltzmannMachine
+from ..threads import fan_out, single_threaded_blas
+from .mean_field_equations import MeanFieldEquations
+from .newton import LARGEST, newton
 from .result import Inference
+from .variational import LANES, Settings, moments as moments_of, settle, starting_means, warn_unsettled
 
-LARGEST_CONDITION = 1e10  # of the matrix to invert, beyond which the response is said to diverge
-CHECK_EVERY = 10  # sweeps between two looks at convergence
+COARSE = 1e-3  # change at which the starts are compared; the best is then followed to its end
+COARSE_SWEEPS = 60
+LAZY = 0.1  # part of the last largest change below which changes wait there
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed points, one a column: `arguments` = beta (W m + b) (n_units, lanes), and how well they solve their
-    equations.
-    """
+    """Fixed points, one a column: `arguments` = atanh m (n_units, lanes), and how well they solve their equations."""
 
     arguments: np.ndarray
     residual: np.ndarray
@@ -36,15 +36,6 @@ class Solution:
     @property
     def means(self) -> np.ndarray:
         return np.tanh(self.arguments)
-
-    def log_z(self, couplings: Couplings, bias: np.ndarray, beta: float) -> np.ndarray:
-        """The lower bound S(m) - beta E(m), without offset, per column; it holds whether or not the equations are
-        solved.
-        """
-        x, m = np.abs(self.arguments), self.means
-        entropy = x + np.log1p(np.exp(-2 * x)) - x * np.tanh(x)
-        energy = -((0.5 * couplings.field(m.T).T + bias) * m)
-        return (entropy - beta * energy).sum(axis=0)
 
 
 def solve(
@@ -58,29 +49,29 @@ def solve(
     max_sweeps: int,
 ) -> Solution:
     """Solve the mean-field equations of spins from `start` (n_units, lanes), with `bias` (n_units, lanes)."""
-    means = np.array(start, np.float64)
-    weights = couplings.matrix()
-    for sweep in range(max_sweeps):
-        change = sweep_mean_field(means, weights, bias, beta, damping)
-        if sweep % CHECK_EVERY == 0 and change.max(initial=0.0) <= 0.1 * tolerance:
-            break
-    arguments = beta * (couplings.field(means.T).T + bias)
-    residual = np.abs(np.tanh(arguments) - means).max(axis=0, initial=0.0)
-    return Solution(arguments, residual, sweep + 1)
+    equations = MeanFieldEquations(couplings, bias.T, beta, start.T)
+    return follow(equations, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
 
-def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> np.ndarray | None:
-    """Covariance of spins at one fixed point, as D^1/2 (1 - beta D^1/2 W D^1/2)^-1 D^1/2 with D = 1 - m^2.
+def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, max_sweeps: int) -> Solution:
+    """Sweep until the equations are solved; what is returned is put among the means."""
+    n_sweeps, aim = 0, 0.1 * tolerance
+    while True:
+        _, more = settle(equations, tolerance=aim, damping=damping, max_sweeps=max_sweeps - n_sweeps)
+        n_sweeps += more
+        equations.refresh()
+        arguments = equations.arguments()
+        equations.place(arguments)
+        residual = np.abs(np.tanh(equations.arguments()) - equations.values).max(axis=1, initial=0.0)
+        if np.all(residual <= tolerance) or n_sweeps >= max_sweeps or aim < equations.finest():
+            return Solution(arguments.T, residual, n_sweeps)
+        aim *= 0.1
 
-    In this form units that are frozen (D = 0) do no harm. None where it diverges, as at a mean-field transition.
-    """
-    x = np.abs(arguments)
-    root = 2 * np.exp(-x) / (1 + np.exp(-2 * x))
-    inner = np.eye(len(root)) - beta * root[:, None] * couplings.matrix() * root[None, :]
-    with np.errstate(all="ignore"):
-        if not np.linalg.cond(inner) < LARGEST_CONDITION:
-            return None
-    return root[:, None] * np.linalg.solve(inner, np.diag(root))
+
+def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> Any:
+    """Covariance of spins at one fixed point. None where it diverges, as at a mean-field transition."""
+    response, root = MeanFieldEquations(couplings, np.zeros((1, 1)), beta, np.tanh(arguments)[None]).response(arguments)
+    return response.covariance(root)
 
 
 def mean_field(
@@ -89,6 +80,7 @@ def mean_field(
     beta: float,
     moments: bool,
     seed: int,
+    threads: int = 1,
     n_starts: int = 8,
     tolerance: float = 1e-10,
     damping: float = 0.0,
@@ -99,7 +91,7 @@ def mean_field(
     Parameters
     ----------
     n_starts : int
-        One from m = 0 (moved by the bias), the others random; the best bound is kept.
+        One from m = 0 (moved by the bias), the others random; that of the best bound is followed to its end.
     tolerance : float
         Largest residual of the equations.
     damping : float
@@ -110,66 +102,93 @@ def mean_field(
     -------
     Inference
         `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the exact
-        one.
+        one. For sparse machines of more than 16,384 units both hold the coupled pairs only.
     """
-    n_starts = _checks.whole("n_starts", n_starts, least=1)
-    if not 0.0 <= (damping := _checks.real("damping", damping, least=0.0)) < 1.0:
-        raise ValueError(f"damping must be from 0 to below 1; got {damping:g}.")
+    settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
     spin = model.to_units("spin")
-    start = rng.keyed(seed, rng.STARTS).uniform(-1.0, 1.0, (spin.n_units, n_starts))
-    start[:, 0] = 0.0
-    bias = np.repeat(spin.flat_bias[:, None], n_starts, axis=1)
-    solution = solve(
-        spin.couplings,
-        bias,
-        beta,
-        start,
-        tolerance=_checks.real("tolerance", tolerance, above=0.0),
-        damping=damping,
-        max_sweeps=_checks.whole("max_sweeps", max_sweeps, least=1),
-    )
-    bounds = solution.log_z(spin.couplings, bias, beta)
-    best = int(np.argmax(bounds))
-    log_z = float(bounds[best]) - beta * spin.offset
-    converged = bool(solution.residual[best] <= tolerance)
-    if not converged:
-        warnings.warn(
-            f"mean-field did not converge: residual {solution.residual[best]:.2g} after {solution.n_sweeps} "
-            "sweeps; the bound "
-            "holds all the same. Raise max_sweeps or damping.",
-            _checks.ConvergenceWarning,
-            stacklevel=5,
-        )
-    m = solution.means[:, best]
-    energy = float(-((0.5 * spin.couplings.field(m[None])[0] + spin.flat_bias) @ m)) + spin.offset
-    result: dict[str, Any] = {"log_z": log_z, "bound": "lower", "energy": energy, "entropy": log_z + beta * energy}
-    if moments:
-        result |= _moments(model, m, linear_response(spin.couplings, beta, solution.arguments[:, best]))
-    return Inference(
-        "mean-field",
-        **result,
-        converged=converged,
-        detail={
-            "residual": float(solution.residual[best]),
-            "n_sweeps": solution.n_sweeps,
-            "bounds of all starts": bounds - beta * spin.offset,
-        },
-    )
+    starts = starting_means(spin.n_units, settings.n_starts, seed)
+    found = climb(MeanFieldEquations, spin, beta, starts, settings, threads)
+    if not found.converged:
+        rest = "the bound holds all the same. Raise max_sweeps or damping."
+        warn_unsettled("mean-field", found.residual, found.n_sweeps, rest)
+    return found.inference("mean-field", model, "lower", moments)
 
 
-def _moments(model: BoltzmannMachine, m: np.ndarray, covariance: np.ndarray | None) -> dict[str, np.ndarray | None]:
-    """Moments in the model's units. <s_i^2> is known exactly and not taken from the linear response."""
-    if model.units == "binary":
-        m = (1 + m) / 2
-    if covariance is None:
-        warnings.warn(
-            "mean-field: the linear response diverges here (a mean-field transition), so there are no covariances.",
-            _checks.ConvergenceWarning,
-            stacklevel=7,
+@dataclass(frozen=True)
+class Climbed:
+    """The best of several starts: its single-lane equations, atanh of its means, and how it came there."""
+
+    equations: MeanFieldEquations
+    arguments: np.ndarray
+    residual: float
+    converged: bool
+    n_sweeps: int
+    values: np.ndarray  # log Z of all starts
+    offset: float
+
+    def inference(self, method: str, model: BoltzmannMachine, bound: str | None, moments: bool) -> Inference:
+        """The result, in the units of `model`."""
+        log_z = float(self.equations.log_z(self.arguments[None])[0]) - self.equations.beta * self.offset
+        energy = float(self.equations.energies()[0]) + self.offset
+        result: dict[str, Any] = {"log_z": log_z, "bound": bound, "energy": energy}
+        if moments:
+            response, root = self.equations.response(self.arguments)
+            result |= moments_of(model, method, np.tanh(self.arguments), response.covariance(root))
+        return Inference(
+            method,
+            **result,
+            entropy=log_z + self.equations.beta * energy,
+            converged=self.converged,
+            detail={
+                "residual": self.residual,
+                "n_sweeps": self.n_sweeps,
+                f"{'bounds' if bound else 'log_z'} of all starts": self.values,
+            },
         )
-        return {"mean": m, "second_moment": None, "covariance": None}
-    if model.units == "binary":
-        covariance = covariance / 4
-    second = covariance + np.outer(m, m)
-    np.fill_diagonal(second, m if model.units == "binary" else 1.0)
-    return {"mean": m, "second_moment": second, "covariance": covariance}
+
+
+def climb(
+    kind: type[MeanFieldEquations],
+    spin: BoltzmannMachine,
+    beta: float,
+    starts: np.ndarray,
+    settings: Settings,
+    threads: int,
+) -> Climbed:
+    """Bring all starts near a maximum of log Z, and the best of them into it."""
+    couplings, bias = spin.couplings, spin.flat_bias[None]
+    if couplings.kind == "sparse":
+        couplings.csr()  # made once, before threads ask for it
+
+    def coarse(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        equations = kind(couplings, bias, beta, starts[first : first + LANES])
+        _, n_sweeps = settle(
+            equations, tolerance=COARSE, damping=settings.damping, max_sweeps=min(COARSE_SWEEPS, settings.max_sweeps),
+            lazy=LAZY if couplings.kind == "dense" else 0.0,
+        )  # fmt: skip
+        equations.refresh()
+        arguments = equations.arguments()
+        equations.place(arguments)
+        log_z = equations.log_z(arguments)
+        return log_z, np.array(equations.values), equations.rank(log_z), n_sweeps
+
+    with single_threaded_blas():
+        parts = fan_out(coarse, range(0, settings.n_starts, LANES), threads)
+    values, means, rank = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 2))
+    n_sweeps = max(part[3] for part in parts)
+    best = int(np.argmax(rank))
+    equations = kind(couplings, bias, beta, means[best : best + 1])
+    if couplings.kind == "dense" and spin.n_units <= LARGEST and n_sweeps < settings.max_sweeps:
+        with single_threaded_blas():
+            newton(equations, tolerance=0.1 * settings.tolerance)
+    solution = follow(
+        equations, tolerance=settings.tolerance, damping=settings.damping,
+        max_sweeps=max(settings.max_sweeps - n_sweeps, 0),
+    )  # fmt: skip
+    residual = float(solution.residual[0])
+    values[best] = equations.log_z(solution.arguments.T)[0]
+    converged = residual <= max(settings.tolerance, equations.finest())
+    return Climbed(
+        equations, solution.arguments[:, 0], residual, converged, n_sweeps + solution.n_sweeps,
+        values - beta * spin.offset, spin.offset,
+    )  # fmt: skip

@@ -16,12 +16,14 @@ from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
-from .annealed import ais, refuse_no_layers
+from .annealed import ais, reverse_ais
 from .exact import exact
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
+from .populated import population_annealing
 from .result import Inference, expand, nothing_free, stack
 from .sampled_states import sampled_states
+from .tempered import tempering
 
 SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
 
@@ -48,9 +50,12 @@ METHODS = {
     "exact": Method(exact),
     "sampled-states": Method(sampled_states),
     "mean-field": Method(mean_field),
-    "ais": Method(ais, refuse_no_layers),
+    "ais": Method(ais),
     "gibbs": Method(partial(monte_carlo, rule="gibbs")),
     "metropolis": Method(partial(monte_carlo, rule="metropolis")),
+    "tempering": Method(tempering),
+    "population-annealing": Method(population_annealing),
+    "reverse-ais": Method(reverse_ais),
 }
 
 

@@ -1,0 +1,93 @@
+"""States of a machine from which walks down a path begin."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _checks, diagnostics, rng
+from ..exact.choosing import BUILT_IN, LARGEST_GIGABYTES
+from ..exact.plan import Source
+from ..model import BoltzmannMachine
+from ..sampling import make_chains
+from ..sampling.exact_sources import ENGINES
+
+SOURCES = ("auto", "exact", "gibbs")
+LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
+N_BLOCKS = 16  # parts of the chains whose means tell whether they agree
+
+
+class Starts(NamedTuple):
+    """States as bits (n_chains, n_units), and whether they are samples of the machine: None where that is exact."""
+
+    up: np.ndarray
+    converged: bool | None
+    detail: dict[str, Any]
+
+
+def draw_starts(
+    model: BoltzmannMachine, beta: float, n_chains: int, source: str, n_sweeps: int, seed: int, threads: int
+) -> Starts:
+    """Draw from the exact distribution where its tables can be had, else by Gibbs chains of `n_sweeps` sweeps.
+
+    Raises
+    ------
+    ValueError
+        If exact samples are asked for and cannot be had.
+    """
+    source = _checks.choice("source", source, SOURCES)
+    n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=2)
+    if source != "gibbs":
+        found = _cheapest(model, beta, n_chains, threads)
+        if found is not None and (source == "exact" or found[1] <= LONGEST):
+            name, _, exact = found
+            streams = np.ascontiguousarray(rng.streams(seed, n_chains).T)
+            return Starts(exact.draw(streams, 1, threads)[0], None, {"source": "exact", "source engine": name})
+        if source == "exact":
+            raise ValueError(
+                f"source='exact' cannot make its tables for {model.n_units} units within {LARGEST_GIGABYTES:g} GB. "
+                'Use source="gibbs", or clamp units.'
+            )
+    return _gibbs(model, beta, n_chains, n_sweeps, seed, threads)
+
+
+def _cheapest(
+    model: BoltzmannMachine, beta: float, n_chains: int, threads: int
+) -> tuple[str, float, Source] | None:  # fmt: skip
+    """The engine with the least forecast on one thread, whatever the machine; None where none has tables."""
+    best: tuple[str, float, Source] | None = None
+    for name, module in ENGINES.items():
+        if name == "layers" and not model.is_layered:
+            continue
+        make = importlib.import_module(f"fastbm.exact.{module}").source
+        about = {"max_bytes": 1e9 * LARGEST_GIGABYTES, "speeds": BUILT_IN}
+        source = make(model, beta, threads=1, **about)
+        seconds = source.forecast.seconds + n_chains * source.draw_seconds
+        if math.isfinite(seconds) and (best is None or seconds < best[1]):
+            planned = make(model, beta, threads=threads, **about)
+            if math.isfinite(planned.forecast.seconds):
+                best = name, seconds, planned
+    return best
+
+
+def _gibbs(model: BoltzmannMachine, beta: float, n_chains: int, n_sweeps: int, seed: int, threads: int) -> Starts:
+    """The last states of chains from random states; they are declared converged by split R-hat of the energy and of
+    every unit over the second half of the sweeps.
+    """
+    chains = make_chains(model, n_chains, beta=beta, seed=seed, threads=threads)
+    chains.sweep(n_sweeps // 2)
+    n_kept = n_sweeps - n_sweeps // 2
+    n_blocks = min(N_BLOCKS, n_kept)
+    energies, means = np.zeros((n_blocks, n_chains)), np.zeros((n_blocks, n_chains, model.n_units))
+    sizes = np.bincount(np.arange(n_kept) * n_blocks // n_kept)
+    for t in range(n_kept):
+        chains.sweep(1)
+        energies[t * n_blocks // n_kept] += chains.quick_energies()
+        means[t * n_blocks // n_kept] += chains.bits()
+    blocks = (energies / sizes[:, None], means / sizes[:, None, None])
+    r_hat = max((float(np.max(diagnostics.r_hat(b))) for b in blocks), default=math.inf) if n_blocks >= 4 else math.inf
+    converged = n_chains > 1 and r_hat <= diagnostics.R_HAT_LIMIT
+    return Starts(chains.bits(), converged, {"source": "gibbs", "n_sweeps": n_sweeps, "r_hat": r_hat})

@@ -1,0 +1,227 @@
+"""log Z and moments by population annealing from beta = 0, with errors from independent populations.
+
+With Z_m the estimate of population m of M and x_m its mean of an observable, Z = mean Z_m is unbiased and the average
+of x is sum_m w_m x_m, w_m = Z_m / sum Z; to first order population m adds M w_m - 1 to log Z and M w_m (x_m - x) to x.
+
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010),
+doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92, 063307 (2015),
+doi:10.1103/PhysRevE.92.063307 (rho_t, rho_s).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..model import BoltzmannMachine
+from .ladders import check_ladder
+from .monte_carlo import PairCounts
+from .result import Inference, moments_of
+from .subpopulations import Subpopulations
+from .temperatures import KEY, curves
+
+FEWEST = 8  # populations, for their spread to be an error bar
+HEALTHY_FAMILIES = 100.0
+HEALTHY_PART = 0.5  # of the populations that must carry the average
+
+
+def population_annealing(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int,
+    n_chains: int = 2_048,
+    n_populations: int = 32,
+    n_sweeps: int = 10,
+    target_ess: float | None = None,
+    betas: Any = None,
+) -> Inference:
+    """Estimate log Z and moments by population annealing.
+
+    Parameters
+    ----------
+    n_chains : int
+        Replicas of all populations together.
+    n_populations : int
+        Independent populations, at least 8, whose spread is the error bar. Of many replicas each: what one population
+        misses all miss.
+    n_sweeps : int
+        Sweeps at every temperature after the first.
+    target_ess : float, optional
+        Between 0 and 1: steps are the largest that leave the weights this effective sample size, as a part of
+        `n_chains`; 0.9 unless given.
+    betas : (n_betas,) array, optional
+        The temperatures themselves, increasing from 0.0 to `beta`; log Z is then unbiased in Z, steps chosen on the way
+        change it by little.
+
+    Returns
+    -------
+    Inference
+        `ess` is 1 / sum nu^2 with nu the weight of each family, all descendants of one initial replica.
+        `detail["temperatures"]` holds the curves of all temperatures, see `Temperatures.of`; "family_entropy",
+        "n_families", "rho_t" = n_chains / ess and "rho_s" = n_chains / exp(family_entropy); "log_weights", log Z of
+        each population.
+
+    Raises
+    ------
+    ValueError
+        If `betas` does not increase from 0 to `beta`, or there are too few replicas.
+    """
+    n_populations = _checks.whole("n_populations", n_populations, least=FEWEST)
+    n_chains, n_sweeps = _checks.whole("n_chains", n_chains, least=1), _checks.whole("n_sweeps", n_sweeps)
+    if n_chains < 2 * n_populations:
+        raise ValueError(
+            f"n_chains must be at least 2 for each of {n_populations} populations; got {n_chains}. Raise it, or lower "
+            "n_populations."
+        )
+    ladder = None if betas is None else check_ladder(betas, beta)
+    if ladder is not None and target_ess is not None:
+        raise ValueError("betas say all that target_ess would: leave one of them out.")
+    part = 0.9 if target_ess is None else _checks.real("target_ess", target_ess, above=0.0)
+    if part >= 1.0:
+        raise ValueError(f"target_ess is a part of the population, between 0 and 1; got {part:g}.")
+    if moments:
+        PairCounts(model.n_units)  # refuses what is too large
+    populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
+    rows = list(_anneal(populations, beta, ladder, part, n_sweeps))
+    return _result(model, populations, rows, moments)
+
+
+def _anneal(
+    populations: Subpopulations, beta: float, ladder: np.ndarray | None, target_ess: float, n_sweeps: int
+) -> Iterator[dict[str, Any]]:
+    """Cool down to `beta`; yield what there is to say of every temperature."""
+    for k in itertools.count():
+        energies = populations.engine.energies()
+        centre = float(energies.mean())
+        yield {
+            "beta": populations.beta,
+            "log_z": populations.log_z.copy(),
+            "centre": centre,
+            "energy": populations.means(energies - centre),
+            "square": populations.means((energies - centre) ** 2),
+        }
+        if populations.beta == beta:
+            return
+        following = populations.next_beta(energies, beta, target_ess) if ladder is None else float(ladder[k + 1])
+        populations.cool(following, energies)
+        populations.engine.sweep(n_sweeps)
+
+
+def _errors(terms: np.ndarray) -> np.ndarray:
+    """Standard errors of means of independent terms, (n_populations, ...), whose mean is 0.
+
+    Few terms tell their own spread badly: errors are widened by Student's quantile over the normal one, so that 1.96 of
+    them hold the truth in 95 % of cases.
+    """
+    from scipy.special import stdtrit
+
+    n = len(terms)
+    return float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
+
+
+def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, float]:
+    """Weights of families, and what they say of how many replicas count as one."""
+    n_chains = len(populations.family)
+    of_replica = np.concatenate(
+        [np.full(g.stop - g.start, w / (g.stop - g.start)) for g, w in zip(populations.groups, weights, strict=True)]
+    )
+    nu = np.bincount(populations.family, weights=of_replica, minlength=n_chains)
+    nu = nu[nu > 0]
+    entropy = float(-(nu * np.log(nu)).sum()) + 0.0
+    return {
+        "family_entropy": entropy,
+        "n_families": len(nu),
+        "rho_t": n_chains * float((nu**2).sum()),
+        "rho_s": n_chains / math.exp(entropy),
+    }
+
+
+def _result(
+    model: BoltzmannMachine, populations: Subpopulations, rows: list[dict[str, Any]], moments: bool
+) -> Inference:
+    betas, centre = (np.array([row[name] for row in rows]) for name in ("beta", "centre"))
+    own = np.array([row["log_z"] for row in rows]).T  # (n_populations, n_betas)
+    energy, square = (np.array([row[name] for row in rows]).T for name in ("energy", "square"))
+    n = len(own)
+    top = own.max(axis=0)
+    w = np.exp(own - top)
+    log_z = top + np.log(w.mean(axis=0))
+    w /= w.sum(axis=0)
+    mean, second = (w * energy).sum(axis=0), (w * square).sum(axis=0)
+    variance = np.maximum(second - mean**2, 0.0)
+    energy_terms = n * w * (energy - mean)
+    found = curves(
+        betas,
+        log_z - betas * model.offset,
+        n * w - 1.0,
+        centre + mean + model.offset,
+        variance,
+        energy_terms,
+        n * w * (square - second) - 2.0 * mean * energy_terms,
+        _errors,
+    )
+    weights = populations.weights()
+    families = _families(populations, weights)
+    ess = len(populations.family) / families["rho_t"]
+    carrying = 1.0 / float(weights @ weights)
+    converged = _judge(math.exp(families["family_entropy"]), carrying, n, len(populations.family))
+    result = _moments(model, populations, weights, ess) if moments else {}
+    detail = {
+        **populations.engine.detail,
+        **families,
+        "log_weights": own[:, -1] - betas[-1] * model.offset,
+        "n_betas": len(betas),
+        KEY: found.as_detail(),
+    }
+    return Inference(
+        "population-annealing",
+        log_z=float(found.log_z[-1]),
+        log_z_error=float(found.log_z_error[-1]),
+        energy=float(found.energy[-1]),
+        energy_error=float(found.energy_error[-1]),
+        energy_variance=float(variance[-1]),
+        entropy=float(found.entropy[-1]),
+        converged=converged,
+        n_samples=len(populations.family),
+        ess=ess,
+        detail=detail,
+        **result,
+    )
+
+
+def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float) -> dict[str, Any]:
+    """Weighted averages over the last states; errors from the spread of the populations."""
+    values = model.convention.values(populations.engine.bits(), np.float64)
+    own = populations.means(values)
+    mean = weights @ own
+    error = _errors(len(weights) * weights[:, None] * (own - mean))
+    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
+    second = np.zeros((model.n_units, model.n_units))
+    for group, w in zip(populations.groups, weights, strict=True):
+        second += w / (group.stop - group.start) * (values[group].T @ values[group])
+    return moments_of(mean, second) | {"mean_error": np.where(error > 0, error, never)}
+
+
+def _judge(n_families: float, carrying: float, n_populations: int, n_chains: int) -> bool:
+    """Whether to believe the result; a warning says why not."""
+    reason = ""
+    if carrying < HEALTHY_PART * n_populations:
+        reason = f"{carrying:.1f} of {n_populations} populations carry the average"
+    elif n_families < min(HEALTHY_FAMILIES, 0.5 * n_chains):
+        reason = f"the replicas descend from {n_families:.0f} families, by their entropy"
+    if reason:
+        warnings.warn(
+            f"population-annealing: {reason}; its error bar is not to be trusted. Raise n_chains or n_sweeps.",
+            _checks.ConvergenceWarning,
+            stacklevel=6,
+        )
+    return not reason

@@ -1,0 +1,147 @@
+"""Covariances by linear response: the inverse of the matrix of second derivatives at a fixed point.
+
+The matrix is M = D^1/2 C^-1 D^1/2 with D = 1 - m^2, so that C = D^1/2 M^-1 D^1/2 and units that are frozen (D = 0) do
+no harm. M has an entry for each coupled pair and its diagonal; at a stable fixed point it is positive definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..couplings import Couplings
+from ..couplings.limits import DENSE_LIMIT
+from ..couplings.protocol import row_blocks
+from ..kernels.selected_inverse import selected_inverse
+
+SMALLEST_CONDITION = 1e-10  # reciprocal condition number of M below which the response is said to diverge
+
+Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def sech(arguments: np.ndarray) -> np.ndarray:
+    """1 / cosh, the root of 1 - tanh^2, without cancellation or overflow."""
+    x = np.abs(arguments)
+    root: np.ndarray = 2 * np.exp(-x) / (1 + np.exp(-2 * x))
+    return root
+
+
+@dataclass(frozen=True)
+class ResponseMatrix:
+    """M: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes arrays that go together."""
+
+    couplings: Couplings
+    diagonal: np.ndarray
+    entries: Entries
+
+    def dense(self, dtype: type = np.float64) -> np.ndarray:
+        """The whole matrix in Fortran order (it is symmetric)."""
+        n = self.couplings.n_units
+        if self.couplings.kind == "dense":
+            weights, units = self.couplings.matrix(), np.arange(n)
+            matrix: np.ndarray = np.empty((n, n), dtype)
+            for rows in row_blocks(n, 16 * n):
+                matrix[rows] = self.entries(weights[rows], units[rows, None], units)
+        else:
+            matrix = np.zeros((n, n), dtype)
+            i, indices, values = self._slots()
+            matrix[i, indices] = self.entries(values, i, indices)
+        np.fill_diagonal(matrix, self.diagonal)
+        return matrix.T
+
+    def _slots(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        indptr, indices, values = self.couplings.csr()
+        return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr)), indices, values
+
+    def sparse(self) -> Any:
+        """The matrix as a scipy.sparse.csc_array."""
+        from scipy.sparse import csc_array
+
+        n = self.couplings.n_units
+        i, j, values = self._slots()
+        own = np.arange(n, dtype=np.int32)
+        data = np.concatenate([self.entries(values, i, j), self.diagonal])
+        return csc_array((data, (np.concatenate([i, own]), np.concatenate([j, own]))), shape=(n, n))
+
+    def covariance(self, root: np.ndarray) -> Any:
+        """root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
+
+        A matrix; for sparse couplings of more than `DENSE_LIMIT` units a scipy.sparse.csr_array of the coupled pairs
+        and the diagonal.
+        """
+        if self.couplings.n_units > DENSE_LIMIT:
+            return _sparse_covariance(self.sparse(), root)
+        inverse = invert(self.dense())
+        if inverse is None:
+            return None
+        inverse *= root[:, None]
+        inverse *= root[None, :]
+        return inverse
+
+
+def invert(matrix: np.ndarray, least: float = SMALLEST_CONDITION) -> np.ndarray | None:
+    """Return the inverse of a symmetric matrix in Fortran order, which is overwritten, by Cholesky's factors; None
+    where it is not positive definite, or its reciprocal condition number is below `least`.
+    """
+    from scipy.linalg import lapack
+
+    norm = float(np.abs(matrix).sum(axis=0).max())
+    if not np.isfinite(norm):
+        return None
+    factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+    if failed or not lapack.dpocon(factor, norm, uplo="L")[0] > least:
+        return None
+    inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        return None
+    n = len(inverse)
+    for rows in row_blocks(n, 16 * n):  # only the lower triangle has been made
+        inverse[: rows.start, rows] = inverse[rows, : rows.start].T
+        block = inverse[rows, rows]
+        block[:] = np.tril(block) + np.tril(block, -1).T
+    return np.ascontiguousarray(inverse.T)
+
+
+def _sparse_covariance(matrix: Any, root: np.ndarray) -> Any:
+    """The entries of root M^-1 root that stand where M has any, from the sparse factors of M.
+
+    Which entries its factors have is taken from those of a matrix of the same places in which nothing can cancel: the
+    order depends on the places alone.
+    """
+    from scipy.sparse import csc_array, csr_array, diags_array
+
+    n = len(root)
+    places = csc_array((np.full(matrix.nnz, -1.0), matrix.indices, matrix.indptr), shape=matrix.shape)
+    pattern = _factors(places + diags_array(np.diff(matrix.indptr) + 1.0, format="csc"))
+    factors = _factors(matrix)
+    if pattern is None or factors is None or not np.array_equal(pattern.perm_c, factors.perm_c):
+        return None
+    pivots = factors.U.diagonal()
+    if not np.array_equal(factors.perm_r, factors.perm_c) or not np.all(pivots > SMALLEST_CONDITION * pivots.max()):
+        return None
+    filled, lower = (factor.L.tocsc() for factor in (pattern, factors))
+    filled.sort_indices()
+    keys, found = (np.repeat(np.arange(n), np.diff(f.indptr)) * n + f.indices for f in (filled, lower))
+    values = np.zeros(filled.nnz)
+    values[np.searchsorted(keys, found)] = lower.data
+    place, rows = factors.perm_c.astype(np.int64), matrix.tocsr()
+    i, j = np.repeat(np.arange(n), np.diff(rows.indptr)), rows.indices
+    inverse = np.empty(len(j))
+    columns = filled.indptr.astype(np.int64), filled.indices.astype(np.int32)
+    selected_inverse(values, pivots, columns, (place[i], place[j]), inverse)
+    return csr_array((inverse * root[i] * root[j], j, rows.indptr), shape=(n, n))
+
+
+def _factors(matrix: Any) -> Any:
+    """Factors L U of a symmetric matrix with pivots on the diagonal; None where it is singular."""
+    from scipy.sparse.linalg import splu
+
+    try:
+        return splu(
+            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
+        )
+    except RuntimeError:
+        return None

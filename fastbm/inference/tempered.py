@@ -1,0 +1,198 @@
+"""log Z and moments by parallel tempering from beta = 0, where log Z is known, to the target.
+
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, diagnostics
+from ..model import BoltzmannMachine
+from ..sampling.tempering import TemperedChains
+from .bennett import LogRatios, bennett
+from .integration import integrate
+from .ladders import free_log_z, make_ladder
+from .mbar import mbar, pymbar_solver
+from .monte_carlo import find_burn_in
+from .result import Inference
+from .target_moments import TargetMoments
+from .temperatures import KEY, curves
+
+ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
+HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
+PIECE = 1 << 22  # bits of states that are held at once, about
+
+
+def tempering(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int,
+    n_chains: int = 16,
+    n_sweeps: int = 1_000,
+    burn_in: int | str = "auto",
+    thin: int = 1,
+    n_betas: int | None = None,
+    betas: Any = None,
+    engine: str = "bennett",
+    swap_every: int = 1,
+) -> Inference:
+    """Estimate log Z and moments by parallel tempering.
+
+    Parameters
+    ----------
+    n_chains : int
+        Independent ladders; from 8 on their spread is an error bar of its own.
+    n_sweeps, thin : int
+        Every `thin`-th of `n_sweeps` sweeps of every replica is used.
+    burn_in : int or "auto"
+        Sweeps that are thrown away first; "auto" goes on until the energy at the target is stationary, for at most
+        `n_sweeps`.
+    n_betas : int, optional
+        Levels. Left out, enough for a swap rate of about 0.3, at most 64.
+    betas : (n_betas,) array, optional
+        The ladder itself, increasing from 0.0 to `beta`. Left out, steps of equal thermodynamic length from a pilot.
+    engine : {"bennett", "mbar", "ti"}
+        Bennett's acceptance ratio between neighbours; that of all levels at once, by the package pymbar; or
+        thermodynamic integration of the mean energy.
+    swap_every : int
+        Sweeps between swaps.
+
+    Returns
+    -------
+    Inference
+        `detail["temperatures"]` holds the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of
+        neighbours, "round_trips" of each ladder; of "ti" the "discretisation_error", which is part of `log_z_error`.
+
+    Raises
+    ------
+    ValueError
+        If `betas` does not increase from 0 to `beta`.
+    ImportError
+        If pymbar is asked for and not installed.
+    """
+    solve = ENGINES[_checks.choice("engine", engine, ENGINES)]
+    if engine == "mbar":
+        pymbar_solver()
+    n_chains = _checks.whole("n_chains", n_chains, least=1)
+    n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
+    swap_every = _checks.whole("swap_every", swap_every, least=1)
+    n_samples = n_sweeps // thin
+    if not n_samples:
+        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
+    if burn_in != "auto":
+        burn_in = _checks.whole("burn_in", burn_in)
+    target = TargetMoments(model, n_samples, n_chains) if moments else None
+    ladder = make_ladder(model, beta, betas, n_betas, seed=seed, threads=threads)
+    chains = TemperedChains(model, n_chains, ladder, seed=seed, threads=threads, swap_every=swap_every)
+    burnt = _burn_in(chains, burn_in, n_sweeps)
+    before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
+    energies = _record(chains, n_samples, thin, target)
+    attempted, accepted, trips = (
+        now - then for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
+    )
+    ratios = solve(ladder, energies)
+    detail = {
+        **chains.detail,
+        "engine": engine,
+        "burn_in": burnt,
+        "swap_rates": accepted / np.maximum(attempted, 1),
+        "overlap": ratios.overlap,
+        "round_trips": trips,
+        **ratios.detail,
+    }
+    return _result(model, ladder, energies, ratios, target, detail)
+
+
+def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
+    if isinstance(burn_in, str):
+        return find_burn_in(chains, n_sweeps)  # type: ignore[arg-type]
+    chains.sweep(burn_in)
+    return burn_in
+
+
+def _record(chains: TemperedChains, n_samples: int, thin: int, target: TargetMoments | None) -> np.ndarray:
+    """Energies with offset, (n_samples, n_chains, n_betas); states at the target go to `target`."""
+    energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
+    piece = max(1, PIECE // (chains.n_units * chains.n_chains))
+    for start in range(0, n_samples, piece):
+        rows = chains.record(min(piece, n_samples - start), thin)
+        energies[start : start + piece] = rows["tempering/energy"]
+        if target is not None:
+            target.add(rows["samples/states"])
+    return energies
+
+
+def _errors(terms: np.ndarray) -> np.ndarray:
+    """Standard errors level by level, which holds the memory of the Fourier transforms down."""
+    return np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
+
+
+def _result(
+    model: BoltzmannMachine,
+    betas: np.ndarray,
+    energies: np.ndarray,
+    ratios: LogRatios,
+    target: TargetMoments | None,
+    detail: dict[str, Any],
+) -> Inference:
+    mean = energies.mean(axis=(0, 1))
+    off = energies - mean
+    variance = (off**2).mean(axis=(0, 1))
+    found = curves(
+        betas,
+        free_log_z(model) + ratios.log_z,
+        ratios.terms,
+        mean,
+        variance,
+        off,
+        off**2 - variance,
+        _errors,
+        ratios.floor,
+    )
+    tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
+    ess = energies[..., 0].size / (2.0 * tau)
+    shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
+    known = [np.max(diagnostics.r_hat(v)) for v in (energies, *([target.means()] if target else [])) if len(v) >= 4]
+    r_hat = float(max(known)) if known else math.inf
+    converged = _judge(r_hat, shared)
+    result = {} if target is None else target.result(float(ess[-1]))
+    return Inference(
+        "tempering",
+        log_z=float(found.log_z[-1]),
+        log_z_error=float(found.log_z_error[-1]),
+        energy=float(mean[-1]),
+        energy_error=float(found.energy_error[-1]),
+        energy_variance=float(variance[-1]),
+        entropy=float(found.entropy[-1]),
+        converged=converged,
+        n_samples=energies[..., 0].size,
+        ess=float(ess[-1]),
+        detail=detail | {"r_hat": r_hat, "tau_int": tau, KEY: found.as_detail()},
+        **result,
+    )
+
+
+def _judge(r_hat: float, shared: float) -> bool:
+    """Whether to believe the result; a warning says why not."""
+    reason = ""
+    if not r_hat <= diagnostics.R_HAT_LIMIT:
+        reason = (
+            f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the ladders disagree and the error bars are too "
+            "small. Raise n_sweeps, or n_betas where swap_rates in detail are small"
+        )
+    elif shared < HEALTHY_OVERLAP:
+        reason = (
+            f"two neighbouring temperatures share {shared:.2g} effective samples, and the error bar of log Z is not to "
+            "be trusted. Raise n_betas, or n_sweeps"
+        )
+    if reason:
+        warnings.warn(f"tempering has not converged: {reason}.", _checks.ConvergenceWarning, stacklevel=6)
+    return not reason
