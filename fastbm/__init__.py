@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import data, diagnostics, lattice, models
     from ._checks import ConvergenceWarning, Interrupted, StorageError
     from .inference.comparison import Comparison
+    from .inference.likelihood import LogLikelihood, log_likelihood, pseudo_likelihood
     from .inference.result import Inference
     from .learning.classifier import BoltzmannClassifier
     from .model import BoltzmannMachine
@@ -31,13 +32,16 @@ _PLACES = {
     "ConvergenceWarning": "_checks",
     "Inference": "inference.result",
     "Interrupted": "_checks",
+    "LogLikelihood": "inference.likelihood",
     "Run": "run_view",
     "StorageError": "_checks",
     "compare": "run_infer",
     "fit": "run_fit",
     "infer": "run_infer",
     "load": "modelfile",
+    "log_likelihood": "inference.likelihood",
     "open": "run",
+    "pseudo_likelihood": "inference.likelihood",
     "resume": "run",
     "sample": "run_sample",
 }
@@ -50,6 +54,7 @@ __all__ = [
     "ConvergenceWarning",
     "Inference",
     "Interrupted",
+    "LogLikelihood",
     "Run",
     "StorageError",
     "compare",
@@ -59,8 +64,10 @@ __all__ = [
     "infer",
     "lattice",
     "load",
+    "log_likelihood",
     "models",
     "open",
+    "pseudo_likelihood",
     "resume",
     "sample",
 ]

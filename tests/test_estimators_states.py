@@ -53,3 +53,54 @@ def test_good_turing_stands_beside_independent_samples_only() -> None:
     assert "good_turing_missing_mass" not in bm.infer(cold, "sampled-states", n_chains=8, n_sweeps=500).detail
     missing = bm.infer(flat(10), "sampled-states", n_chains=2, n_sweeps=500).detail["good_turing_missing_mass"]
     assert missing == pytest.approx(math.exp(-500 / 1024), abs=0.1)  # 500 draws from 1024 states alike
+
+
+def test_annealed_states_give_a_bound_alone() -> None:
+    model = bm.models.random_machine(14, scale=1.5, seed=3)
+    truth = bm.infer(model, "exact", beta=2.0).log_z
+    with pytest.warns(bm.ConvergenceWarning, match="were annealed"):
+        found = bm.infer(model, "sampled-states", beta=2.0, source="annealing", n_chains=16, n_sweeps=100)
+    assert found.bound == "lower" and truth - 0.1 < found.log_z <= truth + 1e-10
+    assert found.detail["log_z_corrected"] is None and not found.converged
+    lowest = bm.infer(model, "exact", n_lowest=1).detail["lowest energies"][0]
+    assert found.detail["lowest energy"] == pytest.approx(lowest)
+
+
+def test_tempered_states_are_covered_where_plain_chains_are_trapped() -> None:
+    pattern = np.random.default_rng(0).choice([-1.0, 1.0], 14)
+    weights = 0.4 * np.outer(pattern, pattern)
+    np.fill_diagonal(weights, 0.0)
+    model = bm.BoltzmannMachine(weights, 0.05 * pattern)  # two wells, of different depth
+    truth = bm.infer(model, "exact").log_z
+    options = {"n_chains": 16, "n_sweeps": 400, "source": "tempering", "n_betas": 8, "threads": 1}
+    found = [bm.infer(model, "sampled-states", seed=s, **options) for s in range(20)]
+    assert all(f.log_z <= truth + 1e-10 for f in found)
+    z = [(f.detail["log_z_corrected"] - truth) / f.detail["log_z_corrected_error"] for f in found]
+    assert np.abs(z).max() < 4
+
+
+def test_a_small_set_keeps_the_lowest_states() -> None:
+    model = bm.models.random_machine(16, scale=0.3, seed=2)
+    truth = bm.infer(model, "exact", n_lowest=300)
+    found = bm.infer(model, "sampled-states", n_chains=128, n_sweeps=1000, max_gigabytes=1e-6)
+    assert 300 < found.detail["n_states"] < 1000
+    assert found.log_z < truth.log_z
+    assert found.detail["states up to"] > truth.detail["lowest energies"][-1]
+    listed = np.exp(-truth.detail["lowest energies"]).sum()
+    assert found.log_z > np.log(listed), "the lowest states must all be in the set"
+    assert abs(found.detail["log_z_corrected"] - truth.log_z) < 4 * found.detail["log_z_corrected_error"]
+    assert "good_turing_missing_mass" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"source": "chain"}, "chains"),
+        ({"n_betas": 4}, 'source="tempering"'),
+        ({"max_gigabytes": 0.0}, "max_gigabytes"),
+        ({"n_chains": 1}, "n_chains"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        bm.infer(flat(5), "sampled-states", **options)

@@ -13,12 +13,13 @@ from ..couplings import DENSE_LIMIT
 from ..kernels.moments import count_pairs
 from ..model import BoltzmannMachine
 from ..sampling import Chains, make_chains
+from ..sampling.tempering import TemperedChains
 from .result import Inference, moments_from_up
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
-def find_burn_in(chains: Chains, longest: int) -> int:
+def find_burn_in(chains: Chains | TemperedChains, longest: int) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.

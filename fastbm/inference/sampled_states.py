@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import _checks, diagnostics, rng
+from ..couplings import DENSE_LIMIT
 from ..model import BoltzmannMachine
-from ..sampling import Chains, make_chains
-from .monte_carlo import find_burn_in
+from .ladders import make_ladder
 from .result import Inference, moments_of
+from .sampled_sources import SOURCES, Visited, visit_annealed, visit_chains, visit_tempered
+from .state_set import StateSet
 
 INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
+STACKLEVEL = 6
 
 
 def sampled_states(
@@ -35,6 +40,9 @@ def sampled_states(
     burn_in: int | str = "auto",
     thin: int = 1,
     order: str | None = None,
+    source: str = "chains",
+    n_betas: int | None = None,
+    max_gigabytes: float = 2.0,
 ) -> Inference:
     """Sum over the distinct states visited, each counted once.
 
@@ -44,9 +52,17 @@ def sampled_states(
     Parameters
     ----------
     n_chains : int
-        At least 2.
+        At least 2; of "annealing" all collect.
     n_sweeps, burn_in, thin, order
         As for "gibbs".
+    source : {"chains", "tempering", "annealing"}
+        Dynamics at the target temperature; the target's states of ladders of replicas that reach down to beta = 0; or
+        chains that are cooled from beta = 0, once, all their way. The last gives a bound only, and takes no burn-in.
+    n_betas : int, optional
+        Levels of "tempering".
+    max_gigabytes : float
+        Memory for the set. Where it runs out, the half with the highest energies is dropped, and states as high are no
+        longer taken in: ``detail["states up to"]`` is the energy below which they still are.
 
     Returns
     -------
@@ -55,84 +71,104 @@ def sampled_states(
     """
     n_chains = _checks.whole("n_chains", n_chains, least=2)
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
-    n_samples = n_sweeps // thin
-    if not n_samples:
+    if not n_sweeps // thin:
         raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
-    collectors, energies = _visit(
-        make_chains(model, n_chains // 2, order=order, beta=beta, seed=seed, threads=threads),
-        n_samples,
-        thin,
-        burn_in,
-        n_sweeps,
-    )
-    witnesses, witness_energies = _visit(
-        make_chains(model, n_chains - n_chains // 2, order=order, beta=beta, seed=rng.derive(seed, 1), threads=threads),
-        n_samples,
-        thin,
-        burn_in,
-        n_sweeps,
-    )
-    unique, first, counts = np.unique(_keys(collectors).ravel(), return_index=True, return_counts=True)
-    state_energies = energies.ravel()[first] + model.offset
-    lowest = state_energies.min()
-    weights = np.exp(-beta * (state_energies - lowest))
-    log_z = math.log(weights.sum()) - beta * lowest
+    if burn_in != "auto":
+        burn_in = _checks.whole("burn_in", burn_in)
+    _checks.choice("source", source, SOURCES)
+    if n_betas is not None and source != "tempering":
+        raise ValueError(f'n_betas is for source="tempering"; got source={source!r}. Leave n_betas out.')
+    if moments and model.n_units > DENSE_LIMIT:
+        raise ValueError(
+            f"second moments of {model.n_units} units would take {8.0 * model.n_units**2 / 1e9:.3g} GB; the limit is "
+            f"{DENSE_LIMIT} units. Pass moments=False."
+        )
+    states = StateSet(model.n_units, 1e9 * _checks.real("max_gigabytes", max_gigabytes, above=0.0))
+    length = None if isinstance(burn_in, str) else burn_in
+    about: dict[str, Any] = {"beta": beta, "order": order, "threads": threads}
+    if source == "annealing":
+        energies, _ = _each(visit_annealed(model, n_chains, n_sweeps, thin, seed=seed, **about), states.add)
+        detail: dict[str, Any] = _uncorrected("the states were annealed, not drawn at the target temperature")
+        return _result(model, beta, moments, states, energies, detail)
+    visit: Callable[..., Visited] = visit_chains
+    if source == "tempering":
+        ladder = make_ladder(model, beta, None, n_betas, seed=seed, threads=threads)
+        visit = partial(visit_tempered, ladder=ladder)
+    run = (n_sweeps, thin, length)
+    energies, _ = _each(visit(model, n_chains // 2, *run, seed=seed, **about), states.add)
+    others = visit(model, n_chains - n_chains // 2, *run, seed=rng.derive(seed, 1), **about)
+    witnessed, inside = _each(others, lambda packed, _: states.contains(packed))
+    detail = _correction(_log_sum(states, beta) - beta * model.offset, inside.astype(np.float64))
+    both = np.concatenate([energies, witnessed], axis=1)
+    detail["r_hat"] = float(diagnostics.r_hat(both)) if len(both) >= 4 else math.inf
+    alone = math.isinf(states.ceiling) and len(energies) > 1 and float(diagnostics.tau_int(energies)) <= INDEPENDENT
+    if alone:
+        counts = states.counts
+        detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
+    return _result(model, beta, moments, states, energies, detail)
+
+
+def _each(visited: Visited, function: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Pass every piece of states and energies, flat; return all energies and answers, both (n_samples, n_chains)."""
+    energies, answers = [], []
+    for packed, of_states in visited:
+        answers.append(np.reshape(function(packed.reshape(-1, packed.shape[2]), of_states.ravel()), of_states.shape))
+        energies.append(of_states)
+    return np.concatenate(energies), np.concatenate(answers)
+
+
+def _log_sum(states: StateSet, beta: float) -> float:
+    """log sum_S exp(-beta E), without the offset."""
+    energies = states.energies
+    lowest = energies.min()
+    return math.log(np.exp(-beta * (energies - lowest)).sum()) - beta * float(lowest)
+
+
+def _result(
+    model: BoltzmannMachine,
+    beta: float,
+    moments: bool,
+    states: StateSet,
+    sampled: np.ndarray,
+    detail: dict[str, Any],
+) -> Inference:
+    energies = states.energies
+    log_z = _log_sum(states, beta) - beta * model.offset
+    energies += model.offset
+    weights = np.exp(-beta * (energies - energies.min()))
     weights /= weights.sum()
-    inside = np.isin(_keys(witnesses), unique).astype(np.float64)
-    energy = float(weights @ state_energies)
-    result: dict[str, Any] = {
+    energy = float(weights @ energies)
+    found: dict[str, Any] = {
         "log_z": log_z,
         "bound": "lower",
         "energy": energy,
-        "energy_variance": float(weights @ (state_energies - energy) ** 2),
+        "energy_variance": float(weights @ (energies - energy) ** 2),
     }
     if moments:
-        packed = collectors.reshape(-1, collectors.shape[2])[first]
-        result |= _moments(model, packed, weights)
-    detail = {"n_states": len(unique), "lowest energy": float(lowest)} | _correction(log_z, inside)
-    both = np.concatenate([energies, witness_energies], axis=1)
-    detail["r_hat"] = r_hat = float(diagnostics.r_hat(both)) if n_samples >= 4 else math.inf
-    converged = bool(r_hat <= diagnostics.R_HAT_LIMIT) and detail["log_z_corrected"] is not None
-    if float(diagnostics.tau_int(energies)) <= INDEPENDENT and n_samples > 1:
-        detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
-    return Inference(
-        "sampled-states",
-        **result,
-        converged=converged,
-        n_samples=collectors.shape[0] * collectors.shape[1],
-        detail=detail,
+        found |= _moments(model, states.packed, weights)
+    of_set: dict[str, Any] = {"n_states": len(states), "lowest energy": float(energies.min())}
+    if math.isfinite(states.ceiling):
+        of_set["states up to"] = states.ceiling + model.offset
+    converged = detail["log_z_corrected"] is not None and bool(detail["r_hat"] <= diagnostics.R_HAT_LIMIT)
+    return Inference("sampled-states", **found, converged=converged, n_samples=sampled.size, detail=of_set | detail)
+
+
+def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
+    """What `detail` says where there is a bound only; warns."""
+    warnings.warn(
+        f"sampled-states: {why}, so there is a lower bound but no estimate. "
+        'Raise n_sweeps of source="chains" or "tempering", or use "ais".',
+        _checks.ConvergenceWarning,
+        stacklevel=STACKLEVEL,
     )
+    return {"probability": probability, "log_z_corrected": None, "log_z_corrected_error": None}
 
 
-def _visit(
-    chains: Chains, n_samples: int, thin: int, burn_in: int | str, n_sweeps: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the packed states (n_samples, n_chains, bytes) and their energies without offset."""
-    if burn_in == "auto":
-        find_burn_in(chains, n_sweeps)
-    else:
-        chains.sweep(_checks.whole("burn_in", burn_in))
-    found = chains.record(n_samples, thin)
-    return found["samples/states"], found["samples/energy"]
-
-
-def _keys(packed: np.ndarray) -> np.ndarray:
-    """One comparable value for each state: its bytes."""
-    return np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[-1])))[..., 0]
-
-
-def _correction(log_z: float, inside: np.ndarray) -> dict[str, float | None]:
+def _correction(log_z: float, inside: np.ndarray) -> dict[str, Any]:
     """The estimate of log Z from the probability of the set, with its error; None, after a warning, where that is 0."""
     probability = float(inside.mean())
     if probability == 0.0:
-        warnings.warn(
-            "sampled-states: no independent sample fell among the states visited, so there is a lower bound "
-            "but no estimate. "
-            'Raise n_sweeps, or use "ais".',
-            _checks.ConvergenceWarning,
-            stacklevel=6,
-        )
-        return {"probability": 0.0, "log_z_corrected": None, "log_z_corrected_error": None}
+        return _uncorrected("no independent sample fell among the states visited", 0.0)
     ess = min(float(diagnostics.ess(inside)), inside.size)
     smoothed = (probability * ess + 1.0) / (ess + 2.0)  # Laplace's rule: an error bar where all samples agree
     spread = inside.mean(axis=0).std(ddof=1) / math.sqrt(inside.shape[1]) if inside.shape[1] > 1 else 0.0

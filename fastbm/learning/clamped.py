@@ -10,24 +10,13 @@ import numpy as np
 from .. import rng
 from ..clamping import Clamped
 from ..couplings import Layered
+from ..inference.hidden import hidden_are_independent
 from ..inference.mean_field import linear_response, solve
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..sampling.chains import couple_chains
 from .moments import Moments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import Phase
-
-
-def hidden_are_independent(model: BoltzmannMachine) -> bool:
-    """Whether hidden units are coupled to visible ones only."""
-    return model.n_hidden == 0 or (isinstance(model.couplings, Layered) and len(model.couplings.sizes) == 2)
-
-
-def machine_of_hidden(model: BoltzmannMachine) -> BoltzmannMachine:
-    """The hidden units with their couplings, as clamping the visible ones leaves them."""
-    hidden = np.arange(model.n_visible, model.n_units)
-    couplings, bias = model.couplings.restrict(hidden), model.flat_bias[hidden]
-    return model.trusted(couplings, bias, model.convention, model.n_hidden, 0.0)
 
 
 class ClampedExact(Phase):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import _checks
+from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
-from .clamped import ClampedExact, ClampedGibbs, ClampedMeanField, hidden_are_independent
+from .clamped import ClampedExact, ClampedGibbs, ClampedMeanField
 from .free import FreeContrastive, FreeExact, FreeGibbs, FreeMeanField
 
 CLAMPED = {phase.name: phase for phase in (ClampedExact, ClampedGibbs, ClampedMeanField)}

@@ -14,15 +14,16 @@ import numpy as np
 from .. import _checks, rng
 from ..couplings import Layered
 from ..inference.exact import forecast_seconds, refuse_if_long
+from ..inference.hidden import hidden_are_independent, machine_of_hidden
+from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..store import Stream
 from . import presets
-from .clamped import hidden_are_independent, machine_of_hidden
 from .classifier import BoltzmannClassifier
 from .likelihood import Likelihood
 from .moments import with_prefix, without_prefix
-from .monitors import PseudoLikelihood, has_exact_likelihood, has_pseudo_likelihood, log_likelihood
+from .monitors import PseudoLikelihood, has_exact_likelihood
 from .phase import PhaseSettings
 from .settings import FitSettings
 from .steps import Steps
@@ -80,7 +81,7 @@ class FitTask:
         driver = Likelihood if settings.optimizer == "l-bfgs" else Steps
         self._driver = driver(start, data["rows"], settings, self._clamped, self._free)
         self._pseudo: PseudoLikelihood | None = None
-        if has_pseudo_likelihood(start):
+        if hidden_are_independent(start):
             self._pseudo = PseudoLikelihood(start, data["rows"], settings.beta, settings.seed)
         self._exact = settings.optimizer != "l-bfgs" and has_exact_likelihood(start, data["rows"])
         self.method = self._evaluation_method()
@@ -201,7 +202,7 @@ class FitTask:
                 model, "exact", beta=s.beta, clamp=None, moments=False, seed=s.seed, threads=self.threads
             ).log_z
             found["log_likelihood"] = float(
-                log_likelihood(model, self._values("rows"), log_z, s.beta, self.threads).mean()
+                log_sums(model, self._values("rows"), s.beta, self.threads)[0].mean() - log_z
             )
         return found
 
@@ -241,8 +242,8 @@ class FitTask:
             found |= {"log_z": result.log_z, "log_z_error": result.log_z_error}
             for name, prefix in (("rows", ""), ("holdout", "holdout_")):
                 if name in self.data:
-                    each = log_likelihood(model, self._values(name), result.log_z, s.beta, self.threads)
-                    found[f"{prefix}log_likelihood"] = float(each.mean())
+                    sums, _, _ = log_sums(model, self._values(name), s.beta, self.threads)
+                    found[f"{prefix}log_likelihood"] = float(sums.mean()) - result.log_z
         if self._classify is not None:
             machines = BoltzmannClassifier(units=self.start.units, **self._classify)
             machines.fit(self._values("rows"), self.data["labels"])

@@ -1,0 +1,222 @@
+"""How likely data are under a machine: log p(v) = log Z(v clamped) - log Z, and the pseudo-likelihood, which needs no Z.
+
+Salakhutdinov and Murray, Proc. 25th ICML, 872 (2008), doi:10.1145/1390156.1390266; Besag, J. R. Stat. Soc. B 36, 192
+(1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, data as datasets, rng, threads as threads_module
+from ..model import BoltzmannMachine
+from ..threads import fan_out
+from .conditionals import log_conditionals
+from .hidden import has_free_energy, hidden_are_independent
+from .methods import check_call, infer, run_method
+from .result import Inference
+
+ROWS = 1024  # that are worked on at a time
+OTHER_SIDE = {
+    "lower": "upper",
+    "upper": "lower",
+    "stochastic lower": "stochastic upper",
+    "stochastic upper": "stochastic lower",
+}
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """The log-likelihood of data, in nats a row.
+
+    Attributes
+    ----------
+    method : str
+        How log Z was computed, or "pseudo-likelihood".
+    each : (n_rows,) array
+        log p of every row.
+    mean : float
+    error : float
+        Standard error of `mean` that comes from log Z, and from the hidden units' sums where these were sampled.
+    spread : float
+        Standard error of `mean` as an average over rows: how far another data set as large would be off.
+    bound : {"exact", "lower", "upper", "stochastic lower", "stochastic upper", None}
+        On which side of the truth `mean` lies: a log Z that is too low makes data look too likely.
+    interval : (2,) tuple of float or None
+        Where log Z has a bracket, what this leaves for `mean`.
+    log_z : Inference or None
+    """
+
+    method: str
+    each: np.ndarray
+    mean: float
+    error: float | None
+    spread: float
+    bound: str | None = None
+    interval: tuple[float, float] | None = None
+    log_z: Inference | None = None
+
+    def __str__(self) -> str:
+        error = "" if not self.error else f" +- {self.error:.2g}"
+        lines = [
+            f"{self.method}: {self.mean:.6g}{error} nats a row ({self.bound or 'no bound'}), {len(self.each)} rows"
+        ]
+        lines.append(f"  between data sets of this size +- {self.spread:.2g}")
+        if self.interval:
+            lines.append(f"  bracket {self.interval[0]:.6g} to {self.interval[1]:.6g}")
+        return "\n".join(lines)
+
+
+def log_likelihood(
+    model: BoltzmannMachine,
+    data: Any,
+    method: str | Inference = "exact",
+    *,
+    beta: float = 1.0,
+    clamped: str = "exact",
+    seed: int | None = 0,
+    threads: int | None = None,
+    **options: Any,
+) -> LogLikelihood:
+    """Log-likelihood of data, held out or not.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    data : (n_rows, n_visible) array or str
+        In the units of the machine; or where to find it, as for `fit`: "FILE.h5:dataset", "FILE.npz:member", ...
+    method : str or Inference
+        How log Z is computed: any method of `infer` that gives log Z, or a result that is there already, at this beta.
+    beta : float
+    clamped : str
+        How the sum over hidden units is done where they are coupled to one another, for each distinct row: a method of
+        `infer`. Elsewhere it has a closed form.
+    seed, threads, **options
+        Of the method for log Z.
+
+    Returns
+    -------
+    LogLikelihood
+
+    Raises
+    ------
+    ValueError
+        If the method gives no log Z; or for data of another width or in other units.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> model = bm.models.curie_weiss(4)
+    >>> round(bm.log_likelihood(model, [[1, 1, 1, 1], [-1, 1, -1, 1]]).mean, 6)
+    -2.495104
+    """
+    beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
+    rows, seed = _rows(model, data), rng.resolve(seed)
+    if not has_free_energy(model):
+        check_call(model, clamped, (np.arange(model.n_visible), rows[:1]), {})
+    log_z = method
+    if not isinstance(log_z, Inference):
+        log_z = infer(model, log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
+    if log_z.log_z is None or np.ndim(log_z.log_z):
+        raise ValueError(f"method must give log Z of the machine; {log_z.method!r} does not. Use 'exact' or 'ais'.")
+    sums, error, side = log_sums(model, rows, beta, n_threads, clamped, seed)
+    mean = float(sums.mean())
+    return LogLikelihood(
+        log_z.method,
+        sums - log_z.log_z,
+        mean - log_z.log_z,
+        None if log_z.log_z_error is None or error is None else math.hypot(log_z.log_z_error, error),
+        _spread(sums),
+        _bound(side, log_z.bound),
+        _interval(mean, log_z) if side == "exact" else None,
+        log_z,
+    )
+
+
+def pseudo_likelihood(
+    model: BoltzmannMachine, data: Any, *, beta: float = 1.0, threads: int | None = None
+) -> LogLikelihood:
+    """Pseudo-likelihood of data: the sum over visible units of log p(v_i | all other visible units).
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Visible, or restricted: hidden units are summed out, which takes that no two of them are coupled.
+    data : (n_rows, n_visible) array or str
+        As for `log_likelihood`.
+    beta : float
+    threads : int, optional
+
+    Returns
+    -------
+    LogLikelihood
+        It has no error but for the spread of the rows.
+
+    Raises
+    ------
+    ValueError
+        If hidden units are coupled to one another.
+    """
+    beta = _checks.real("beta", beta, least=0.0)
+    rows = _rows(model, data)
+    if not hidden_are_independent(model):
+        raise ValueError(
+            "the pseudo-likelihood needs a machine without hidden units, or a restricted one. Use log_likelihood."
+        )
+    units = np.arange(model.n_visible)
+
+    def one(first: int) -> np.ndarray:
+        return log_conditionals(model, rows[first : first + ROWS], units, beta).sum(axis=1)
+
+    each = np.concatenate(fan_out(one, range(0, len(rows), ROWS), threads_module.resolve(threads)))
+    return LogLikelihood("pseudo-likelihood", each, float(each.mean()), 0.0, _spread(each))
+
+
+def log_sums(
+    model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
+) -> tuple[np.ndarray, float | None, str | None]:
+    """log Z with the visible units held at each row of values, the standard error of their mean, and its bound."""
+    if has_free_energy(model):
+        parts = [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
+        return np.concatenate([-np.atleast_1d(model.free_energy(part, beta=beta)) for part in parts]), 0.0, "exact"
+    unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    clamp = (np.arange(model.n_visible), unique)
+    found = run_method(model, method, beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
+    if found.log_z is None:
+        raise ValueError(f"clamped must be a method that gives log Z; {method!r} does not. Use 'exact' or 'ais'.")
+    error = None
+    if found.log_z_error is not None:
+        error = float(np.linalg.norm(counts * found.log_z_error)) / len(rows)
+    return found.log_z[inverse.ravel()], error, found.bound
+
+
+def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
+    """Data as values, (n_rows, n_visible)."""
+    if not isinstance(model, BoltzmannMachine):
+        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    found = datasets.load(data).rows if isinstance(data, str) else data
+    up = model.check_states(found, argument="data", n_units=model.n_visible)
+    if up.ndim != 2 or not len(up):
+        raise ValueError(f"data must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {up.shape}.")
+    return model.convention.values(up, np.float64)
+
+
+def _spread(each: np.ndarray) -> float:
+    return float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else math.inf
+
+
+def _bound(of_clamped: str | None, of_log_z: str | None) -> str | None:
+    """The bound of a difference: that of the first and the other side of the second, where they agree."""
+    other = OTHER_SIDE.get(str(of_log_z), of_log_z)
+    if of_clamped == "exact" or of_clamped == other:
+        return other
+    return of_clamped if other == "exact" else None
+
+
+def _interval(mean: float, log_z: Inference) -> tuple[float, float] | None:
+    low, high = log_z.detail.get("log_z_lower"), log_z.detail.get("log_z_upper")
+    return None if low is None or high is None else (mean - high, mean - low)
