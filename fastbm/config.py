@@ -33,6 +33,7 @@ MODELS = (
     "curie_weiss",
     "restricted",
     "random_machine",
+    "random_tree",
     "from_rudy",
 )
 VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
@@ -118,7 +119,8 @@ def check(tables: Mapping[str, Any]) -> str:
     for name, table in tables.items():
         if name not in TABLES:
             raise ValueError(f"unknown table [{name}].{_checks.nearest(name, TABLES)} Tables are {', '.join(TABLES)}.")
-        if not isinstance(table, dict):
+        several = name == "model" and "compare" in tables and isinstance(table, list) and len(table) > 0
+        if not all(isinstance(one, dict) for one in (table if several else [table])):
             raise ValueError(f"[{name}] must be a table; got {name} = {table!r}.")
     verbs = [verb for verb in VERBS if verb in tables]
     if len(verbs) != 1:
@@ -160,10 +162,15 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     keys = _arguments(VERBS[verb], NOT_IN_FILES)
     if verb == "infer":
         method = tables["infer"].get("method", "")
-        _checks.choice("infer.method", method, METHODS)
-        keys |= _arguments(METHODS[method].function, SETTINGS)
+        _checks.choice("infer.method", method, [*METHODS, "auto"])
+        keys |= {"budget": float} if method == "auto" else _arguments(METHODS[method].function, SETTINGS)
     if verb == "compare":
-        keys |= {"methods": list[str], "beta": float | list[float], "options": dict[str, dict[str, Any]]}
+        keys |= {
+            "methods": list[str],
+            "beta": float | list[float],
+            "seed": int | list[int],
+            "options": dict[str, dict[str, Any]],
+        }
     if verb == "sample":
         keys |= SAMPLE_KEYS
     return keys
@@ -269,15 +276,22 @@ def _stored_model(source: Any) -> BoltzmannMachine:
         return open_run(source).model
 
 
-def _many_models(table: Mapping[str, Any]) -> dict[str, BoltzmannMachine]:
-    """One machine for each combination of the lists in a table (the shape of a lattice is one value)."""
-    lists = {k: v for k, v in table.items() if isinstance(v, list) and k not in ("shape", "weights") and v}
-    label = str(table.get("name", table.get("source")))
-    found = {}
-    for values in itertools.product(*lists.values()):
-        chosen = dict(zip(lists, values, strict=True))
-        name = ", ".join([label, *(f"{k} = {v}" for k, v in chosen.items())])
-        found[name] = _one_model({**table, **chosen})
+def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[str, BoltzmannMachine]:
+    """One machine for each table, or for each combination of the lists in it (the shape of a lattice is one value).
+
+    A table's `label`, or else its name or source, names its machines, with what differs between them.
+    """
+    found: dict[str, BoltzmannMachine] = {}
+    for table in tables if isinstance(tables, list) else [tables]:
+        given = dict(table)
+        label = str(given.pop("label", given.get("name", given.get("source"))))
+        lists = {k: v for k, v in given.items() if isinstance(v, list) and k not in ("shape", "weights") and v}
+        for values in itertools.product(*lists.values()):
+            chosen = dict(zip(lists, values, strict=True))
+            name = ", ".join([label, *(f"{k} = {v}" for k, v in chosen.items())])
+            if name in found:
+                raise ValueError(f"two machines are called {name!r}. Give one of the tables [[model]] a label.")
+            found[name] = _one_model({**given, **chosen})
     return found
 
 

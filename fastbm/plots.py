@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from .plots_compare import draw_comparison
 from .plots_sample import draw_sample
 from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
 from .run_view import Run
@@ -148,40 +149,4 @@ def _side(n: int) -> int | None:
     return side if side * side == n else None
 
 
-def _cells(run: Run) -> Figure:
-    """How far log Z is off, or log Z itself where nothing is exact, one panel for each machine."""
-    table = [row for row in run.comparison.table if row["log_z"] is not None]
-    models = list(dict.fromkeys(row["model"] for row in table)) or ["model"]
-    methods = list(dict.fromkeys(row["method"] for row in table if row["bound"] != "exact"))
-    known = all(row["log_z_off"] is not None for row in table)
-    figure = Figure(figsize=(max(4.0, 3.3 * len(models)), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(models), sharey=known, squeeze=False)[0]
-    for axes, model in zip(panels, models, strict=True):
-        if known:
-            axes.axhline(0.0, color=GREY, lw=0.8)
-        for k, method in enumerate(methods):
-            _method_line(
-                axes, [row for row in table if (row["model"], row["method"]) == (model, method)], known, f"C{k}"
-            )
-        axes.set(xlabel="beta", title=model.partition(", ")[2] or model)
-    panels[0].set_ylabel("log Z less the exact value" if known else "log Z")
-    if methods:
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return figure
-
-
-def _method_line(axes: Any, rows: list[dict[str, Any]], known: bool, colour: str) -> None:
-    """One method's log Z over beta, and the corrected value where the method has one."""
-    beta = [row["beta"] for row in rows]
-    y = [row["log_z_off"] if known else row["log_z"] for row in rows]
-    label = rows[0]["method"] if rows else ""
-    axes.errorbar(beta, y, yerr=[row["log_z_error"] or 0.0 for row in rows], fmt="o-", color=colour, ms=4, label=label)
-    better = [row for row in rows if known and row["corrected"] is not None]
-    if better:
-        off = [row["corrected"] - row["log_z"] + row["log_z_off"] for row in better]
-        errors = [row["corrected_error"] for row in better]
-        beta = [row["beta"] for row in better]
-        axes.errorbar(beta, off, yerr=errors, fmt="s--", color=colour, mfc="none", ms=6, label=f"{label}, corrected")
-
-
-DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": _cells, "infer": _cells}
+DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": draw_comparison}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import _checks, config
-from .inference.comparison import COLUMNS, Comparison, text
+from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from .run import open as open_run, resume
 from .run_loop import Stop, Task
 from .run_summary import format_value
@@ -32,6 +32,11 @@ WIDTHS = {
     "mean_off": 8,
     "seconds": 7,
 }
+SUMMARY_TEXT = (
+    "off by: log Z, median; z: in standard errors, root mean square, about 1 where\n"
+    "error bars are honest; covered: the part of 95 % error bars that do; bounds: the\n"
+    "part of bounds that hold; means, covs: largest errors, medians; conv.: converged."
+)
 LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
 
 
@@ -117,11 +122,39 @@ def show(out: Path) -> None:
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the cells of a comparison, one table for each machine."""
+    """Print the cells of a comparison, one table for each machine; many of them together."""
     rows = comparison.table
-    for model in dict.fromkeys(row["model"] for row in rows):
+    if len(rows) > MOST_ROWS:
+        for model, found in _by_model(comparison.summary(("model", "method"))):
+            console.print(f"\n{model}", style="bold", markup=False)
+            console.print(_summary_table(found))
+            for row in found:
+                if row["skipped"]:
+                    console.print(f"{row['method']} was skipped in {row['skipped']} of {row['skipped'] + row['n']}")
+        console.print("\nall of them", style="bold")
+        console.print(_summary_table(comparison.summary(("method",))))
+        console.print(SUMMARY_TEXT, style="dim")
+        return
+    for model, found in _by_model(rows):
         console.print(f"\n{model}", style="bold", markup=False)
-        console.print(_cells_table([row for row in rows if row["model"] == model]))
+        console.print(_cells_table(found))
+        for why in dict.fromkeys(f"{row['method']} was skipped: {row['skipped']}" for row in found if row["skipped"]):
+            console.print(why, markup=False)
+
+
+def _by_model(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for model in dict.fromkeys(row["model"] for row in rows):
+        yield model, [row for row in rows if row["model"] == model]
+
+
+def _summary_table(rows: list[dict[str, Any]]) -> Table:
+    names = {name: title for name, title in SUMMARY_COLUMNS.items() if name != "model"}
+    table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
+    for name, title in names.items():
+        table.add_column(title, justify="left" if name == "method" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(text(row[name], name) for name in names))
+    return table
 
 
 def _cells_table(rows: list[dict[str, Any]]) -> Table:
@@ -130,16 +163,14 @@ def _cells_table(rows: list[dict[str, Any]]) -> Table:
     for name, title in names.items():
         left = name in ("method", "bound")
         table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=WIDTHS[name])
-    exact = {row["beta"]: row["log_z"] for row in rows if row["bound"] == "exact"}
     for row in rows:
         table.add_row(*(text(row[name], name) for name in names))
         if row["corrected"] is not None:
-            off = row["corrected"] - exact[row["beta"]] if row["beta"] in exact else None
             estimate = {
                 "method": "  corrected",
                 "log_z": row["corrected"],
                 "log_z_error": row["corrected_error"],
-                "log_z_off": off,
+                "log_z_off": row["corrected_off"],
             }
             table.add_row(*(text(estimate[name], name) if name in estimate else "" for name in names))
     return table

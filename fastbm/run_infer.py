@@ -12,6 +12,7 @@ import numpy as np
 from . import _checks, rng, threads as threads_module
 from .exact.calibration import measured
 from .exact.choosing import is_few
+from .inference.auto import BUDGET, settle
 from .inference.comparison import Comparison
 from .inference.exact_settings import ExactSettings
 from .inference.exact_sums import ExactSums
@@ -46,7 +47,12 @@ def infer(
     Parameters
     ----------
     model : BoltzmannMachine
-    method : {"exact", "sampled-states", "mean-field", "ais", "gibbs", "metropolis"}
+    method : str
+        "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
+        "population-annealing", "gibbs" or "metropolis"; or "auto": exact if the forecast fits `budget`, 60 seconds
+        unless given, else AIS from both ends where the machine is layered, and tempering elsewhere, as long as the
+        budget lasts. ``detail["auto"]`` says why, with log Z by mean field as a quick look, and ``detail["sized"]``
+        what fitted: with the method's name and that option the result can be had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
@@ -96,9 +102,10 @@ def infer(
     check_model(model)
     _check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
-    if out is None and executor is None and (method != "exact" or (clamp is None and is_few(model))):
+    at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
+    if out is None and executor is None and at_once:
         return infer_once(model, method, **common, **options)
-    if method != "exact":
+    if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
         return infer_run(model, method, options, **common, out=out, overwrite=overwrite, executor=executor).inference
     cell = _cell(model, "model", method, options, executor=executor, **common)
     if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
@@ -151,21 +158,33 @@ def _cell(
     moments: bool,
     seed: int | None,
     threads: int | None,
+    budget: float | None = None,
     executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Check a call and return what the spec says of it; of an exact sum all that was chosen for it."""
     chosen: dict[str, Any] = plain(options)
+    beta, seed = _checks.real("beta", beta, least=0.0), rng.resolve(seed)
+    n_threads = threads_module.resolve(threads)
+    about: dict[str, Any] = {}
+    if method == "auto":
+        check_call(model, "exact", clamp, {})
+        known: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": n_threads}
+        budget = _checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
+        if chosen:
+            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget.")
+        settled_for = settle(model, budget=budget, **known)
+        method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
     check_call(model, method, clamp, chosen)
-    beta = _checks.real("beta", beta, least=0.0)
-    cell = {"model": name, "method": method, "beta": beta, "seed": rng.resolve(seed), "options": chosen}
+    cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
     if method == "exact":
         settings = ExactSettings.of(model, **chosen)
-        about = {"clamp": clamp, "executor": executor, "measured": measured}
-        n_threads = threads_module.resolve(threads)
-        settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **about).settled
+        sums = {"clamp": clamp, "executor": executor, "measured": measured}
+        settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **sums).settled
         cell |= {"options": settled.settings.options(), "plan": settled.plan()}
     elif executor is not None:
         raise ValueError(f"executor does the pieces of exact sums; method is {method!r}.")
+    elif budget is not None:
+        cell["budget"] = budget
     return cell
 
 
@@ -174,6 +193,27 @@ def _check_flags(moments: Any, executor: Any) -> None:
         raise TypeError(f"moments must be True or False; got {moments!r}.")
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
+
+
+def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, method: str, **about: Any) -> dict[str, Any]:
+    """A cell of a comparison; an exact sum that the budget does not allow is skipped."""
+    options = dict(about.pop("options"))
+    if method == "auto":
+        raise ValueError("compare takes methods by name; auto chooses one of them.")
+    if budget is None or method != "exact":
+        return _cell(model, name, method, options, budget=budget, **about)
+    check_call(model, method, None, options)
+    try:
+        return _cell(model, name, method, {"max_forecast_seconds": budget} | options, **about)
+    except ValueError as error:
+        cell = {
+            "model": name,
+            "method": method,
+            "beta": about["beta"],
+            "seed": about["seed"],
+            "options": plain(options),
+        }
+        return cell | {"skipped": str(error)}
 
 
 def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:
@@ -185,7 +225,9 @@ def compare(
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
     *,
     beta: float | Sequence[float] = 1.0,
-    seed: int | None = 0,
+    budget: float | None = None,
+    moments: bool = True,
+    seed: int | Sequence[int] | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -193,28 +235,37 @@ def compare(
     stop: Stop | None = None,
     **storage: Any,
 ) -> Comparison:
-    """Run many methods on one machine or many, at one temperature or many.
+    """Run many methods on one machine or many, at one temperature or many, with one seed or many.
 
     Parameters
     ----------
     model : BoltzmannMachine, or dict of name to BoltzmannMachine
     methods : list of names, or dict of name to options
     beta : float or list of float
-    seed, threads, out, overwrite, progress, stop, **storage
+    budget : float, optional
+        Seconds for each method on each machine, temperature and seed. A method that draws samples takes as many sweeps,
+        temperatures or replicas as fit, found by short trials once for all seeds; what the options name stays. Exact
+        sums whose forecast is above it are skipped, and so is what cannot be done in so little time: the row says why.
+    moments : bool
+        Whether to compute means and second moments.
+    seed : int, list of int, or None
+        Exact sums are done once.
+    threads, out, overwrite, progress, stop, **storage
         As for `sample`.
 
     Raises
     ------
     ValueError, TypeError
-        For a method or option that is unknown or cannot be had on one of the machines; nothing has been computed then.
+        For a method or option that is unknown or cannot be had on one of the machines, before anything is computed; or
+        for a budget in which nothing could be done.
     StorageError
         If `out` exists or cannot be written.
 
     Returns
     -------
     Comparison
-        `.table` has one row for each cell; printed, it is a table. Where "exact" is among the methods the others are
-        held against it.
+        `.table` has one row for each cell, `.summary()` one for many; printed, it is a table. Where "exact" is among
+        the methods the others are held against it, else against the tightest bracket of lower and upper bounds.
     """
     models = {"model": model} if not isinstance(model, Mapping) else dict(model)
     for one in models.values():
@@ -222,18 +273,26 @@ def compare(
     names = [methods] if isinstance(methods, str) else methods
     chosen = {name: plain(methods[name]) if isinstance(methods, Mapping) else {} for name in names}
     betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
-    if not models or not chosen or not betas:
-        raise ValueError("compare needs at least one model and one method, and one beta.")
-    seed = rng.resolve(seed)
-    about: dict[str, Any] = {"clamp": None, "moments": True, "seed": seed, "threads": threads}
+    seeds = [rng.resolve(one) for one in (seed if isinstance(seed, (Sequence, np.ndarray)) else [seed])]
+    if not models or not chosen or not betas or not seeds:
+        raise ValueError("compare needs at least one model and one method, one beta and one seed.")
+    if budget is not None:
+        budget = _checks.real("budget", budget, above=0.0)
+    _check_flags(moments, None)
+    about: dict[str, Any] = {"clamp": None, "moments": moments, "threads": threads}
     cells = [
-        _cell(one, name, method, options, beta=b, **about)
+        _cell_within(budget, one, name, method, beta=b, seed=s, options=options, **about)
         for name, one in models.items()
         for b in betas
         for method, options in chosen.items()
+        for s in (seeds[:1] if method == "exact" else seeds)
     ]
-    run = _cells("compare", models, cells, True, {}, threads, out, overwrite, progress, stop, **storage)
-    return run.comparison
+    run = _cells("compare", models, cells, moments, {}, threads, out, overwrite, progress, stop, **storage)
+    found = run.comparison
+    if len(found) == len(cells) and all(cell.skipped for cell in found.cells):
+        told = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))
+        raise ValueError(f"budget = {budget:g} s is too small for any of the methods. {told}")
+    return found
 
 
 def plain(value: Any) -> Any:

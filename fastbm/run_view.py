@@ -111,7 +111,7 @@ class Run(SampledRun):
     def comparison(self) -> Comparison:
         """The results of `compare`, as far as they are there."""
         cells = [
-            Cell(c["model"], c["beta"], c["method"], result)
+            Cell(c["model"], c["beta"], c["method"], result, c["seed"])
             for c, result in zip(self.config["cells"], self._results(), strict=False)
         ]
         return Comparison(tuple(cells))

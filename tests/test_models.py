@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import networkx
 import numpy as np
 import pytest
 import reference
@@ -166,11 +167,24 @@ def test_random_machine_has_its_scales():
     assert (model.n_hidden, model.units) == (20, "binary")
 
 
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_random_tree_is_a_tree_with_its_scales(units):
+    n = 2000
+    model = models.random_tree(n, scale=0.7, bias_scale=0.5, units=units, seed=6)
+    graph = networkx.from_scipy_sparse_array(model.weights)
+    assert networkx.is_tree(graph) and model.units == units
+    drawn = model.weights.data
+    assert abs(drawn.var() / 0.49 - 1) < 4 * math.sqrt(2 / n)
+    assert abs(model.bias.var() / 0.25 - 1) < 4 * math.sqrt(2 / n)
+    assert models.random_tree(1).n_units == 1
+
+
 DRAWN = {
     "edwards_anderson": lambda seed: models.edwards_anderson((3, 3, 3), seed=seed),
     "sherrington_kirkpatrick": lambda seed: models.sherrington_kirkpatrick(6, seed=seed),
     "restricted": lambda seed: models.restricted(3, 2, seed=seed),
     "random_machine": lambda seed: models.random_machine(5, seed=seed),
+    "random_tree": lambda seed: models.random_tree(5, seed=seed),
 }
 
 
@@ -211,6 +225,7 @@ BAD = {
     "flat weights": (lambda: models.restricted(weights=np.ones(3)), ValueError, [
         "weights must have shape (n_visible, n_hidden)"]),
     "scale": (lambda: models.random_machine(3, scale=-1.0), ValueError, ["scale must be at least 0", "-1"]),
+    "tree of nothing": (lambda: models.random_tree(0), ValueError, ["n must be at least 1", "0"]),
     "all hidden": (lambda: models.random_machine(3, n_hidden=3), ValueError, ["n_hidden must be below", "3"]),
 }  # fmt: skip
 

@@ -218,7 +218,8 @@ def duration(seconds: float) -> str:
     """Return a time as text."""
     if seconds > 1e9 * 365.25 * 86400:
         return "more than 1e9 years"
-    for size, name in ((365.25 * 86400, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+    for size, name in ((365.25 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute"), (0, "second")):
         if seconds >= size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} seconds"
+            number = f"{seconds / (size or 1):.3g}"
+            return f"{number} {name}" + ("" if number == "1" else "s")
+    raise ValueError(f"seconds must be at least 0; got {seconds!r}.")

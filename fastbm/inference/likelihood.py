@@ -1,4 +1,4 @@
-"""How likely data are under a machine: log p(v) = log Z(v clamped) - log Z, and the pseudo-likelihood, which needs no Z.
+"""How likely data are: log p(v) = log Z(v clamped) - log Z, and the pseudo-likelihood, which needs no Z.
 
 Salakhutdinov and Murray, Proc. 25th ICML, 872 (2008), doi:10.1145/1390156.1390266; Besag, J. R. Stat. Soc. B 36, 192
 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,23 +17,34 @@ from ..clamping import Clamped
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
+from .bethe import bethe
 from .exact import exact
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
 from .populated import population_annealing
 from .result import Inference, expand, nothing_free, stack
 from .sampled_states import sampled_states
+from .tap import tap
 from .tempered import tempering
 
 SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
 
 
+class Knob(NamedTuple):
+    """The option that makes a method take longer, and better, about in proportion: a multiple of `least`."""
+
+    name: str
+    least: int
+    most: int
+
+
 @dataclass(frozen=True)
 class Method:
-    """One row of the table. `refuse(model)` raises where the method cannot be had."""
+    """One row of the table. `refuse(model)` raises where the method cannot be had; `knob` is what a budget decides."""
 
     function: Callable[..., Inference]
     refuse: Callable[[BoltzmannMachine], None] = lambda model: None
+    knob: Knob | None = None
 
     @cached_property
     def settings(self) -> set[str]:
@@ -46,16 +57,21 @@ class Method:
         return {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
 
 
+SWEEPS = Knob("n_sweeps", 50, 10_000_000)
+BETAS = Knob("n_betas", 20, 1_000_000)
+
 METHODS = {
     "exact": Method(exact),
-    "sampled-states": Method(sampled_states),
+    "sampled-states": Method(sampled_states, knob=SWEEPS),
     "mean-field": Method(mean_field),
-    "ais": Method(ais),
-    "gibbs": Method(partial(monte_carlo, rule="gibbs")),
-    "metropolis": Method(partial(monte_carlo, rule="metropolis")),
-    "tempering": Method(tempering),
-    "population-annealing": Method(population_annealing),
-    "reverse-ais": Method(reverse_ais),
+    "tap": Method(tap),
+    "bethe": Method(bethe),
+    "ais": Method(ais, knob=BETAS),
+    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS),
+    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS),
+    "tempering": Method(tempering, knob=SWEEPS),
+    "population-annealing": Method(population_annealing, knob=Knob("n_chains", 256, 1 << 20)),
+    "reverse-ais": Method(reverse_ais, knob=BETAS),
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -10,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import _checks
 from ..halting import Halted, never
 from ..model import BoltzmannMachine
 from ..store import Stream
 from .exact_settings import ExactSettings
 from .exact_sums import ExactSums
-from .methods import run_method
+from .methods import METHODS, run_method
 from .result import Inference
+from .sizing import BudgetTooSmall, fit_into
 from .stored import to_json
 
 RESULT = "result"
@@ -29,7 +33,8 @@ class CellsTask:
     ----------
     models : mapping of name to BoltzmannMachine
     cells : list of dict
-        "model", "method", "beta", "seed" and "options" of each, and the "plan" of exact ones.
+        "model", "method", "beta", "seed" and "options" of each, and the "plan" of exact ones; the "budget" in seconds
+        of those whose size is to be found; "skipped", why one cannot be computed; "auto", why it was chosen.
     executor : Executor, optional
         Does the pieces of exact sums.
 
@@ -55,6 +60,7 @@ class CellsTask:
         self._n_done = 0
         self._sums: ExactSums | None = None
         self._seconds = 0.0  # spent on the present sums
+        self._sizes: dict[str, Any] = {}  # of cells with a budget: what fits, or why nothing does
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -84,15 +90,51 @@ class CellsTask:
         return self._n_done, len(self._cells)
 
     def advance(self) -> dict[str, np.ndarray] | None:
-        """Compute one cell, or a slice of one that is exact; None where a stop was asked for within it."""
+        """Compute one cell, or a slice of one that is exact, or find the size that fits its budget; None where a stop
+        was asked for within it.
+        """
         cell = self._cells[self._n_done]
+        if "skipped" in cell:
+            return self._skip(cell, cell["skipped"])
         if cell["method"] == "exact":
             return self._advance_sums(cell)
-        result = run_method(
-            self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp, moments=self._moments,
-            seed=cell["seed"], threads=self._threads, **cell["options"],
-        )  # fmt: skip
-        return self._rows(result, result.seconds)
+        options = dict(cell["options"])
+        if "budget" in cell:
+            if (place := _place(cell)) not in self._sizes:
+                self._sizes[place] = self._size(cell)
+                return {}
+            size = self._sizes[place]
+            if isinstance(size, str):
+                return self._skip(cell, size)
+            options |= size
+        result = self._run(cell, options)
+        return self._rows(cell, result, result.seconds)
+
+    def _run(self, cell: dict[str, Any], options: Mapping[str, Any]) -> Inference:
+        with warnings.catch_warnings():
+            if len(self._cells) > 1:  # the table says for each whether it converged
+                warnings.simplefilter("ignore", _checks.ConvergenceWarning)
+            return run_method(
+                self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp,
+                moments=self._moments, seed=cell["seed"], threads=self._threads, **options,
+            )  # fmt: skip
+
+    def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
+        """What fits into the budget, or why nothing does."""
+        knob = METHODS[cell["method"]].knob
+        if knob is None or knob.name in cell["options"]:
+            return {}
+
+        def run(size: int) -> Inference:
+            return self._run(cell, cell["options"] | {knob.name: size})
+
+        try:
+            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most)}
+        except BudgetTooSmall as error:
+            return str(error)
+
+    def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
+        return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}), 0.0)
 
     def _advance_sums(self, cell: dict[str, Any]) -> dict[str, np.ndarray] | None:
         started = time.perf_counter()
@@ -107,7 +149,7 @@ class CellsTask:
             self._seconds += time.perf_counter() - started
         if not sums.done:
             return {}
-        rows = self._rows(sums.result, self._seconds)
+        rows = self._rows(cell, sums.result, self._seconds)
         self._sums, self._seconds = None, 0.0
         return rows
 
@@ -124,8 +166,12 @@ class CellsTask:
             plan=cell.get("plan"),
         )
 
-    def _rows(self, result: Inference, seconds: float) -> dict[str, np.ndarray]:
+    def _rows(self, cell: dict[str, Any], result: Inference, seconds: float) -> dict[str, np.ndarray]:
         self._n_done += 1
+        told = {name: cell[name] for name in ("auto",) if name in cell}
+        if isinstance(size := self._sizes.get(_place(cell)), dict):
+            told["sized"] = size
+        result = replace(result, detail=result.detail | told)
         return {
             f"results/{RESULT}": np.array([to_json(replace(result, seconds=0.0))], dtype=object),
             "meta/seconds": np.array([seconds]),
@@ -133,7 +179,8 @@ class CellsTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on."""
-        found = {"n_done": np.array(self._n_done)}
+        sizes = json.dumps(self._sizes, sort_keys=True).encode()
+        found = {"n_done": np.array(self._n_done), "sizes": np.frombuffer(sizes, np.uint8)}
         if self._sums is not None:
             found |= {f"sums/{name}": array for name, array in self._sums.state().items()}
             found["seconds"] = np.array(self._seconds)
@@ -142,8 +189,14 @@ class CellsTask:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self._n_done, self._sums, self._seconds = int(state["n_done"]), None, 0.0
+        self._sizes = json.loads(state["sizes"].tobytes()) if "sizes" in state else {}
         kept = {name.removeprefix("sums/"): array for name, array in state.items() if name.startswith("sums/")}
         if kept:
             self._sums = self._begin(self._cells[self._n_done])
             self._sums.restore(kept)
             self._seconds = float(state["seconds"])
+
+
+def _place(cell: dict[str, Any]) -> str:
+    """What cells that differ in their seed alone have in common."""
+    return f"{cell['model']}, beta = {cell['beta']!r}, {cell['method']}"

@@ -1,4 +1,4 @@
-"""What flipping a visible unit does to the free energy of a restricted machine, for every unit at the price of a product.
+"""What flipping a visible unit does to the free energy of a restricted machine.
 
 With f a hidden unit's field, softplus(f + w) - softplus(f) = log(sigmoid(-f) + sigmoid(f) exp(w)): of all hidden units
 it is the log of a product, which is taken only where the product might leave the range of float64.

@@ -5,6 +5,7 @@ from .graphs import from_graph
 from .lattices import edwards_anderson, ising
 from .mean_field import curie_weiss, hopfield, random_machine, sherrington_kirkpatrick
 from .restricted import restricted
+from .trees import random_tree
 
 __all__ = [
     "curie_weiss",
@@ -15,6 +16,7 @@ __all__ = [
     "hopfield",
     "ising",
     "random_machine",
+    "random_tree",
     "restricted",
     "sherrington_kirkpatrick",
 ]
