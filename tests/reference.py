@@ -238,33 +238,6 @@ def anneal_layer(
     return [int(x > logit_of_bits(next(words))) for x in new], sum_softplus(new) - sum_softplus(old)
 
 
-# Mean field, in spin units
-
-
-def sweep_mean_field(
-    means: list[float], weights: np.ndarray, bias: Sequence[float], beta: float, damping: float
-) -> float:
-    """Set every mean to damping m + (1 - damping) tanh(beta field), in turn.
-
-    Mutates `means`; returns the largest change.
-    """
-    largest = 0.0
-    for i in range(len(means)):
-        mean = damping * means[i] + (1 - damping) * math.tanh(beta * field(means, i, weights, bias))
-        largest = max(largest, abs(mean - means[i]))
-        means[i] = mean
-    return largest
-
-
-def mean_field_bound(means: Sequence[float], weights: np.ndarray, bias: Sequence[float], beta: float) -> float:
-    """S(m) - beta E(m): never above log Z."""
-    entropy = 0.0
-    for m in means:
-        for p in ((1 + m) / 2, (1 - m) / 2):
-            entropy -= p * math.log(p) if p > 0 else 0.0
-    return entropy - beta * energy(means, weights, bias)
-
-
 # Bits
 
 

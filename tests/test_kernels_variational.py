@@ -85,7 +85,7 @@ def test_mean_field_sweeps_are_those_of_the_twin(n, lanes, beta, damping, seed):
     twins = [row.tolist() for row in start]
     expected = [twin.sweep_mean_field(row, weights, bias, beta, damping) for row in twins]
     means, fields = start.copy(), start @ weights + bias
-    change = sweep_mean_field_dense(means, fields, weights, beta, damping, np.zeros(lanes))
+    change = sweep_mean_field_dense(means, fields, weights, beta, damping, np.zeros(lanes), np.arange(len(weights)))
     np.testing.assert_allclose(means, twins, atol=1e-13)
     np.testing.assert_allclose(fields, means @ weights + bias, atol=1e-13)
     np.testing.assert_allclose(change, expected, atol=1e-13)
@@ -100,7 +100,9 @@ def test_small_changes_wait_and_are_told():
     weights, bias = random_machine(7, seed=1)
     start = np.random.default_rng(2).uniform(-1, 1, (2, 7))
     means, rows = start.copy(), [row.tolist() for row in start]
-    change = sweep_mean_field_dense(means, start @ weights + bias, weights, 1.0, 0.0, np.array([0.3, np.inf]))
+    change = sweep_mean_field_dense(
+        means, start @ weights + bias, weights, 1.0, 0.0, np.array([0.3, np.inf]), np.arange(len(weights))
+    )
     expected = [
         twin.sweep_mean_field(row, weights, bias, 1.0, 0.0, least) for row, least in zip(rows, (0.3, 9.0), strict=True)
     ]
@@ -123,7 +125,7 @@ def test_tap_sweeps_are_those_of_the_twin(n, lanes, beta, damping, seed):
     np.testing.assert_allclose(
         onsager, [[twin.onsager(row, i, weights) for i in range(n)] for row in start], atol=1e-13
     )
-    change = sweep_tap_dense(means, fields, onsager, weights, beta, damping, np.zeros(lanes))
+    change = sweep_tap_dense(means, fields, onsager, weights, beta, damping, np.zeros(lanes), np.arange(len(weights)))
     np.testing.assert_allclose(means, twins, atol=1e-12)
     np.testing.assert_allclose(fields, means @ weights + bias, atol=1e-12)
     np.testing.assert_allclose(onsager, (1 - means**2) @ weights**2, atol=1e-12)
@@ -155,9 +157,9 @@ def test_log_z_never_falls(sweep):
     for _ in range(30):
         values.append([value(row, weights, bias, 1.3) for row in means.tolist()])
         if sweep == "mean-field":
-            sweep_mean_field_dense(means, fields, weights, 1.3, 0.0, np.zeros(4))
+            sweep_mean_field_dense(means, fields, weights, 1.3, 0.0, np.zeros(4), np.arange(len(weights)))
         else:
-            sweep_tap_dense(means, fields, onsager, weights, 1.3, 0.0, np.zeros(4))
+            sweep_tap_dense(means, fields, onsager, weights, 1.3, 0.0, np.zeros(4), np.arange(len(weights)))
     assert np.all(np.diff(values, axis=0) >= -1e-12)
     assert np.abs(np.diff(values, axis=0)).max() > 1e-2
 
@@ -166,10 +168,10 @@ def test_strong_couplings_stay_finite_and_within_one():
     weights, bias = random_machine(6, seed=7, scale=1e3)
     means = np.random.default_rng(8).uniform(-1, 1, (3, 6))
     fields, onsager = means @ weights + bias, (1 - means**2) @ weights**2
-    sweep_mean_field_dense(means, fields, weights, 10.0, 0.0, np.zeros(3))
+    sweep_mean_field_dense(means, fields, weights, 10.0, 0.0, np.zeros(3), np.arange(len(weights)))
     assert np.all(np.abs(means) <= 1)
     for _ in range(20):
-        change = sweep_tap_dense(means, fields, onsager, weights, 10.0, 0.0, np.zeros(3))
+        change = sweep_tap_dense(means, fields, onsager, weights, 10.0, 0.0, np.zeros(3), np.arange(len(weights)))
         assert np.isfinite(change).all()
     assert np.all(np.abs(means) <= 1 + 1e-15)
 
@@ -276,8 +278,8 @@ def test_one_compiled_signature():
     def run_all(n, lanes):
         weights = Dense(random_machine(n, seed=11)[0]).matrix()
         graph, bias, means = csr(weights), np.zeros((n, lanes)), np.zeros((lanes, n))
-        sweep_mean_field_dense(means, means.copy(), weights, 1.0, 0.0, np.zeros(lanes))
-        sweep_tap_dense(means, means.copy(), means.copy(), weights, 1.0, 0.0, np.zeros(lanes))
+        sweep_mean_field_dense(means, means.copy(), weights, 1.0, 0.0, np.zeros(lanes), np.arange(len(weights)))
+        sweep_tap_dense(means, means.copy(), means.copy(), weights, 1.0, 0.0, np.zeros(lanes), np.arange(len(weights)))
         sweep_mean_field_sparse(bias.copy(), graph, bias, 1.0, 0.0)
         sweep_tap_sparse(bias.copy(), graph, bias, 1.0, 0.0)
 

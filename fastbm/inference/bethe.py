@@ -26,6 +26,7 @@ from .variational import Settings, moments as moments_of, settle, starting_means
 
 LANES = 8  # starts that are worked on together
 MOST_NUMBERS = 1 << 26  # messages that are worked on together
+AT_ONCE = 1 << 22  # messages that are sent between two looks for a stop
 DAMPINGS = ((0.0, 0.2), (0.5, 0.3), (0.9, 0.5))  # damping, and the part of the sweeps it is given, one after the other
 
 
@@ -59,16 +60,24 @@ class BetheEquations:
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
         """Send all messages, from the leaves to the roots of the order or back, in turn."""
-        g = self._graph
-        forth: np.ndarray = sweep_beliefs(self._messages, g.fields, g.whole, g.order, damping)
-        back: np.ndarray = sweep_beliefs(self._messages, g.fields, g.whole, g.order[::-1].copy(), damping)
-        return np.maximum(forth, back)
+        return np.maximum(
+            self._send(self._messages, self._graph.order, damping),
+            self._send(self._messages, self._graph.order[::-1], damping),
+        )
+
+    def _send(self, messages: np.ndarray, order: np.ndarray, damping: float) -> np.ndarray:
+        """Send all messages in turn, some at a time, so that a stop is never far."""
+        g, change = self._graph, np.zeros(messages.shape[1])
+        n_sent = np.cumsum(np.diff(g.indptr)[order]) * messages.shape[1]
+        cuts = np.flatnonzero(np.diff(n_sent // AT_ONCE)) + 1
+        for part in np.split(order, cuts):
+            part = np.ascontiguousarray(part)
+            np.maximum(change, sweep_beliefs(messages, g.fields, g.whole, part, damping), out=change)
+        return change
 
     def residual(self) -> np.ndarray:
         """The largest change that one more sweep makes without damping, per lane."""
-        g = self._graph
-        found: np.ndarray = sweep_beliefs(self._messages.copy(), g.fields, g.whole, g.order, 0.0)
-        return found
+        return self._send(self._messages.copy(), self._graph.order, 0.0)
 
     def log_z(self) -> np.ndarray:
         """Bethe's log Z of every lane, without offset."""
@@ -136,7 +145,7 @@ def bethe(
     found: dict[str, Any] = {"log_z": float(log_z[best]) - beta * spin.offset, "energy": energy}
     if moments:
         full = spin.n_units <= DENSE_LIMIT
-        covariance = bethe_covariance(graph, beliefs) if full else beliefs.pair_covariances()
+        covariance = bethe_covariance(graph, beliefs, threads) if full else beliefs.pair_covariances()
         found |= moments_of(model, "bethe", m, covariance)
     return Inference(
         "bethe",

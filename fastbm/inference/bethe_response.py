@@ -14,7 +14,8 @@ import numpy as np
 
 from ..kernels.belief import message_slopes, pair_arguments, sweep_susceptibilities, total_fields
 from .bethe_graph import Graph
-from .response import invert, sech
+from .inverse import invert
+from .response import sech
 
 LANES = 64  # units whose responses are propagated together
 STRONGEST = 1.0 - 1e-6  # r_ij^2 above which M holds numbers too large to be inverted, and responses are propagated
@@ -72,7 +73,7 @@ class Beliefs:
         return found
 
 
-def bethe_covariance(graph: Graph, beliefs: Beliefs) -> np.ndarray | None:
+def bethe_covariance(graph: Graph, beliefs: Beliefs, threads: int = 1) -> np.ndarray | None:
     """The whole matrix of covariances; None where the response diverges."""
     slopes = beliefs.slopes()
     # the square of r_ij is the product of the slopes of both messages: no cancellation
@@ -83,7 +84,7 @@ def bethe_covariance(graph: Graph, beliefs: Beliefs) -> np.ndarray | None:
     matrix = np.zeros((n, n))
     matrix[rows, graph.indices] = -np.copysign(np.sqrt(square), graph.couplings) / (1.0 - square)
     matrix[np.arange(n), np.arange(n)] = 1.0 + np.bincount(rows, weights=square / (1.0 - square), minlength=n)
-    inverse = invert(matrix.T)
+    inverse = invert(matrix, threads)
     return None if inverse is None else inverse * root[:, None] * root[None, :]
 
 

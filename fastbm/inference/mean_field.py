@@ -16,7 +16,7 @@ from ..couplings import Couplings
 from ..model import BoltzmannMachine
 from ..threads import fan_out, single_threaded_blas
 from .mean_field_equations import MeanFieldEquations
-from .newton import LARGEST, newton
+from .newton import newton
 from .result import Inference
 from .variational import LANES, Settings, moments as moments_of, settle, starting_means, warn_unsettled
 
@@ -111,7 +111,7 @@ def mean_field(
     if not found.converged:
         rest = "the bound holds all the same. Raise max_sweeps or damping."
         warn_unsettled("mean-field", found.residual, found.n_sweeps, rest)
-    return found.inference("mean-field", model, "lower", moments)
+    return found.inference("mean-field", model, "lower", moments, threads)
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,16 @@ class Climbed:
     values: np.ndarray  # log Z of all starts
     offset: float
 
-    def inference(self, method: str, model: BoltzmannMachine, bound: str | None, moments: bool) -> Inference:
+    def inference(
+        self, method: str, model: BoltzmannMachine, bound: str | None, moments: bool, threads: int
+    ) -> Inference:
         """The result, in the units of `model`."""
         log_z = float(self.equations.log_z(self.arguments[None])[0]) - self.equations.beta * self.offset
         energy = float(self.equations.energies()[0]) + self.offset
         result: dict[str, Any] = {"log_z": log_z, "bound": bound, "energy": energy}
         if moments:
             response, root = self.equations.response(self.arguments)
-            result |= moments_of(model, method, np.tanh(self.arguments), response.covariance(root))
+            result |= moments_of(model, method, np.tanh(self.arguments), response.covariance(root, threads))
         return Inference(
             method,
             **result,
@@ -178,9 +180,8 @@ def climb(
     n_sweeps = max(part[3] for part in parts)
     best = int(np.argmax(rank))
     equations = kind(couplings, bias, beta, means[best : best + 1])
-    if couplings.kind == "dense" and spin.n_units <= LARGEST and n_sweeps < settings.max_sweeps:
-        with single_threaded_blas():
-            newton(equations, tolerance=0.1 * settings.tolerance)
+    with single_threaded_blas():
+        n_sweeps += newton(equations, tolerance=0.1 * settings.tolerance, max_sweeps=settings.max_sweeps - n_sweeps)
     solution = follow(
         equations, tolerance=settings.tolerance, damping=settings.damping,
         max_sweeps=max(settings.max_sweeps - n_sweeps, 0),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import numpy as np
 
 from ..couplings import Couplings, Layered
+from ..couplings.protocol import row_blocks
 from ..kernels.mean_field import sweep_mean_field_dense, sweep_mean_field_sparse
 from .response import ResponseMatrix, sech
+
+SINGLE_LIMIT = 8192  # units up to which couplings are copied in float32: products are bound by the memory's speed
 
 
 def entropy(arguments: np.ndarray) -> np.ndarray:
@@ -59,8 +65,20 @@ class MeanFieldEquations:
         if self.couplings.kind == "sparse":
             change = sweep_mean_field_sparse(self._means, self.couplings.csr(), self._pull, self.beta, damping)
         else:
-            weights = self.couplings.matrix()
-            change = sweep_mean_field_dense(self._means, self.fields, weights, self.beta, damping, least)
+            change = self._sweep_dense(damping, least)
+        return change
+
+    def _sweep_dense(self, damping: float, least: np.ndarray) -> np.ndarray:
+        """Some units at a time, so that a stop is never far."""
+        change = np.zeros(len(self._means))
+        for units in row_blocks(self.couplings.n_units, self._means.size):
+            part = self._sweep_units(damping, least, np.arange(units.start, units.stop))
+            np.maximum(change, part, out=change)
+        return change
+
+    def _sweep_units(self, damping: float, least: np.ndarray, units: np.ndarray) -> np.ndarray:
+        weights = self.couplings.matrix()
+        change: np.ndarray = sweep_mean_field_dense(self._means, self.fields, weights, self.beta, damping, least, units)
         return change
 
     def _sweep_layers(self, damping: float) -> np.ndarray:
@@ -117,6 +135,25 @@ class MeanFieldEquations:
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
         """d log Z / d m."""
         return self.beta * self.fields - arguments
+
+    @cached_property
+    def _single(self) -> np.ndarray | None:
+        """Dense couplings in float32, where they are few enough."""
+        few = self.couplings.kind == "dense" and self.couplings.n_units <= SINGLE_LIMIT
+        return self.couplings.matrix().astype(np.float32) if few else None
+
+    def _pulled(self, y: np.ndarray) -> np.ndarray:
+        """W y, to the precision that steps need."""
+        found: np.ndarray
+        if self._single is None:
+            found = self.couplings.field(y[None])[0]
+        else:
+            found = (self._single @ y.astype(np.float32)).astype(np.float64)
+        return found
+
+    def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """The product with the matrix of `response` at the first lane, without that matrix; root = (1 - m^2)^1/2."""
+        return lambda y: y - self.beta * root * self._pulled(root * y)
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
         """The matrix whose inverse gives covariances at the first lane, and 1 / cosh of its arguments."""

@@ -16,8 +16,7 @@ from ..couplings import Couplings
 from ..couplings.limits import DENSE_LIMIT
 from ..couplings.protocol import row_blocks
 from ..kernels.selected_inverse import selected_inverse
-
-SMALLEST_CONDITION = 1e-10  # reciprocal condition number of M below which the response is said to diverge
+from .inverse import SMALLEST_CONDITION, invert
 
 Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
@@ -37,20 +36,20 @@ class ResponseMatrix:
     diagonal: np.ndarray
     entries: Entries
 
-    def dense(self, dtype: type = np.float64) -> np.ndarray:
-        """The whole matrix in Fortran order (it is symmetric)."""
+    def dense(self) -> np.ndarray:
+        """The whole matrix."""
         n = self.couplings.n_units
         if self.couplings.kind == "dense":
             weights, units = self.couplings.matrix(), np.arange(n)
-            matrix: np.ndarray = np.empty((n, n), dtype)
+            matrix: np.ndarray = np.empty((n, n))
             for rows in row_blocks(n, 16 * n):
                 matrix[rows] = self.entries(weights[rows], units[rows, None], units)
         else:
-            matrix = np.zeros((n, n), dtype)
+            matrix = np.zeros((n, n))
             i, indices, values = self._slots()
             matrix[i, indices] = self.entries(values, i, indices)
         np.fill_diagonal(matrix, self.diagonal)
-        return matrix.T
+        return matrix
 
     def _slots(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         indptr, indices, values = self.couplings.csr()
@@ -66,7 +65,7 @@ class ResponseMatrix:
         data = np.concatenate([self.entries(values, i, j), self.diagonal])
         return csc_array((data, (np.concatenate([i, own]), np.concatenate([j, own]))), shape=(n, n))
 
-    def covariance(self, root: np.ndarray) -> Any:
+    def covariance(self, root: np.ndarray, threads: int = 1) -> Any:
         """root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
 
         A matrix; for sparse couplings of more than `DENSE_LIMIT` units a scipy.sparse.csr_array of the coupled pairs
@@ -74,35 +73,12 @@ class ResponseMatrix:
         """
         if self.couplings.n_units > DENSE_LIMIT:
             return _sparse_covariance(self.sparse(), root)
-        inverse = invert(self.dense())
+        inverse = invert(self.dense(), threads)
         if inverse is None:
             return None
         inverse *= root[:, None]
         inverse *= root[None, :]
         return inverse
-
-
-def invert(matrix: np.ndarray, least: float = SMALLEST_CONDITION) -> np.ndarray | None:
-    """Return the inverse of a symmetric matrix in Fortran order, which is overwritten, by Cholesky's factors; None
-    where it is not positive definite, or its reciprocal condition number is below `least`.
-    """
-    from scipy.linalg import lapack
-
-    norm = float(np.abs(matrix).sum(axis=0).max())
-    if not np.isfinite(norm):
-        return None
-    factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
-    if failed or not lapack.dpocon(factor, norm, uplo="L")[0] > least:
-        return None
-    inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    if failed:
-        return None
-    n = len(inverse)
-    for rows in row_blocks(n, 16 * n):  # only the lower triangle has been made
-        inverse[: rows.start, rows] = inverse[rows, : rows.start].T
-        block = inverse[rows, rows]
-        block[:] = np.tril(block) + np.tril(block, -1).T
-    return np.ascontiguousarray(inverse.T)
 
 
 def _sparse_covariance(matrix: Any, root: np.ndarray) -> Any:

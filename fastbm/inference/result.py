@@ -28,10 +28,10 @@ class Inference:
     mean, mean_error : (n_units,) array
         <s_i> in the model's units.
     second_moment, covariance : (n_units, n_units) array or scipy.sparse.csr_array
-        <s_i s_j>, and <s_i s_j> - <s_i> <s_j>. Of "mean-field" the covariance is the linear response, whose diagonal is
-        not exact; that of the second moment is. For large sparse machines "exact" may give them on the edges only:
-        sparse arrays hold the diagonal, the coupled pairs and those that were asked for. A list of them, one for each
-        of many patterns.
+        <s_i s_j>, and <s_i s_j> - <s_i> <s_j>. Of "mean-field", "tap" and "bethe" the covariance is the linear
+        response, whose diagonal is not exact; that of the second moment is. For large sparse machines these and "exact"
+        may give them on the edges only: sparse arrays hold the diagonal, the coupled pairs and those that were asked
+        for. A list of them, one for each of many patterns.
     energy, energy_error, energy_variance : float
         <E>, its standard error, and the variance of E under the model.
     entropy : float
@@ -93,12 +93,30 @@ def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:
     if result.mean_error is not None:
         whole["mean_error"] = np.zeros(clamped.model.n_units)
         whole["mean_error"][clamped.free] = result.mean_error
-    if result.second_moment is not None:
+    if is_sparse(result.second_moment):
+        for name in ("covariance", "second_moment"):
+            held = np.zeros_like(whole["mean"]) if name == "covariance" else whole["mean"]
+            whole[name] = _pairs_among_clamped(getattr(result, name), clamped, held)
+    elif result.second_moment is not None:
         covariance = clamped.full_matrix(result.covariance)
         whole["covariance"] = covariance
         whole["second_moment"] = np.outer(whole["mean"], whole["mean"]) + covariance
         whole["second_moment"][np.ix_(clamped.free, clamped.free)] = result.second_moment
     return replace(result, **whole)
+
+
+def _pairs_among_clamped(pairs: Any, clamped: Clamped, held: np.ndarray) -> Any:
+    """A scipy.sparse.csr_array over the free units, joined by the clamped ones' diagonal and coupled pairs: products of
+    `held` (n_units,).
+    """
+    from scipy.sparse import coo_array
+
+    inner, (indptr, columns, _) = pairs.tocoo(), clamped.model.couplings.csr()
+    rows = np.repeat(np.arange(len(held)), np.diff(indptr))
+    outer = np.isin(rows, clamped.indices) | np.isin(columns, clamped.indices)
+    i, j = (np.concatenate([units[outer], clamped.indices]) for units in (rows, columns))
+    places = np.concatenate([clamped.free[inner.row], i]), np.concatenate([clamped.free[inner.col], j])
+    return coo_array((np.concatenate([inner.data, held[i] * held[j]]), places), shape=(len(held), len(held))).tocsr()
 
 
 def nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:

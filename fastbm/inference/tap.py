@@ -10,6 +10,7 @@ Thouless, Anderson and Palmer, Phil. Mag. 35, 593 (1977), doi:10.1080/1478643770
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 
@@ -32,12 +33,16 @@ class TapEquations(MeanFieldEquations):
 
     def refresh(self) -> None:
         super().refresh()
-        spread = np.ascontiguousarray(1.0 - self.values**2)
-        self.onsager = np.zeros(spread.shape)
+        self.onsager = self._by_squares(1.0 - self.values**2)
+
+    def _by_squares(self, values: np.ndarray) -> np.ndarray:
+        """sum_j W_ij^2 x_j for every row x."""
+        found = np.zeros(values.shape)
         if self.couplings.kind == "dense":
-            add_onsager_dense(self.onsager, spread, self.couplings.matrix())
+            add_onsager_dense(found, np.ascontiguousarray(values), self.couplings.matrix())
         else:
-            self.onsager[:] = self._squares.field(spread)
+            found[:] = self._squares.field(values)
+        return found
 
     @cached_property
     def _squares(self) -> Couplings:
@@ -50,8 +55,12 @@ class TapEquations(MeanFieldEquations):
         if self.couplings.kind == "sparse":
             change = sweep_tap_sparse(self._means, self.couplings.csr(), self._pull, self.beta, damping)
         else:
-            weights = self.couplings.matrix()
-            change = sweep_tap_dense(self._means, self.fields, self.onsager, weights, self.beta, damping, least)
+            change = self._sweep_dense(damping, least)
+        return change
+
+    def _sweep_units(self, damping: float, least: np.ndarray, units: np.ndarray) -> np.ndarray:
+        weights, kept = self.couplings.matrix(), (self._means, self.fields, self.onsager)
+        change: np.ndarray = sweep_tap_dense(*kept, weights, self.beta, damping, least, units)
         return change
 
     def _blocks(self, power: int) -> tuple[np.ndarray, ...]:
@@ -96,6 +105,30 @@ class TapEquations(MeanFieldEquations):
 
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
         return super().gradient(arguments) - self.beta**2 * self.onsager * self.values
+
+    @cached_property
+    def _single_squares(self) -> np.ndarray | None:
+        return None if self._single is None else self._single**2
+
+    def _pulled_by_squares(self, y: np.ndarray) -> np.ndarray:
+        """sum_j W_ij^2 y_j, to the precision that steps need."""
+        if self._single_squares is not None:
+            return (self._single_squares @ y.astype(np.float32)).astype(np.float64)
+        return self._by_squares(y[None])[0]
+
+    def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        beta, widths = self.beta, root * means
+        diagonal = 1.0 + root**2 * beta**2 * self.onsager[0]
+
+        def product(y: np.ndarray) -> np.ndarray:
+            found: np.ndarray = (
+                diagonal * y
+                - beta * root * self._pulled(root * y)
+                - 2.0 * beta**2 * widths * self._pulled_by_squares(widths * y)
+            )
+            return found
+
+        return product
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
         root, m, beta = sech(arguments), np.tanh(arguments), self.beta
@@ -160,7 +193,7 @@ def tap(
         warn(
             f"tap: the expansion behind the equations does not converge here (Plefka's criterion {criterion:.2g} < 0)."
         )
-    result = found.inference("tap", model, None, moments)
+    result = found.inference("tap", model, None, moments, threads)
     return replace(
         result, converged=result.converged and criterion >= 0.0, detail=result.detail | {"plefka": criterion}
     )

@@ -12,9 +12,9 @@ from .hyperbolic import tanh_float64
 
 
 @kernel
-def sweep_mean_field_dense(means, fields, weights, beta, damping, least):
-    """Set every mean to tanh(beta field), in turn. Mutates `means`, `fields` (lanes, n_units); returns the largest
-    change per lane, made or left.
+def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
+    """Set the means of `units` to tanh(beta field), in turn. Mutates `means`, `fields` (lanes, n_units); returns the
+    largest change per lane, made or left.
 
     Invariant on entry and exit, up to rounding: fields[c] = weights @ means[c] + bias. Part `damping` of the old mean
     is kept. Changes of up to `least[c]` are left for a later sweep. A unit that moves adds its row to all fields, which
@@ -23,7 +23,7 @@ def sweep_mean_field_dense(means, fields, weights, beta, damping, least):
     """
     lanes, n = means.shape
     fresh, change = np.empty(lanes), np.zeros(lanes)
-    for i in range(n):
+    for i in units:
         row = weights[i]
         for c in range(lanes):
             fresh[c] = beta * fields[c, i]

@@ -43,9 +43,9 @@ def solve_units(arguments, fields, onsager):
 
 
 @kernel
-def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least):
-    """Solve for every mean, in turn. Mutates `means`, `fields`, `onsager` (lanes, n_units); returns the largest change
-    per lane, made or left.
+def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least, units):
+    """Solve for the means of `units`, in turn. Mutates `means`, `fields`, `onsager` (lanes, n_units); returns the
+    largest change per lane, made or left.
 
     Invariant on entry and exit, up to rounding: fields[c] = weights @ means[c] + bias, onsager[c] = weights**2 @ (1 -
     means[c]**2). `damping` and `least` as for `fastbm.kernels.mean_field.sweep_mean_field_dense`.
@@ -53,7 +53,7 @@ def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least):
     """
     lanes, n = means.shape
     change = np.zeros(lanes)
-    for i in range(n):
+    for i in units:
         row = weights[i]
         for c in range(lanes):
             old = means[c, i]
