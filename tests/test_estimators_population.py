@@ -66,7 +66,7 @@ def test_error_bars_cover() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MACHINES)
 def test_error_bars_cover_over_many_seeds(kind: str) -> None:
-    for name, part in coverage(kind, range(200), n_chains=2048).items():
+    for name, part in coverage(kind, range(200), n_chains=1024).items():
         assert 0.90 <= part <= 0.99, (name, part)
 
 

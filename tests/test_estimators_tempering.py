@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
+import threading
+import time
 from typing import Any
 
 import helpers
@@ -146,7 +149,12 @@ def test_error_bars_cover() -> None:
 @pytest.mark.parametrize("kind", MACHINES)
 @pytest.mark.parametrize("engine", ["bennett", "ti"])
 def test_error_bars_cover_over_many_seeds(kind: str, engine: str) -> None:
-    found, truth, beta = estimates(kind, range(200), n_sweeps=256, engine=engine)
+    """The error that long steps make in integration is no normal number: where it would be most of it, they are cut."""
+    options: dict[str, Any] = {"n_sweeps": 256, "engine": engine}
+    if (kind, engine) == ("frustrated", "ti"):
+        options["betas"] = np.interp(np.arange(10) / 3, np.arange(4), known_machine(kind)[1])
+    found, truth, beta = estimates(kind, range(200), **options)
+    assert all(f.detail.get("discretisation_error", 0.0) < 0.3 * f.log_z_error for f in found)
     for name, inside in covered(found, truth, beta).items():
         assert 0.90 <= np.mean(inside) <= 0.99, (name, np.mean(inside))
 
@@ -159,8 +167,7 @@ def test_error_bars_of_all_levels_at_once_cover() -> None:
         assert_covers(np.array(inside))
 
 
-@pytest.mark.parametrize("engine", ["bennett", "ti"])
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(("units", "engine"), list(zip(UNITS, ("bennett", "ti"), strict=True)))
 @pytest.mark.parametrize("kind", KINDS)
 def test_curves_of_every_temperature(kind: str, units: str, engine: str) -> None:
     model = machine(kind, units, seed=2, offset=1.5)
@@ -245,6 +252,27 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     assert calm(bm.infer, model, "tempering", n_sweeps=60, n_chains=20, seed=6).log_z != one.log_z
 
 
+@pytest.mark.parametrize("method", ["tempering", "population-annealing"])
+def test_ctrl_c_is_heard_at_once(method: str) -> None:
+    """Work for hours is left within 0.2 s; four times that is allowed for processors that are shared."""
+    model, sent, main = bm.models.ising((64, 64)), [], threading.main_thread().ident
+    assert main is not None
+    options = {"moments": False, "betas": [0.0, 0.1, 0.2, 0.3, 0.4], "threads": 2}
+    calm(bm.infer, model, method, beta=0.4, n_sweeps=1, **options)  # what is to be compiled is
+
+    def interrupt() -> None:
+        sent.append(time.perf_counter())
+        signal.pthread_kill(main, signal.SIGINT)
+
+    timer = threading.Timer(0.5, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        bm.infer(model, method, beta=0.4, n_sweeps=10**6, **options)
+    left = time.perf_counter()
+    timer.join()
+    assert left - sent[0] < 0.8
+
+
 def test_levels_that_hardly_meet_are_told() -> None:
     with pytest.warns(bm.ConvergenceWarning, match="tempering has not converged"):
         found = bm.infer(bm.models.ising((24, 24)), "tempering", beta=0.4, betas=[0, 0.4], n_sweeps=200)
@@ -312,17 +340,22 @@ def test_a_rugged_machine_traps_gibbs_and_not_tempering() -> None:
     assert abs(tempered.log_z - truth) < 4 * tempered.log_z_error
     assert tempered.log_z_error < 0.1
     assert np.all(np.abs(tempered.mean) < 5 * tempered.mean_error)  # by symmetry
+    annealed = bm.infer(model, "ais", beta=beta, n_chains=512, n_betas=2_000, path="adaptive", moments=False)
+    assert annealed.converged
+    error = math.hypot(tempered.log_z_error, annealed.log_z_error)
+    assert abs(tempered.log_z - annealed.log_z) < 4 * error < 0.5
 
 
 @pytest.mark.slow
 def test_log_z_of_a_large_critical_lattice() -> None:
     """128 x 128 spins at the transition, beside Kaufman's log Z of the torus.
 
-    The domains of the coldest levels relax more slowly than the run is long, which R-hat says; the eight ladders are
-    independent, and so their spread still tells the error.
+    The domains of the coldest levels relax more slowly than the run is long, which R-hat says. The spread of eight
+    independent ladders tells the error of log Z, but for what all of them owe to their random starts: a shorter burn-in
+    leaves log Z low by about two of these errors.
     """
     beta = math.log1p(math.sqrt(2.0)) / 2
-    options = {"n_chains": 8, "n_sweeps": 2_500, "burn_in": 1_000, "thin": 10, "moments": False}
+    options = {"n_chains": 8, "n_sweeps": 2_500, "burn_in": 2_500, "thin": 10, "moments": False}
     found = calm(bm.infer, bm.models.ising((128, 128)), "tempering", beta=beta, **options)
     assert abs(found.log_z - slow.kaufman_log_z(128, 128, beta)) < 4 * found.log_z_error
     assert found.log_z_error < 1.0  # of 15233

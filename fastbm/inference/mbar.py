@@ -8,6 +8,7 @@ Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008), doi:10.1063/1.2978177.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import Any
 
@@ -24,7 +25,7 @@ def pymbar_solver() -> Any:
     level = logger.level
     try:
         logger.setLevel(logging.ERROR)  # it tells at length, when it is imported, that JAX is not there
-        from pymbar import MBAR
+        return importlib.import_module("pymbar").MBAR
     except ImportError:
         raise ImportError(
             'engine="mbar" needs the package pymbar: pip install pymbar. engine="bennett" needs nothing and is nearly '
@@ -32,7 +33,6 @@ def pymbar_solver() -> Any:
         ) from None
     finally:
         logger.setLevel(level)
-    return MBAR
 
 
 def mbar(betas: np.ndarray, energies: np.ndarray) -> LogRatios:

@@ -113,7 +113,7 @@ def _anneal(
             return
         following = populations.next_beta(energies, beta, target_ess) if ladder is None else float(ladder[k + 1])
         populations.cool(following, energies)
-        populations.engine.sweep(n_sweeps)
+        populations.sweep(n_sweeps)
 
 
 def _errors(terms: np.ndarray) -> np.ndarray:

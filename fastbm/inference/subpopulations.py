@@ -20,6 +20,8 @@ from ..model import BoltzmannMachine
 from ..sampling.chains import make_chains
 from ..sampling.population import choose_step
 
+LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
+
 
 class Subpopulations:
     """Populations at beta = 0, to be cooled.
@@ -84,6 +86,12 @@ class Subpopulations:
         self.engine.gather(parents)
         self.engine.set_beta(np.full(len(energies), beta))
         self.beta, self._n_steps = beta, self._n_steps + 1
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every replica, in pieces between which a stop can come."""
+        piece = max(1, int(LONGEST_SECONDS / self.engine.sweep_seconds))
+        for start in range(0, n_sweeps, piece):
+            self.engine.sweep(min(piece, n_sweeps - start))
 
     def weights(self) -> np.ndarray:
         """Each population's part in averages: exp(log_z), normalised, (n_populations,)."""

@@ -113,7 +113,7 @@ def tempering(
 
 def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
     if isinstance(burn_in, str):
-        return find_burn_in(chains, n_sweeps)  # type: ignore[arg-type]
+        return find_burn_in(chains, n_sweeps)
     chains.sweep(burn_in)
     return burn_in
 
