@@ -1,6 +1,6 @@
 """Annealed importance sampling, up and down the path, against exact sums: unbiased, with error bars that cover."""
 
-# Coverage: 95 % intervals of 400 runs hold the truth in 90 to 99 % of cases; right ones fail once in 1e4 at either end.
+# Coverage: 95 % intervals of 200 runs hold the truth in 90 to 99 % of cases; right ones fail once in a thousand.
 # Unbiasedness and agreement: within four standard errors, which fails one right estimate in 16000. Seeds are fixed.
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Any
 import helpers
 import numpy as np
 import pytest
+import scipy.special
 from helpers import KINDS, UNITS, calm, machine
 
 import fastbm as bm
-from fastbm.inference import annealed_starts, annealed_units
+from fastbm.inference import annealed_layers, annealed_starts, annealed_units, annealed_walk
 from fastbm.inference.annealed_weights import average
 
 end_threads = helpers.end_threads
 
-GROUPS, EACH = 400, 64
+GROUPS, EACH = 200, 64
 KERNELS = {"dense": "visible", "sparse": "visible", "layered": "layers"}
 
 
@@ -43,7 +44,8 @@ def check_groups(log_w: np.ndarray, truth: float) -> None:
 def test_both_ways_are_unbiased_and_errors_cover(kind: str, units: str, start: str) -> None:
     model = machine(kind, units, seed=2, offset=1.5, scale=0.35 if units == "spin" else 0.8)
     truth = bm.infer(model, "exact", beta=1.2)
-    settings = {"beta": 1.2, "seed": 5, "n_chains": GROUPS * EACH, "n_betas": 20, "start": start}
+    n_betas = 160 if kind == "general" else 40  # mean-field means are those of one of its modes
+    settings = {"beta": 1.2, "seed": 5, "n_chains": GROUPS * EACH, "n_betas": n_betas, "start": start}
     up = bm.infer(model, "ais", **settings)
     down = bm.infer(model, "reverse-ais", source="exact", **settings)
     assert (up.bound, down.bound) == ("stochastic lower", "stochastic upper")
@@ -77,14 +79,14 @@ def test_the_bracket_holds_the_truth_and_closes(kernel: str, monkeypatch: pytest
     gaps = []
     for n_betas in (3, 300):
         settings = {"n_chains": 4_000, "n_betas": n_betas, "seed": 1}
-        found = bm.infer(model, "ais", bracket=True, **settings)
+        found = calm(bm.infer, model, "ais", bracket=True, **settings)
         detail = found.detail
         assert (detail["log_z_lower"], detail["log_z_lower_error"]) == (found.log_z, found.log_z_error)
-        assert detail["upper bound"] == "stochastic upper"
+        assert detail["upper_holds"]
         assert detail["upper"]["source"] == "exact"
         assert detail["log_z_lower"] - 4 * detail["log_z_lower_error"] < truth
         assert truth < detail["log_z_upper"] + 4 * detail["log_z_upper_error"]
-        alone = bm.infer(model, "reverse-ais", **settings)
+        alone = calm(bm.infer, model, "reverse-ais", **settings)
         assert (alone.log_z, alone.log_z_error) == (detail["log_z_upper"], detail["log_z_upper_error"])
         log_w, back = detail["log_weights"], detail["upper"]["log_weights"]
         assert log_w.mean() < truth < back.mean()  # Jensen: on average each walk is on its side
@@ -100,24 +102,17 @@ def test_kernels_agree_to_the_bit_on_couplings_of_any_size(
     weights = np.asarray(bm.models.sherrington_kirkpatrick(12, seed=2).weights) * scale
     model = bm.BoltzmannMachine(weights, np.linspace(-1, 1, 12) * scale, offset=scale)
     settings = {"n_betas": 400, "n_chains": 200, "bracket": True, "seed": 2, "moments": False}
-    by_default = bm.infer(model, "ais", threads=1, **settings)
+    by_default = calm(bm.infer, model, "ais", threads=1, **settings)
     monkeypatch.setattr(annealed_units, "choose_kernel", lambda *about, **more: kernel)
-    found = calm(bm.infer, model, "ais", threads=3, **settings) if scale < 30 else _forced(model, settings)
+    found = calm(bm.infer, model, "ais", threads=3, **settings)  # cold walks carry little weight, and say so
     for key in ("log_z_lower", "log_z_upper"):
         assert found.detail[key] == by_default.detail[key]
     truth = bm.infer(model, "exact").log_z
+    rounding = 1e-12 * abs(truth)
+    assert found.log_z - 4 * found.log_z_error < truth + rounding
+    assert truth < found.detail["log_z_upper"] + 4 * found.detail["log_z_upper_error"] + rounding
     if scale <= 1:
-        assert abs(found.log_z - truth) < 4 * found.log_z_error + 1e-12 * abs(truth)
-    else:
-        assert found.log_z - 4 * found.log_z_error < truth < found.detail["log_z_upper"] + 1e-12 * truth
-
-
-def _forced(model: bm.BoltzmannMachine, settings: dict[str, Any]) -> bm.Inference:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", bm.ConvergenceWarning)  # cold walks carry little weight, and say so
-        return bm.infer(model, "ais", threads=3, **settings)
+        assert abs(found.log_z - truth) < 4 * found.log_z_error + rounding
 
 
 def test_coarse_integers_cost_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +137,7 @@ def test_gibbs_chains_that_agree_start_the_way_down(kind: str) -> None:
     found = calm(bm.infer, model, "reverse-ais", source="gibbs", n_chains=512, n_betas=200)
     assert found.bound == "stochastic upper"
     assert found.converged
-    assert found.detail["r_hat"] < 1.01
+    assert found.detail["r_hat"] < 1.05
     assert abs(found.log_z - truth) < 4 * found.log_z_error
 
 
@@ -153,16 +148,18 @@ def test_gibbs_chains_that_do_not_agree_bound_nothing() -> None:
         found = bm.infer(model, "reverse-ais", source="gibbs", **settings)
     assert found.bound is None
     assert not found.converged
-    bracket = bm.infer(model, "ais", bracket=True, source="gibbs", **settings)
-    assert bracket.detail["upper bound"] is None
+    with pytest.warns(bm.ConvergenceWarning, match="reverse-ais.*have not converged"):
+        bracket = bm.infer(model, "ais", bracket=True, source="gibbs", **settings)
+    assert not bracket.detail["upper_holds"]
+    assert bracket.bound == "stochastic lower"
 
 
 def test_exact_samples_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     model = bm.models.sherrington_kirkpatrick(120, seed=1)
-    with pytest.raises(ValueError, match='source=\'exact\' cannot.*120 units.*Use source="gibbs"'):
+    with pytest.raises(ValueError, match=r"source='exact' cannot.*120 units.*Use source=.gibbs"):
         bm.infer(model, "reverse-ais", source="exact", n_chains=4)
     monkeypatch.setattr(annealed_starts, "LONGEST", 0.0)
-    found = bm.infer(machine("visible"), "reverse-ais", n_chains=256, n_betas=50)
+    found = calm(bm.infer, machine("visible"), "reverse-ais", n_chains=256, n_betas=50)
     assert found.detail["source"] == "gibbs"
 
 
@@ -194,6 +191,43 @@ def test_bits_do_not_depend_on_threads(kind: str) -> None:
     assert np.array_equal(one.mean, three.mean)
 
 
+@pytest.mark.parametrize("kind", ["layers", "general", "sparse"])
+def test_bits_do_not_depend_on_how_a_path_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"n_chains": 70, "n_betas": 30, "bracket": True, "moments": False}
+    whole = bm.infer(machine(kind), "ais", **settings)
+    monkeypatch.setattr(annealed_walk, "PIECE_SECONDS", 0.0)
+    steps = bm.infer(machine(kind), "ais", **settings)
+    assert np.array_equal(whole.detail["log_weights"], steps.detail["log_weights"])
+    assert whole.detail["log_z_upper"] == steps.detail["log_z_upper"]
+
+
+def test_sums_of_rows_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Couplings that float32 sums exactly in any order: the same bits either way."""
+    generator = np.random.default_rng(2)
+    weights = generator.integers(-16, 17, (90, 80)) / 64.0
+    model = bm.models.restricted(weights=weights, visible_bias=np.full(90, -1.5), hidden_bias=np.full(80, -1.0))
+    found = []
+    for few in (0.0, 1.0):
+        monkeypatch.setattr(annealed_layers, "FEW", few)
+        found.append(calm(bm.infer, model, "ais", n_chains=70, n_betas=50, moments=False).detail["log_weights"])
+    assert np.array_equal(*found)
+
+
+def test_r_hat_of_sums_is_that_of_samples() -> None:
+    generator = np.random.default_rng(4)
+    size, rates = 50, generator.uniform(0.3, 0.7, (12, 1, 3))
+    bits = generator.random((12, size, 3)) < rates
+    energies = generator.normal(size=(12, size))
+    samples = np.concatenate([energies[..., None], bits], axis=2)
+    within = samples.var(axis=1, ddof=1).mean(axis=0)
+    between = size * samples.mean(axis=1).var(axis=0, ddof=1)
+    expected = np.sqrt(((size - 1) * within + between) / (size * within)).max()
+    found = annealed_starts._split_r_hat(samples.sum(axis=1), (energies**2).sum(axis=1), size)
+    assert found == pytest.approx(expected, rel=1e-9)
+    trapped = np.repeat([[0.0, 1.0], [0.0, 0.0]], 3, axis=0)  # no chain moves, and they differ
+    assert annealed_starts._split_r_hat(size * trapped, np.zeros(6), size) > 1000
+
+
 @pytest.mark.parametrize("kind", ["visible", "sparse"])
 @pytest.mark.parametrize("units", UNITS)
 def test_clamped_units_of_other_couplings(kind: str, units: str) -> None:
@@ -211,11 +245,12 @@ def test_one_unit_and_no_couplings() -> None:
     for model in (bm.BoltzmannMachine(np.zeros((1, 1)), [0.7]), bm.BoltzmannMachine(np.zeros((6, 6)), units="binary")):
         for method in ("ais", "reverse-ais"):
             found = bm.infer(model, method, n_chains=32, n_betas=3, start="mean-field")
-            assert found.log_z == pytest.approx(bm.infer(model, "exact").log_z, abs=1e-12)
+            assert found.log_z == pytest.approx(bm.infer(model, "exact").log_z, abs=1e-9)  # in steps of 2^-30
 
 
 def test_a_tail_that_few_weights_see_widens_the_error() -> None:
-    log_w = np.random.default_rng(1).normal(scale=1.5, size=128)
+    # evenly spread normal numbers: the tail beyond the largest is what the delta method does not see
+    log_w = 1.5 * scipy.special.ndtri((np.arange(128) + 0.5) / 128)
     w = np.exp(log_w)
     assert average(log_w).error > 1.2 * w.std(ddof=1) / math.sqrt(128) / w.mean()
     even = 0.1 * log_w
@@ -227,12 +262,11 @@ def test_a_tail_that_few_weights_see_widens_the_error() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_hidden", [20])
-def test_a_machine_trained_on_digits(n_hidden: int) -> None:
+def test_a_machine_trained_on_digits() -> None:
     rows = np.load(helpers.data_file("mnist.npz"))
     pixels = rows[next(name for name in rows.files if "train" in name and rows[name].ndim > 1)]
     data = (pixels.reshape(len(pixels), -1)[:5_000] > 127).astype(np.uint8)
-    run = bm.fit(data, n_hidden=n_hidden, layout="restricted", method="pcd", epochs=5, evaluate="none", seed=0)
+    run = bm.fit(data, n_hidden=20, layout="restricted", method="pcd", epochs=5, evaluate="none", seed=0)
     truth = bm.infer(run.model, "exact", moments=False).log_z
     found = bm.infer(run.model, "ais", n_chains=100, n_betas=10_000, bracket=True, moments=False)
     assert abs(found.log_z - truth) < 0.1

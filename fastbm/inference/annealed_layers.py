@@ -9,7 +9,6 @@ is its own reversal.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,10 +19,13 @@ from ..kernels.anneal_layers import draw_tempered_layer
 from ..kernels.layered import anneal_layer
 from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
 from ..model import BoltzmannMachine
+from ..sampling.engine import BLOCK
 from .annealed_walk import Walk
 
 FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
+ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
 FEW = 0.25  # part of the rows up to which sums of rows are faster than a matrix product
+FEWEST_COLUMNS = TILE // 2  # of those sums, which come in whole tiles
 
 
 class LayersWalk(Walk):
@@ -32,6 +34,7 @@ class LayersWalk(Walk):
     def __init__(
         self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
     ) -> None:
+        self.most_chains = max(BLOCK, ENTRIES // model.n_units)
         super().__init__(model, beta, base, streams, threads)
         assert isinstance(model.couplings, Layered)
         form, field = up_form(model.couplings, model.flat_bias, model.convention)
@@ -41,7 +44,7 @@ class LayersWalk(Walk):
         self._evens, self._odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
         blocks = [(beta * block).astype(dtype) for block in form.arrays]
         self._pulls = [_Product(block) for block in blocks]
-        self._pushes = [_Product(np.ascontiguousarray(block.T)) for block in blocks]
+        self._pushes = [_Product(block.T) for block in blocks]
         self._field = (beta * field).astype(dtype)[:, None]
         self._low = self.base.astype(dtype)
         self._tilt = beta * field - self.base
@@ -74,7 +77,7 @@ class LayersWalk(Walk):
             totals += (after - before) * self._tilts[k]
             for layer in self._odds:
                 rows = self._layers[layer]
-                fields = self._fields(layer, up)
+                fields = self._fields(k, layer)
                 anneal_layer(up[rows], fields, self._low[rows], before, after, self.streams[k], totals)
             self._draw_evens(k, after)
 
@@ -84,29 +87,25 @@ class LayersWalk(Walk):
         for layer in self._evens:
             rows = self._layers[layer]
             draw_tempered_layer(
-                up[rows], self._fields(layer, up), self.base[rows], t, self._tilt[rows], self.streams[k], tilts
+                up[rows], self._fields(k, layer), self.base[rows], t, self._tilt[rows], self.streams[k], tilts
             )
 
-    def _fields(self, layer: int, up: np.ndarray) -> np.ndarray:
-        """Log-odds under f of a layer, given its neighbours."""
-        rows = self._layers[layer]
-        parts = [self._pulls[layer - 1].of(up[self._layers[layer - 1]])] if layer > 0 else []
+    def _fields(self, k: int, layer: int) -> np.ndarray:
+        """Log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
+        up, rows, n_chains = self._up[k], self._layers[layer], self.blocks[k].stop - self.blocks[k].start
+        fields = np.empty((rows.stop - rows.start, up.shape[1]), up.dtype)
+        fields[:] = self._field[rows]
+        if layer > 0:
+            self._pulls[layer - 1].add(fields, up[self._layers[layer - 1]], n_chains)
         if layer < len(self._pushes):
-            parts.append(self._pushes[layer].of(up[self._layers[layer + 1]]))
-        return _sum(parts, self._field[rows])
+            self._pushes[layer].add(fields, up[self._layers[layer + 1]], n_chains)
+        return fields
 
     def _log_w_block(self, k: int) -> np.ndarray:
         return self._totals[k]
 
     def _up_block(self, k: int) -> np.ndarray:
         return self._up[k]
-
-
-def _sum(parts: Sequence[np.ndarray], start: np.ndarray) -> np.ndarray:
-    total = parts[0]
-    for part in [*parts[1:], start]:
-        total += part
-    return total
 
 
 class _Product:
@@ -117,18 +116,17 @@ class _Product:
         self._transposed = weights.T
         self._whole = weights.sum(axis=0)
         self._tiles = aligned.zeros((-(-m // TILE), n, TILE), weights.dtype)
-        fill_tiles(self._tiles, weights)
+        fill_tiles(self._tiles, np.ascontiguousarray(weights))
 
-    def of(self, up: np.ndarray) -> np.ndarray:
+    def add(self, fields: np.ndarray, up: np.ndarray, n_chains: int) -> None:
+        """Add the product to `fields` (m, lanes), at least to those of the first `n_chains` lanes."""
         n, lanes = up.shape
-        on = up.sum(axis=0)
-        if float(np.minimum(on, n - on).mean()) > FEW * n:
-            product: np.ndarray = self._transposed @ up
-            return product
+        share = float(up.sum()) / up.size if n and len(fields) >= FEWEST_COLUMNS else 0.5
+        if min(share, 1.0 - share) > FEW:
+            fields[:, :n_chains] += self._transposed @ up[:, :n_chains]
+            return
         rows, counts = np.empty((lanes, n + 1), np.int32), np.empty(lanes, np.int64)
         turned = np.empty(lanes, np.uint8)
         list_units(rows, counts, turned, up)
-        fields = np.zeros((len(self._whole), lanes), up.dtype)
         sums = aligned.zeros((lanes, TILE), up.dtype)
         add_rows(fields, sums, self._tiles, self._whole, rows, counts, turned)
-        return fields

@@ -19,7 +19,7 @@ STARTS = ("mean-field", "uniform")
 FAINTEST = 0.01  # probabilities of the product model are kept this far from 0 and 1
 ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
 PILOT_CHAINS = 64
-PILOT_PART = 10  # the pilot takes one step for this many of the run, within the two limits that follow
+PILOT_PART = 4  # the pilot takes one step for this many of the run, within the two limits that follow
 FEWEST, MOST = 20, 200
 EVEN = 0.1  # part of a path's length that is spread evenly in t
 

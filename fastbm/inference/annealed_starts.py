@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _checks, diagnostics, rng
+from ..diagnostics.ranks import split_ratio
 from ..exact.choosing import BUILT_IN, LARGEST_GIGABYTES
 from ..exact.plan import Source
 from ..model import BoltzmannMachine
@@ -17,7 +18,7 @@ from ..sampling.exact_sources import ENGINES
 
 SOURCES = ("auto", "exact", "gibbs")
 LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
-N_BLOCKS = 16  # parts of the chains whose means tell whether they agree
+FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
 class Starts(NamedTuple):
@@ -79,15 +80,27 @@ def _gibbs(model: BoltzmannMachine, beta: float, n_chains: int, n_sweeps: int, s
     """
     chains = make_chains(model, n_chains, beta=beta, seed=seed, threads=threads)
     chains.sweep(n_sweeps // 2)
-    n_kept = n_sweeps - n_sweeps // 2
-    n_blocks = min(N_BLOCKS, n_kept)
-    energies, means = np.zeros((n_blocks, n_chains)), np.zeros((n_blocks, n_chains, model.n_units))
-    sizes = np.bincount(np.arange(n_kept) * n_blocks // n_kept)
-    for t in range(n_kept):
-        chains.sweep(1)
-        energies[t * n_blocks // n_kept] += chains.quick_energies()
-        means[t * n_blocks // n_kept] += chains.bits()
-    blocks = (energies / sizes[:, None], means / sizes[:, None, None])
-    r_hat = max((float(np.max(diagnostics.r_hat(b))) for b in blocks), default=math.inf) if n_blocks >= 4 else math.inf
+    size = (n_sweeps - n_sweeps // 2) // 2
+    origin = chains.quick_energies()[0]
+    means, squares = np.zeros((2, n_chains, 1 + model.n_units)), np.zeros((2, n_chains))
+    for half in range(2):
+        for _ in range(size):
+            chains.sweep(1)
+            rise = beta * (chains.quick_energies() - origin)
+            squares[half] += rise**2
+            means[half, :, 0] += rise
+            means[half, :, 1:] += chains.bits()
+    r_hat = _split_r_hat(means.reshape(2 * n_chains, -1), squares.ravel(), size) if size > 1 else math.inf
     converged = n_chains > 1 and r_hat <= diagnostics.R_HAT_LIMIT
     return Starts(chains.bits(), converged, {"source": "gibbs", "n_sweeps": n_sweeps, "r_hat": r_hat})
+
+
+def _split_r_hat(sums: np.ndarray, squares: np.ndarray, size: int) -> float:
+    """The largest R-hat of half-chains of `size` samples, from their sums (n_halves, 1 + n_units) of beta E and of
+    bits, and those of (beta E)^2.
+    """
+    means = sums / size
+    second = means.copy()  # bits are their own squares
+    second[:, 0] = squares / size
+    within = np.maximum(second - means**2, 0.0).mean(axis=0) * size / (size - 1)
+    return float(np.max(split_ratio(within + FLAT, size * means.var(axis=0, ddof=1), size)))

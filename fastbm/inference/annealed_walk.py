@@ -36,6 +36,7 @@ class Walk:
 
     detail: dict[str, Any]
     step_seconds: float  # about what one step of one block takes
+    most_chains = BLOCK  # of a block
 
     def __init__(
         self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
@@ -43,7 +44,9 @@ class Walk:
         self.model, self.beta, self.threads = model, beta, threads
         self.base = np.rint(base / GRAIN) * GRAIN
         self.n_chains = len(streams)
-        self.blocks = [slice(c, min(c + BLOCK, self.n_chains)) for c in range(0, self.n_chains, BLOCK)]
+        # equal blocks, so that no thread waits for another
+        size = -(-self.n_chains // -(-self.n_chains // self.most_chains))
+        self.blocks = [slice(c, min(c + size, self.n_chains)) for c in range(0, self.n_chains, size)]
         self.streams = []
         for block in self.blocks:
             lanes = np.ones((4, lanes_of(block.stop - block.start)), np.uint32)
