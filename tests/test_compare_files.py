@@ -79,7 +79,7 @@ def test_the_method_that_is_chosen_takes_a_budget(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SEVERAL.replace('label = "glass"', 'label = "ising"').replace("n = [5, 6]", "n = 6"), "two machines are called"),
+        (SEVERAL.replace('"glass"\n', '"ising"\n').replace("n = [5, 6]", "n = 6"), "two machines are called"),
         (SEVERAL.replace("[compare]", "[infer]"), r"\[model\] must be a table"),
         (SEVERAL.replace("budget = 0.05", 'budget = "long"'), "compare.budget"),
         (SEVERAL.replace("seed = [0, 1]", "seed = [0, 0.5]"), "compare.seed"),

@@ -10,13 +10,20 @@ import pytest
 from helpers import KINDS, UNITS, calm, machine
 
 import fastbm as bm
+from fastbm.inference.methods import METHODS
 
 end_threads = helpers.end_threads
 
 SMALL = {
     "mean-field": {},
+    "tap": {},
+    "bethe": {},
     "sampled-states": {"n_chains": 16, "n_sweeps": 60},
     "gibbs": {"n_chains": 16, "n_sweeps": 200},
+    "ais": {"n_betas": 50},
+    "reverse-ais": {"n_betas": 50},
+    "tempering": {"n_sweeps": 100},
+    "population-annealing": {"n_chains": 512, "n_sweeps": 2},
 }
 
 
@@ -29,25 +36,33 @@ def test_every_method_clamps(method: str, kind: str, units: str) -> None:
     rows = np.array([[1, lo], [lo, lo], [1, 1]])
     found = calm(bm.infer, model, method, clamp=([0, model.n_units - 1], rows), **SMALL[method])
     truth = bm.infer(model, "exact", clamp=([0, model.n_units - 1], rows))
+    if method != "gibbs":
+        errors = 0.5 if found.log_z_error is None else 4 * np.asarray(found.log_z_error)
+        assert np.all(np.abs(found.log_z - truth.log_z) < errors)
+    if method in ("mean-field", "sampled-states"):
+        assert np.all(found.log_z <= truth.log_z + 1e-10)
+    if method == "reverse-ais":  # which gives no moments
+        return
     assert found.mean.shape == (3, model.n_units)
     np.testing.assert_array_equal(found.mean[:, [0, -1]], rows)
     np.testing.assert_array_equal(found.covariance[:, 0], 0)
     np.testing.assert_allclose(found.mean, truth.mean, atol=0.25)
     np.testing.assert_allclose(found.energy, truth.energy, atol=0.5)
-    if found.log_z is not None:
-        assert np.all(found.log_z <= truth.log_z + 1e-10)
     if found.mean_error is not None:
         np.testing.assert_array_equal(found.mean_error[:, [0, -1]], 0)
 
 
-@pytest.mark.parametrize("method", ["mean-field", "sampled-states", "gibbs", "metropolis", "exact"])
+@pytest.mark.parametrize("method", [*METHODS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
     model = machine(kind, "binary", offset=1.0)
     found = calm(bm.infer, model, method, beta=0.0)
-    np.testing.assert_allclose(found.mean, 0.5, atol=0.05)
-    if method in ("mean-field", "exact"):
+    if found.log_z is not None and method != "sampled-states":
         assert found.log_z == pytest.approx(model.n_units * math.log(2), abs=1e-12)
+    if method == "reverse-ais":
+        return
+    errors = np.maximum(0.05, 0 if found.mean_error is None else 5 * found.mean_error)
+    assert np.all(np.abs(found.mean - 0.5) < errors)
     truth = bm.infer(model, "exact", beta=0.0).energy
     assert found.energy == pytest.approx(truth, abs=5 * (found.energy_error or 0) + 1e-9) or method == "sampled-states"
 
@@ -55,7 +70,6 @@ def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("error", "text", "method", "options"),
     [
-        (ValueError, 'ais needs a layered machine.*"exact"', "ais", {}),
         (TypeError, "gibbs has no option 'n_sweps'. Did you mean 'n_sweeps'", "gibbs", {"n_sweps": 3}),
         (TypeError, "mean-field has no option 'n_chains'", "mean-field", {"n_chains": 3}),
         (ValueError, "n_starts must be at least 1", "mean-field", {"n_starts": 0}),

@@ -306,7 +306,7 @@ def test_bad_options_are_named(text: str, options: dict[str, Any]) -> None:
 
 def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymbar", None)
-    with pytest.raises(ImportError, match=r"pip install pymbar.*bennett"):
+    with pytest.raises(ImportError, match=r'pip install "fastbm\[mbar\]".*bennett'):
         bm.infer(machine("visible"), "tempering", engine="mbar")
 
 

@@ -48,7 +48,6 @@ ROWS = [[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
         (ValueError, "weights_every must be at least 0", {"weights_every": -1}),
         (ValueError, "monitor_every must be at least 1", {"monitor_every": 0}),
         (ValueError, "evaluate must be one of .*Did you mean 'exact'", {"evaluate": "exakt"}),
-        (ValueError, 'evaluate="ais" needs a layered machine', {"evaluate": "ais"}),
         (ValueError, "holdout must have 3 units a row, as data; got 2", {"holdout": [[0, 1]]}),
         (ValueError, "holdout must be 0 or 1", {"holdout": [[-1, 1, 1]]}),
         (ValueError, "holdout is empty", {"holdout": np.zeros((0, 3))}),

@@ -28,7 +28,7 @@ def pymbar_solver() -> Any:
         return importlib.import_module("pymbar").MBAR
     except ImportError:
         raise ImportError(
-            'engine="mbar" needs the package pymbar: pip install pymbar. engine="bennett" needs nothing and is nearly '
+            'engine="mbar" needs the package pymbar: pip install "fastbm[mbar]". engine="bennett" needs nothing and is nearly '
             "as precise where levels overlap."
         ) from None
     finally:

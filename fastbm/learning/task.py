@@ -212,14 +212,11 @@ class FitTask:
     def _evaluation_method(self) -> str | None:
         """How log Z is computed at the end; None where it cannot be."""
         wanted = self.settings.evaluate
-        layered = isinstance(self.start.couplings, Layered)
-        if wanted == "ais" and not layered:
-            raise ValueError('evaluate="ais" needs a layered machine (layout="restricted"). Use "exact" or "none".')
         if wanted != "auto":
             return wanted
         if forecast_seconds(self.start, moments=False) <= EVALUATION_SECONDS:
             return "exact"
-        return "ais" if layered else None
+        return "ais" if self.start.n_hidden == 0 or isinstance(self.start.couplings, Layered) else None
 
     def _evaluation_names(self) -> list[str]:
         names = []
