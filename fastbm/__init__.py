@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .inference.comparison import Comparison
     from .inference.likelihood import LogLikelihood, log_likelihood, pseudo_likelihood
     from .inference.result import Inference
+    from .inference.temperatures import Temperatures
     from .learning.classifier import BoltzmannClassifier
     from .model import BoltzmannMachine
     from .modelfile import load
@@ -35,6 +36,7 @@ _PLACES = {
     "LogLikelihood": "inference.likelihood",
     "Run": "run_view",
     "StorageError": "_checks",
+    "Temperatures": "inference.temperatures",
     "compare": "run_infer",
     "fit": "run_fit",
     "infer": "run_infer",
@@ -57,6 +59,7 @@ __all__ = [
     "LogLikelihood",
     "Run",
     "StorageError",
+    "Temperatures",
     "compare",
     "data",
     "diagnostics",

@@ -10,9 +10,11 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from .inference.temperatures import KEY, Temperatures
 from .plots_compare import draw_comparison
 from .plots_sample import draw_sample
 from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
+from .plots_temperatures import draw_temperatures
 from .run_view import Run
 
 
@@ -149,4 +151,11 @@ def _side(n: int) -> int | None:
     return side if side * side == n else None
 
 
-DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": draw_comparison}
+def _inference(run: Run) -> Figure:
+    """Curves over temperatures where the method visits many, else log Z."""
+    if KEY in run.inference.detail:
+        return draw_temperatures({run.inference.method: Temperatures.of(run.inference)})
+    return draw_comparison(run)
+
+
+DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": _inference}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 
 import helpers
 import pytest
+from helpers import calm
 
 import fastbm as bm
 from fastbm import config, report
@@ -74,6 +76,17 @@ def test_the_method_that_is_chosen_takes_a_budget(tmp_path: Path) -> None:
     report.run_file(file, [], out=tmp_path / "a.h5", overwrite=False, threads=1, quiet=True)
     found = bm.open(tmp_path / "a.h5").inference
     assert found.method == "exact" and "5 seconds" in found.detail["auto"]["why"]
+
+
+@pytest.mark.parametrize("method", ["tempering", "population-annealing", "bethe"])
+def test_curves_over_temperatures_are_drawn(method: str, tmp_path: Path) -> None:
+    options = {"bethe": {}, "tempering": {"n_sweeps": 50}}.get(method, {"n_chains": 128})
+    calm(bm.infer, bm.models.ising((3, 3), periodic=False), method, beta=0.3, out=tmp_path / "i.h5", **options)
+    picture = report.draw_picture(bm.open(tmp_path / "i.h5"), tmp_path / "i.png")
+    assert picture.stat().st_size > 10_000
+    if method != "bethe":
+        curves = bm.Temperatures.of(bm.open(tmp_path / "i.h5").inference)
+        assert curves.betas[0] == 0.0 and curves.betas[-1] == 0.3 and curves.log_z[0] == pytest.approx(9 * math.log(2))
 
 
 @pytest.mark.parametrize(

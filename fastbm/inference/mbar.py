@@ -28,8 +28,8 @@ def pymbar_solver() -> Any:
         return importlib.import_module("pymbar").MBAR
     except ImportError:
         raise ImportError(
-            'engine="mbar" needs the package pymbar: pip install "fastbm[mbar]". engine="bennett" needs nothing and is nearly '
-            "as precise where levels overlap."
+            'engine="mbar" needs the package pymbar: pip install "fastbm[mbar]". engine="bennett" needs nothing '
+            "and is nearly as precise where levels overlap."
         ) from None
     finally:
         logger.setLevel(level)
