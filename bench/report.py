@@ -126,12 +126,12 @@ def machine(report: dict[str, Any]) -> str:
     )
 
 
-def replace_block(text: str, block: str) -> str:
-    """Put `block` between the two markers of a text."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"the file must have {BEGIN} once, and {END} once after it")
-    head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n{block}\n{END}{rest.split(END)[1]}"
+def replace_block(text: str, block: str, begin: str = BEGIN, end: str = END) -> str:
+    """Put `block` between two markers of a text."""
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"the file must have {begin} once, and {end} once after it")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{block}\n{end}{rest.split(end)[1]}"
 
 
 def main(arguments: list[str] | None = None) -> int:
