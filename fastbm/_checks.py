@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
+
 
 class StorageError(OSError):
     """A run's files are damaged, busy, foreign, or cannot be written; the text names the file and the way out."""
@@ -54,13 +56,16 @@ def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
     return str(value)
 
 
-def whole(argument: str, value: Any, *, least: int = 0) -> int:
-    """Check that `value` is a whole number, at least `least`."""
+def whole(argument: str, value: Any, *, least: int = 0, most: int | None = LARGEST_COUNT) -> int:
+    """Check that `value` is a whole number from `least` to `most`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{argument} must be a whole number; got {value!r} ({type(value).__name__}).")
-    if value < least:
-        raise ValueError(f"{argument} must be at least {least}; got {value}.")
-    return int(value)
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{argument} must be at least {least}; got {number}.")
+    if most is not None and number > most:
+        raise ValueError(f"{argument} must be at most {most}; got {number}.")
+    return number
 
 
 def real(argument: str, value: Any, *, least: float = -math.inf, above: float | None = None) -> float:
@@ -115,4 +120,4 @@ def shape(argument: str, array: np.ndarray, expected: tuple[int | str, ...]) -> 
 
 def seed(value: Any) -> int | None:
     """Check a seed: a whole number from 0, or None to draw one."""
-    return None if value is None else whole("seed", value)
+    return None if value is None else whole("seed", value, most=None)

@@ -309,8 +309,9 @@ def test_ais_says_when_few_weights_carry_the_average() -> None:
 
 
 def test_one_chain_has_no_error_bar_and_says_so_without_nan() -> None:
-    found = bm.infer(machine("restricted"), "ais", n_chains=1, n_betas=10)
-    assert found.log_z_error is None
+    with pytest.warns(bm.ConvergenceWarning, match=r"1\.0 of 1 weights"):
+        found = bm.infer(machine("restricted"), "ais", n_chains=1, n_betas=10)
+    assert found.log_z_error is None and not found.converged
     assert math.isfinite(found.log_z)
 
 
@@ -357,3 +358,10 @@ def test_ais_with_clamped_units_in_every_layer(units: str) -> None:
 def test_bad_paths_are_named(text: str, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=text):
         bm.infer(machine("restricted"), "ais", **options)
+
+
+def test_a_few_uneven_weights_are_not_believed() -> None:
+    model = bm.models.sherrington_kirkpatrick(200, seed=1)
+    for n_chains in (1, 2, 4):
+        with pytest.warns(bm.ConvergenceWarning, match="weights carry the average"):
+            assert not bm.infer(model, "ais", n_chains=n_chains, n_betas=3, moments=False).converged

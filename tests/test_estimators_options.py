@@ -87,8 +87,35 @@ def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
         (ValueError, "burn_in must be at least 0", "sampled-states", {"burn_in": -1}),
         (ValueError, "order must be one of .*Did you mean 'permuted'", "metropolis", {"order": "permutted"}),
         (ValueError, "initial must be", "gibbs", {"initial": "hot"}),
+        (ValueError, "n_chains must be at most 9007199254740992; got 10{30}", "gibbs", {"n_chains": 10**30}),
+        (ValueError, "n_betas must be at most", "ais", {"n_betas": 10**30}),
+        (TypeError, "bracket must be True or False; got 'both'", "ais", {"bracket": "both"}),
+        (ValueError, "source must be one of .*Did you mean 'exact'", "ais", {"source": "exat"}),
+        (ValueError, "n_sweeps must be at least 2; got 0", "ais", {"n_sweeps": 0}),
+        (ValueError, r"gibbs does not fit into memory .* Lower n_chains or n_sweeps", "gibbs", {"n_chains": 10**15}),
     ],
 )
 def test_bad_options_are_named(error: type[Exception], text: str, method: str, options: dict[str, object]) -> None:
     with pytest.raises(error, match=text):
         bm.infer(machine("visible"), method, **options)
+
+
+ALL_PAIRS = ("sampled-states", "ais", "gibbs", "metropolis", "tempering", "population-annealing")
+
+
+@pytest.mark.parametrize("method", ALL_PAIRS)
+def test_pairs_of_too_many_units_are_refused_at_once(method: str) -> None:
+    lattice = bm.models.edwards_anderson((150, 150))
+    with pytest.raises(ValueError, match=r"second moments of 22500 units would take 4\.05 GB"):
+        bm.infer(lattice, method)
+    with pytest.raises(ValueError, match="second moments of 22500 units"):  # clamped or not: they cover all units
+        bm.infer(lattice, method, clamp=(np.arange(22_499), np.ones(22_499)))
+
+
+@pytest.mark.parametrize("method", ["ais", "population-annealing"])
+def test_units_that_hardly_ever_flip_have_an_error_bar(method: str) -> None:
+    model = bm.models.random_machine(9, seed=1)
+    found = calm(bm.infer, model, method, beta=50.0, **SMALL[method])
+    truth = bm.infer(model, "exact", beta=50.0)
+    assert np.all(found.mean_error > 1e-4)
+    assert np.all(np.abs(found.mean - truth.mean) < 4 * found.mean_error)

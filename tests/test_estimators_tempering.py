@@ -359,3 +359,26 @@ def test_log_z_of_a_large_critical_lattice() -> None:
     found = calm(bm.infer, bm.models.ising((128, 128)), "tempering", beta=beta, **options)
     assert abs(found.log_z - slow.kaufman_log_z(128, 128, beta)) < 4 * found.log_z_error
     assert found.log_z_error < 1.0  # of 15233
+
+
+def test_integration_over_too_few_temperatures_is_not_believed() -> None:
+    model = bm.models.curie_weiss(8, coupling=100.0, field=100.0)
+    with pytest.warns(bm.ConvergenceWarning, match="too far apart to integrate over"):
+        found = bm.infer(model, "tempering", engine="ti", n_sweeps=400, n_betas=6)
+    assert not found.converged
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+@pytest.mark.parametrize("method", ["tempering", "population-annealing"])
+def test_means_at_every_temperature(method: str, units: str) -> None:
+    model = bm.models.random_machine(8, scale=1.0, bias_scale=0.4, units=units, seed=5)
+    options: dict[str, Any] = {"n_sweeps": 2000, "n_betas": 5} if method == "tempering" else {"n_chains": 4096}
+    found = bm.infer(model, method, beta=1.2, **options)
+    curves = bm.Temperatures.of(found)
+    assert curves.mean is not None and curves.mean_error is not None
+    assert curves.mean.shape == curves.mean_error.shape == (len(curves.betas), 8)
+    truth = np.array([bm.infer(model, "exact", beta=b).mean for b in curves.betas])
+    assert np.abs((curves.mean - truth) / curves.mean_error).max() < 5.5
+    assert (curves.mean_error > 0).all() and curves.mean_error.max() < 0.1
+    np.testing.assert_allclose(curves.mean[-1], found.mean, atol=1e-12)
+    assert bm.Temperatures.of(bm.infer(model, method, beta=1.2, moments=False, **options)).mean is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 
-from fastbm.kernels.layered import anneal_layer, gibbs_layer, metropolis_layer, sum_softplus_layer
+from fastbm.kernels.layered import anneal_layer, gibbs_layer, metropolis_layer
 
 FLOATS = [np.float32, np.float64]
 RULES = {"gibbs": gibbs_layer, "metropolis": metropolis_layer}
@@ -67,34 +67,6 @@ def test_a_lane_does_not_depend_on_its_neighbours(rule):
         RULES[rule](*part, part[0].shape[1])
     assert np.array_equal(np.hstack([part[0] for part in parts]), up)
     assert np.array_equal(np.hstack([part[3] for part in parts]), streams)
-
-
-@pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
-@pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e3])
-def test_softplus_sums_of_double_fields(n, size):
-    fields, scale = random_fields(n, 5, np.float64, seed=8, scale=size), np.array([0.0, 0.5, 1.0, 2.0, 4.0])
-    totals = np.arange(5.0)
-    sum_softplus_layer(fields, scale, totals)
-    for c in range(5):
-        # a factor has float32's precision, and so does the logarithm of a product: no more than 22 for 32 factors
-        exact = c + reference.sum_softplus(fields[:, c] * scale[c])
-        assert abs(totals[c] - exact) <= 2e-7 * n + 2e-7 * 0.7 * n + 1e-15 * n * size
-
-
-@pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
-def test_softplus_sums_of_single_fields(size):
-    fields, scale = random_fields(70, 4, np.float32, seed=9, scale=size), np.array([0.0, 0.5, 1.0, 2.0], np.float32)
-    totals = np.zeros(4)
-    sum_softplus_layer(fields, scale, totals)
-    for c in range(4):
-        log_odds = fields[:, c].astype(float) * float(scale[c])
-        assert abs(totals[c] - reference.sum_softplus(log_odds)) <= 3.4e-7 * 70 + 6e-8 * np.abs(log_odds).sum()
-
-
-def test_softplus_of_huge_fields_is_finite_and_linear():
-    totals = np.zeros(2)
-    sum_softplus_layer(np.array([[1e6, -1e6], [2e6, -1e300]]), np.ones(2), totals)
-    assert totals.tolist() == [3e6, 0.0]
 
 
 def alternate(
@@ -159,9 +131,8 @@ def test_one_compiled_signature_for_each_type_of_fields():
             up, fields, scale = np.zeros((n, n_lanes), dtype), np.zeros((n, n_lanes), dtype), np.ones(n_lanes, dtype)
             for update in RULES.values():
                 update(up, fields, scale, random_streams(n_lanes, seed=1), n_lanes)
-            sum_softplus_layer(fields, scale, np.zeros(n_lanes))
 
-    kernels = (*RULES.values(), sum_softplus_layer)
+    kernels = tuple(RULES.values())
     run_all(4, 4)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     run_all(1, 1)

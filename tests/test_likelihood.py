@@ -86,6 +86,17 @@ def test_bounds_of_log_z_turn_round() -> None:
     assert found.bound == "upper" and found.mean >= truth
 
 
+def test_a_bracket_leaves_an_interval() -> None:
+    model = bm.models.sherrington_kirkpatrick(8, seed=1)
+    rows = np.ones((2, 8))
+    for seed in range(4):  # noise has the ends crossed for some of them
+        found = bm.log_likelihood(model, rows, "ais", bracket=True, n_betas=2_000, n_chains=32, seed=seed)
+        assert found.interval[0] <= found.interval[1]
+    trapped = calm(bm.infer, model, "ais", beta=50.0, bracket=True, source="gibbs", n_sweeps=20)
+    assert not trapped.detail["upper_holds"]
+    assert bm.log_likelihood(model, rows, trapped, beta=50.0).interval is None
+
+
 def test_clamped_sums_by_another_method() -> None:
     model = deep("binary")
     rows = every_row(model)

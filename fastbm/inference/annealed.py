@@ -18,8 +18,9 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from .annealed_job import Job, make_job
+from .annealed_starts import check_source
 from .annealed_weights import Average, average, weighted_moments
-from .result import Inference
+from .result import Inference, check_pairs
 
 
 def ais(
@@ -76,6 +77,11 @@ def ais(
     -----
     Costs a sweep of all chains for each temperature; the weights cost next to nothing.
     """
+    if not isinstance(bracket, (bool, np.bool_)):
+        raise TypeError(f"bracket must be True or False; got {bracket!r}.")
+    check_source(source, n_sweeps)
+    if moments:
+        check_pairs(model.n_units)
     job = make_job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
     log_w, up, told = job.up()
     found = average(log_w)
@@ -171,7 +177,7 @@ def _warn_if_few(name: str, found: Average, level: int) -> None:
     if not found.healthy:
         warnings.warn(
             f"{name}: {found.ess:.1f} of {len(found.weights)} weights carry the average; its error bar is not to be "
-            "trusted. Raise n_betas.",
+            "trusted. Raise n_betas or n_chains.",
             _checks.ConvergenceWarning,
             stacklevel=level,
         )

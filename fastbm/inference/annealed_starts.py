@@ -29,6 +29,12 @@ class Starts(NamedTuple):
     detail: dict[str, Any]
 
 
+def check_source(source: Any, n_sweeps: Any) -> None:
+    """Check the options that say where states come from."""
+    _checks.choice("source", source, SOURCES)
+    _checks.whole("n_sweeps", n_sweeps, least=2)
+
+
 def draw_starts(
     model: BoltzmannMachine, beta: float, n_chains: int, source: str, n_sweeps: int, seed: int, threads: int
 ) -> Starts:
@@ -39,8 +45,7 @@ def draw_starts(
     ValueError
         If exact samples are asked for and cannot be had.
     """
-    source = _checks.choice("source", source, SOURCES)
-    n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=2)
+    check_source(source, n_sweeps)
     if source != "gibbs":
         found = _cheapest(model, beta, n_chains, threads)
         if found is not None and (source == "exact" or found[1] <= LONGEST):

@@ -11,6 +11,7 @@ from ..model import BoltzmannMachine
 from .result import moments_of
 
 HEALTHY_ESS = 10.0
+ALIKE = 0.9  # part of a handful of weights that must carry the average instead
 HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
 
 
@@ -25,7 +26,7 @@ class Average(NamedTuple):
     @property
     def healthy(self) -> bool:
         """Whether enough weights carry the average for its error to mean something."""
-        return self.ess >= min(HEALTHY_ESS, 0.5 * len(self.weights))
+        return self.error is not None and self.ess >= min(HEALTHY_ESS, ALIKE * len(self.weights))
 
 
 def average(log_w: np.ndarray) -> Average:
@@ -66,10 +67,11 @@ def weighted_moments(
     mean, energy = weights @ values, float(weights @ energies)
     error = np.sqrt((weights**2) @ (values - mean) ** 2)
     ess = 1.0 / float(weights @ weights)
-    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
+    # by Laplace's rule, for units that never flipped, or in states that weigh nothing
+    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)
     second = (values * weights[:, None]).T @ values
     return moments_of(mean, second) | {
-        "mean_error": np.where(error > 0, error, never),
+        "mean_error": np.maximum(error, never),
         "energy": energy,
         "energy_error": float(np.sqrt(weights**2 @ (energies - energy) ** 2)),
         "energy_variance": float(weights @ (energies - energy) ** 2),

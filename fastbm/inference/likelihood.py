@@ -218,5 +218,8 @@ def _bound(of_clamped: str | None, of_log_z: str | None) -> str | None:
 
 
 def _interval(mean: float, log_z: Inference) -> tuple[float, float] | None:
-    low, high = log_z.detail.get("log_z_lower"), log_z.detail.get("log_z_upper")
-    return None if low is None or high is None else (mean - high, mean - low)
+    """What a bracket leaves; None where its upper end holds nothing. Noise may have its two ends crossed."""
+    if not log_z.detail.get("upper_holds"):
+        return None
+    ends = mean - log_z.detail["log_z_upper"], mean - log_z.detail["log_z_lower"]
+    return min(ends), max(ends)

@@ -22,7 +22,7 @@ from .exact import exact
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
 from .populated import population_annealing
-from .result import Inference, expand, nothing_free, stack
+from .result import Inference, check_pairs, expand, nothing_free, stack
 from .sampled_states import sampled_states
 from .tap import tap
 from .tempered import tempering
@@ -40,11 +40,11 @@ class Knob(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table. `refuse(model)` raises where the method cannot be had; `knob` is what a budget decides."""
+    """One row of the table. `knob` is what a budget decides; `all_pairs` says that moments come as a full matrix."""
 
     function: Callable[..., Inference]
-    refuse: Callable[[BoltzmannMachine], None] = lambda model: None
     knob: Knob | None = None
+    all_pairs: bool = False
 
     @cached_property
     def settings(self) -> set[str]:
@@ -62,15 +62,15 @@ BETAS = Knob("n_betas", 20, 1_000_000)
 
 METHODS = {
     "exact": Method(exact),
-    "sampled-states": Method(sampled_states, knob=SWEEPS),
+    "sampled-states": Method(sampled_states, knob=SWEEPS, all_pairs=True),
     "mean-field": Method(mean_field),
     "tap": Method(tap),
     "bethe": Method(bethe),
-    "ais": Method(ais, knob=BETAS),
-    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS),
-    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS),
-    "tempering": Method(tempering, knob=SWEEPS),
-    "population-annealing": Method(population_annealing, knob=Knob("n_chains", 256, 1 << 20)),
+    "ais": Method(ais, knob=BETAS, all_pairs=True),
+    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS, all_pairs=True),
+    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS, all_pairs=True),
+    "tempering": Method(tempering, knob=SWEEPS, all_pairs=True),
+    "population-annealing": Method(population_annealing, knob=Knob("n_chains", 256, 1 << 20), all_pairs=True),
     "reverse-ais": Method(reverse_ais, knob=BETAS),
 }
 
@@ -86,14 +86,17 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def check_call(model: BoltzmannMachine, method: str, clamp: Any, options: Mapping[str, Any]) -> None:
+def check_call(
+    model: BoltzmannMachine, method: str, clamp: Any, options: Mapping[str, Any], moments: bool = False
+) -> None:
     """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs when it plans."""
     check_options(method, options)
     if clamp is not None:
         if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
             raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
         Clamped.of(model, *clamp)
-    METHODS[method].refuse(model)
+    if moments and METHODS[method].all_pairs:
+        check_pairs(model.n_units)
 
 
 def run_method(
@@ -114,10 +117,18 @@ def run_method(
     else:
         with single_threaded_blas() if model.is_layered else nullcontext():
             settings = {"moments": moments, "seed": seed, "threads": threads} | options
-            result = _dispatch(model, method, beta, clamp, settings)
+            try:
+                result = _dispatch(model, method, beta, clamp, settings)
+            except MemoryError as error:
+                raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
     return replace(result, method=method, seconds=time.perf_counter() - start)
+
+
+def _sizes(method: str) -> str:
+    """The options that say how much is held at once."""
+    return " or ".join(name for name in METHODS[method].options if name.startswith("n_"))
 
 
 def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, settings: dict[str, Any]) -> Inference:
@@ -152,7 +163,7 @@ def infer(
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
-    check_call(model, method, clamp, options)
+    check_call(model, method, clamp, options, moments)
     return run_method(
         model,
         method,

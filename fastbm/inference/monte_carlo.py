@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, diagnostics
-from ..couplings import DENSE_LIMIT
 from ..kernels.moments import count_pairs
 from ..model import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.tempering import TemperedChains
-from .result import Inference, moments_from_up
+from .result import Inference, check_pairs, moments_from_up
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
@@ -36,11 +35,7 @@ class PairCounts:
     """How often each pair of units was up together, over all chains of an engine; exact integers."""
 
     def __init__(self, n_units: int) -> None:
-        if n_units > DENSE_LIMIT:
-            raise ValueError(
-                f"second moments of {n_units} units would take {8.0 * n_units**2 / 1e9:.3g} GB; the limit is "
-                f"{DENSE_LIMIT} units. Pass moments=False, or use fastbm.sample."
-            )
+        check_pairs(n_units)
         self.counts = np.zeros((n_units, n_units), np.int64)
         self.n = 0
 

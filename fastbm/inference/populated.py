@@ -21,10 +21,9 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from .ladders import check_ladder
-from .monte_carlo import PairCounts
-from .result import Inference, moments_of
+from .result import Inference, check_pairs, moments_of
 from .subpopulations import Subpopulations
-from .temperatures import KEY, curves
+from .temperatures import KEY, curves, means_fit, spread_error
 
 FEWEST = 8  # populations, for their spread to be an error bar
 HEALTHY_FAMILIES = 100.0
@@ -89,20 +88,23 @@ def population_annealing(
     if part >= 1.0:
         raise ValueError(f"target_ess is a part of the population, between 0 and 1; got {part:g}.")
     if moments:
-        PairCounts(model.n_units)  # refuses what is too large
+        check_pairs(model.n_units)
     populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
-    rows = list(_anneal(populations, beta, ladder, part, n_sweeps))
+    rows = list(_anneal(populations, beta, ladder, part, n_sweeps, moments))
     return _result(model, populations, rows, moments)
 
 
 def _anneal(
-    populations: Subpopulations, beta: float, ladder: np.ndarray | None, target_ess: float, n_sweeps: int
+    populations: Subpopulations, beta: float, ladder: np.ndarray | None, target_ess: float, n_sweeps: int, moments: bool
 ) -> Iterator[dict[str, Any]]:
     """Cool down to `beta`; yield what there is to say of every temperature."""
     for k in itertools.count():
         energies = populations.engine.energies()
         centre = float(energies.mean())
+        # the number of temperatures is not known before the end
+        gathered = moments and means_fit(len(populations.groups), k + 1, populations.engine.n_units)
         yield {
+            "up": populations.means(populations.engine.bits()) if gathered else None,
             "beta": populations.beta,
             "log_z": populations.log_z.copy(),
             "centre": centre,
@@ -114,18 +116,6 @@ def _anneal(
         following = populations.next_beta(energies, beta, target_ess) if ladder is None else float(ladder[k + 1])
         populations.cool(following, energies)
         populations.sweep(n_sweeps)
-
-
-def _errors(terms: np.ndarray) -> np.ndarray:
-    """Standard errors of means of independent terms, (n_populations, ...), whose mean is 0.
-
-    Few terms tell their own spread badly: errors are widened by Student's quantile over the normal one, so that 1.96 of
-    them hold the truth in 95 % of cases.
-    """
-    from scipy.special import stdtrit
-
-    n = len(terms)
-    return float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
 
 
 def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, float]:
@@ -167,8 +157,11 @@ def _result(
         variance,
         energy_terms,
         n * w * (square - second) - 2.0 * mean * energy_terms,
-        _errors,
+        spread_error,
     )
+    if rows[-1]["up"] is not None:
+        up = np.stack([row["up"] for row in rows], axis=1)
+        found = found.with_means(model.convention, up, w, spread_error)
     weights = populations.weights()
     families = _families(populations, weights)
     ess = len(populations.family) / families["rho_t"]
@@ -200,15 +193,17 @@ def _result(
 
 def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float) -> dict[str, Any]:
     """Weighted averages over the last states; errors from the spread of the populations."""
-    values = model.convention.values(populations.engine.bits(), np.float64)
-    own = populations.means(values)
-    mean = weights @ own
-    error = _errors(len(weights) * weights[:, None] * (own - mean))
-    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
+    bits, own = populations.engine.bits(), np.empty((len(weights), model.n_units))
     second = np.zeros((model.n_units, model.n_units))
-    for group, w in zip(populations.groups, weights, strict=True):
-        second += w / (group.stop - group.start) * (values[group].T @ values[group])
-    return moments_of(mean, second) | {"mean_error": np.where(error > 0, error, never)}
+    for m, group in enumerate(populations.groups):
+        values = model.convention.values(bits[group], np.float64)
+        own[m] = values.mean(axis=0)
+        second += weights[m] / len(values) * (values.T @ values)
+    mean = weights @ own
+    error = spread_error(len(weights) * weights[:, None] * (own - mean))
+    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
+    flipped = np.ptp(own, axis=0) > 0
+    return moments_of(mean, second) | {"mean_error": np.where(flipped, error, never)}
 
 
 def _judge(n_families: float, carrying: float, n_populations: int, n_chains: int) -> bool:

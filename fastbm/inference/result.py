@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..clamping import Clamped
+from ..couplings import DENSE_LIMIT
 from ..units import Units
 
 
@@ -174,6 +175,15 @@ def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
         second += ups
         second += units.lo**2
     return moments_of(units.lo + units.span * p, second)
+
+
+def check_pairs(n_units: int) -> None:
+    """Refuse a full matrix of second moments that is too large."""
+    if n_units > DENSE_LIMIT:
+        raise ValueError(
+            f"second moments of {n_units} units would take {8.0 * n_units**2 / 1e9:.3g} GB; the limit is {DENSE_LIMIT} "
+            "units. Pass moments=False, or use fastbm.sample."
+        )
 
 
 def moments_of(mean: np.ndarray, second_moment: np.ndarray) -> dict[str, np.ndarray]:

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, diagnostics, rng
-from ..couplings import DENSE_LIMIT
 from ..model import BoltzmannMachine
 from .ladders import make_ladder
-from .result import Inference, moments_of
+from .result import Inference, check_pairs, moments_of
 from .sampled_sources import SOURCES, Visited, visit_annealed, visit_chains, visit_tempered
 from .state_set import StateSet
 
@@ -78,11 +77,8 @@ def sampled_states(
     _checks.choice("source", source, SOURCES)
     if n_betas is not None and source != "tempering":
         raise ValueError(f'n_betas is for source="tempering"; got source={source!r}. Leave n_betas out.')
-    if moments and model.n_units > DENSE_LIMIT:
-        raise ValueError(
-            f"second moments of {model.n_units} units would take {8.0 * model.n_units**2 / 1e9:.3g} GB; the limit is "
-            f"{DENSE_LIMIT} units. Pass moments=False."
-        )
+    if moments:
+        check_pairs(model.n_units)
     states = StateSet(model.n_units, 1e9 * _checks.real("max_gigabytes", max_gigabytes, above=0.0))
     length = None if isinstance(burn_in, str) else burn_in
     about: dict[str, Any] = {"beta": beta, "order": order, "threads": threads}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from ..units import Units
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
+MOST_MEANS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Temperatures:
         beta^2 (<E^2> - <E>^2) of the whole machine.
     entropy, entropy_error : (n_betas,) array
         log Z + beta <E>, in nats; the error knows of the correlation of the two terms.
+    mean, mean_error : (n_betas, n_units) array or None
+        <s_i>, in the machine's units; None where moments were not asked for, or would take more than 2^24 numbers.
     """
 
     betas: np.ndarray
@@ -39,6 +43,8 @@ class Temperatures:
     heat_capacity_error: np.ndarray
     entropy: np.ndarray
     entropy_error: np.ndarray
+    mean: np.ndarray | None = None
+    mean_error: np.ndarray | None = None
 
     @classmethod
     def of(cls, inference: Inference, pattern: int | None = None) -> Temperatures:
@@ -63,11 +69,51 @@ class Temperatures:
                 f"{inference.method} visits one temperature, so it has no curves. Use "
                 'infer(model, "tempering") or "population-annealing".'
             )
-        return cls(**{one.name: np.asarray(detail[KEY][one.name], np.float64) for one in fields(cls)})
+        found = detail[KEY]
+        return cls(**{one.name: np.asarray(found[one.name], np.float64) for one in fields(cls) if one.name in found})
 
     def as_detail(self) -> dict[str, np.ndarray]:
         """Plain arrays, for `Inference.detail`."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: array for name, array in found.items() if array is not None}
+
+    def with_means(
+        self, units: Units, up: np.ndarray, weights: np.ndarray, error_of: Callable[[np.ndarray], np.ndarray]
+    ) -> Temperatures:
+        """Return the same with means of units.
+
+        Parameters
+        ----------
+        up : (n_groups, n_betas, n_units) array
+            How often units were up in each of some independent ladders or populations.
+        weights : (n_groups, n_betas) array
+            Of their average, with sum 1.
+        error_of : callable
+            The standard errors of the mean of terms (n_groups, ...) that are independent.
+        """
+        weights = weights[..., None]
+        mean = (weights * up).sum(axis=0)
+        error = error_of(len(up) * weights * (up - mean))
+        return replace(self, mean=units.lo + units.span * mean, mean_error=units.span * error)
+
+
+def means_fit(n_groups: int, n_betas: int, n_units: int) -> bool:
+    """Whether means at all temperatures can be gathered."""
+    return n_groups * n_betas * n_units <= MOST_MEANS
+
+
+def spread_error(terms: np.ndarray) -> np.ndarray:
+    """Standard errors of means of independent terms, (n_groups, ...), whose mean is 0.
+
+    Few terms tell their own spread badly: errors are widened by Student's quantile over the normal one, so that 1.96 of
+    them hold the truth in 95 % of cases. A single term tells nothing.
+    """
+    from scipy.special import stdtrit
+
+    n = len(terms)
+    if n == 1:
+        return np.full(terms.shape[1:], np.inf)
+    return float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
 
 
 def curves(

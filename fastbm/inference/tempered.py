@@ -21,10 +21,11 @@ from .mbar import mbar, pymbar_solver
 from .monte_carlo import find_burn_in
 from .result import Inference
 from .target_moments import TargetMoments
-from .temperatures import KEY, curves
+from .temperatures import KEY, curves, means_fit, spread_error
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
 HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
+COARSEST = 0.5  # nats by which rules of integration may differ for their difference to tell the error
 PIECE = 1 << 22  # bits of states that are held at once, about
 
 
@@ -94,7 +95,9 @@ def tempering(
     chains = TemperedChains(model, n_chains, ladder, seed=seed, threads=threads, swap_every=swap_every)
     burnt = _burn_in(chains, burn_in, n_sweeps)
     before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-    energies = _record(chains, n_samples, thin, target)
+    gathered = moments and means_fit(n_chains, len(ladder), model.n_units)
+    up = np.zeros((n_chains, len(ladder), model.n_units)) if gathered else None
+    energies = _record(chains, n_samples, thin, target, up)
     attempted, accepted, trips = (
         now - then for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
     )
@@ -108,7 +111,7 @@ def tempering(
         "round_trips": trips,
         **ratios.detail,
     }
-    return _result(model, ladder, energies, ratios, target, detail)
+    return _result(model, ladder, energies, ratios, target, up, detail)
 
 
 def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
@@ -118,16 +121,30 @@ def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
     return burn_in
 
 
-def _record(chains: TemperedChains, n_samples: int, thin: int, target: TargetMoments | None) -> np.ndarray:
-    """Energies with offset, (n_samples, n_chains, n_betas); states at the target go to `target`."""
+def _record(
+    chains: TemperedChains, n_samples: int, thin: int, target: TargetMoments | None, up: np.ndarray | None
+) -> np.ndarray:
+    """Energies with offset, (n_samples, n_chains, n_betas); states at the target go to `target`, and how often units
+    are up at every level to `up` (n_chains, n_betas, n_units).
+    """
     energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
     for start in range(0, n_samples, piece):
-        rows = chains.record(min(piece, n_samples - start), thin)
-        energies[start : start + piece] = rows["tempering/energy"]
+        step = min(piece, n_samples - start)
+        rows = [chains.record(step, thin)] if up is None else [_counted(chains, thin, up) for _ in range(step)]
+        energies[start : start + step] = np.concatenate([row["tempering/energy"] for row in rows])
         if target is not None:
-            target.add(rows["samples/states"])
+            target.add(np.concatenate([row["samples/states"] for row in rows]))
+    if up is not None:
+        up /= n_samples
     return energies
+
+
+def _counted(chains: TemperedChains, thin: int, up: np.ndarray) -> dict[str, np.ndarray]:
+    """Record one sample, and count the units that are up at every level."""
+    row = chains.record(1, thin)
+    up += chains.engine.bits()[chains.lanes]
+    return row
 
 
 def _errors(terms: np.ndarray) -> np.ndarray:
@@ -141,6 +158,7 @@ def _result(
     energies: np.ndarray,
     ratios: LogRatios,
     target: TargetMoments | None,
+    up: np.ndarray | None,
     detail: dict[str, Any],
 ) -> Inference:
     mean = energies.mean(axis=(0, 1))
@@ -157,12 +175,15 @@ def _result(
         _errors,
         ratios.floor,
     )
+    if up is not None:
+        equal = np.full(up.shape[:2], 1.0 / len(up))
+        found = found.with_means(model.convention, up, equal, spread_error)
     tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
     ess = energies[..., 0].size / (2.0 * tau)
     shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
     known = [np.max(diagnostics.r_hat(v)) for v in (energies, *([target.means()] if target else [])) if len(v) >= 4]
     r_hat = float(max(known)) if known else math.inf
-    converged = _judge(r_hat, shared)
+    converged = _judge(r_hat, shared, ratios.detail.get("discretisation_error", 0.0))
     result = {} if target is None else target.result(float(ess[-1]))
     return Inference(
         "tempering",
@@ -180,7 +201,7 @@ def _result(
     )
 
 
-def _judge(r_hat: float, shared: float) -> bool:
+def _judge(r_hat: float, shared: float, coarse: float) -> bool:
     """Whether to believe the result; a warning says why not."""
     reason = ""
     if not r_hat <= diagnostics.R_HAT_LIMIT:
@@ -192,6 +213,11 @@ def _judge(r_hat: float, shared: float) -> bool:
         reason = (
             f"two neighbouring temperatures share {shared:.2g} effective samples, and the error bar of log Z is not to "
             "be trusted. Raise n_betas, or n_sweeps"
+        )
+    elif coarse > COARSEST:
+        reason = (
+            f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats. "
+            'Raise n_betas, or pass engine="bennett"'
         )
     if reason:
         warnings.warn(f"tempering has not converged: {reason}.", _checks.ConvergenceWarning, stacklevel=6)

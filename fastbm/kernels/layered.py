@@ -50,26 +50,6 @@ def metropolis_layer(up, fields, scale, streams, n_chains):
 
 
 @kernel
-def sum_softplus_layer(fields, scale, totals):
-    """Add sum_i log(1 + exp(scale field_i)) of a layer. Mutates `totals` (lanes,) float64.
-
-    Logarithms of products of up to 32 factors replace a logarithm a unit; each factor has the precision of float32, the
-    part that is linear in the field that of the fields.  Cost: one exponential a unit.
-    """
-    lanes = fields.shape[1]
-    product = np.empty(lanes, np.float32)
-    for first in range(0, fields.shape[0], 32):
-        product[:] = np.float32(1.0)
-        for i in range(first, min(first + 32, fields.shape[0])):
-            for lane in range(lanes):
-                x = fields[i, lane] * scale[lane]
-                product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(x)))
-                totals[lane] += max(x, fields.dtype.type(0))
-        for lane in range(lanes):
-            totals[lane] += log_float32(product[lane])
-
-
-@kernel
 def anneal_layer(up, fields, base, before, after, streams, totals):
     """Move a summed-out layer from temperature `before` to `after` of a path, then draw it. Mutates `up`, `streams`,
     `totals`.
