@@ -16,7 +16,7 @@ from .inference.auto import BUDGET, settle
 from .inference.comparison import Comparison
 from .inference.exact_settings import ExactSettings
 from .inference.exact_sums import ExactSums
-from .inference.methods import check_call, infer as infer_once, run_method
+from .inference.methods import METHODS, check_call, infer as infer_once, run_method
 from .inference.result import Inference
 from .model import BoltzmannMachine
 from .run import begin, check_model
@@ -100,6 +100,7 @@ def infer(
     7.568441
     """
     check_model(model)
+    _checks.choice("method", method, [*METHODS, "auto"])
     _check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
     at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
@@ -144,7 +145,10 @@ def infer_run(
         threads=threads,
         executor=storage.get("executor"),
     )
-    return _cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+    run = _cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+    if why := run.inference.detail.get("skipped"):
+        raise ValueError(f"{cell['method']}: {why} Raise budget.")
+    return run
 
 
 def _cell(
@@ -174,7 +178,7 @@ def _cell(
             raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget.")
         settled_for = settle(model, budget=budget, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
-    check_call(model, method, clamp, chosen)
+    check_call(model, method, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
     if method == "exact":
         settings = ExactSettings.of(model, **chosen)
@@ -202,7 +206,7 @@ def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, metho
         raise ValueError("compare takes methods by name; auto chooses one of them.")
     if budget is None or method != "exact":
         return _cell(model, name, method, options, budget=budget, **about)
-    check_call(model, method, None, options)
+    check_call(model, method, None, options, about["moments"])
     try:
         return _cell(model, name, method, {"max_forecast_seconds": budget} | options, **about)
     except ValueError as error:
@@ -270,10 +274,10 @@ def compare(
     models = {"model": model} if not isinstance(model, Mapping) else dict(model)
     for one in models.values():
         check_model(one)
-    names = [methods] if isinstance(methods, str) else methods
-    chosen = {name: plain(methods[name]) if isinstance(methods, Mapping) else {} for name in names}
+    chosen = _chosen(methods)
     betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
-    seeds = [rng.resolve(one) for one in (seed if isinstance(seed, (Sequence, np.ndarray)) else [seed])]
+    listed: list[Any] = [seed] if seed is None or isinstance(seed, (int, np.integer)) else _listed("seed", seed)
+    seeds = [rng.resolve(one) for one in listed]
     if not models or not chosen or not betas or not seeds:
         raise ValueError("compare needs at least one model and one method, one beta and one seed.")
     if budget is not None:
@@ -293,6 +297,28 @@ def compare(
         told = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))
         raise ValueError(f"budget = {budget:g} s is too small for any of the methods. {told}")
     return found
+
+
+def _chosen(methods: Any) -> dict[str, dict[str, Any]]:
+    """The options of every method that is named."""
+    named: dict[Any, Any] = {
+        name: {} for name in ([methods] if isinstance(methods, str) else _listed("methods", methods))
+    }
+    if isinstance(methods, Mapping):
+        named = dict(methods)
+    for name, options in named.items():
+        if not isinstance(name, str) or not isinstance(options, Mapping):
+            raise TypeError(
+                f"methods must be names, or a dict of name to a dict of options; got {name!r}: {options!r}."
+            )
+    return {name: plain(options) for name, options in named.items()}
+
+
+def _listed(argument: str, value: Any) -> list[Any]:
+    """What a list, a tuple, an array or a dict names."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, Mapping, np.ndarray)):
+        raise TypeError(f"{argument} must be a list; got {value!r}.")
+    return list(value)
 
 
 def plain(value: Any) -> Any:

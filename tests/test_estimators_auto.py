@@ -99,3 +99,13 @@ def test_no_more_than_there_is_to_do() -> None:
 def test_a_budget_that_is_too_small() -> None:
     with pytest.raises(BudgetTooSmall, match=r"n = 10, the least that is of any use, takes 0\.0\d+ s"):
         fit_into(0.01, lambda size: time.sleep(0.02), "n", 10, 100)
+
+
+def test_a_budget_too_small_for_any_estimate() -> None:
+    model = bm.models.sherrington_kirkpatrick(60, seed=1)
+    with pytest.raises(ValueError, match=r"tempering: n_sweeps = 50, the least .* Raise budget"):
+        bm.infer(model, "auto", budget=1e-9)
+    with pytest.raises(ValueError, match="auto chooses a method for infer alone"):
+        bm.log_likelihood(model, np.ones((2, 60)), "auto")
+    with pytest.raises(ValueError, match="Did you mean 'auto'"):
+        bm.infer(model, "auot")

@@ -147,3 +147,33 @@ def test_many_cells_are_printed_together() -> None:
     found = bm.Comparison(tuple(made("ais", float(k), seed=k) for k in range(60)))
     lines = str(found).splitlines()
     assert len(lines) == 2 and "covered" in lines[0]
+
+
+def test_a_method_that_fails_leaves_the_others(tmp_path: Any) -> None:
+    model = machine("visible")
+    found = bm.compare(model, {"ais": {"n_betas": 0}, "gibbs": {"n_sweeps": 100}}, out=tmp_path / "c.h5")
+    failed, done = found.cells
+    assert failed.skipped is not None and "n_betas" in failed.skipped
+    assert done.skipped is None and done.result.mean is not None
+
+
+def test_moments_that_memory_cannot_hold_are_refused_beforehand(tmp_path: Any) -> None:
+    model = bm.models.ising((200, 200))
+    with pytest.raises(ValueError, match="second moments"):
+        bm.compare(model, ["mean-field", "gibbs"], out=tmp_path / "c.h5")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "methods", "options"),
+    [
+        ("methods must be a list; got 3", 3, {}),
+        ("methods must be a list; got None", None, {}),
+        ("methods must be names, or a dict of name to a dict of options; got 'ais': None", {"ais": None}, {}),
+        ("methods must be names", [3], {}),
+        ("seed must be a list; got '12'", ["ais"], {"seed": "12"}),
+    ],
+)
+def test_what_is_no_list_of_methods(text: str, methods: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=text):
+        bm.compare(machine("visible"), methods, **options)

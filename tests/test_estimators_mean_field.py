@@ -10,6 +10,7 @@ import scipy.sparse
 from helpers import KINDS, UNITS, calm, machine
 
 import fastbm as bm
+from fastbm.inference.fill import widest_level
 from fastbm.inference.inverse import invert
 
 end_threads = helpers.end_threads
@@ -212,3 +213,17 @@ def test_sweeps_cut_into_parts_are_the_same(method: str, monkeypatch: pytest.Mon
     whole = calm(bm.infer, model, method)
     monkeypatch.setattr("fastbm.couplings.protocol.BLOCK", 8)
     helpers.assert_same_inference(calm(bm.infer, model, method), whole)
+
+
+@pytest.mark.parametrize("method", ["mean-field", "tap"])
+def test_covariances_that_would_take_hours_are_refused(method: str) -> None:
+    model = bm.models.ising((60, 60, 60))
+    with pytest.raises(ValueError, match=r'no narrow separators\. Pass moments=False, or use "bethe"'):
+        bm.infer(model, method, beta=0.1)
+    assert bm.infer(model, method, beta=0.1, moments=False, n_starts=1).converged
+
+
+def test_how_wide_a_graph_is() -> None:
+    assert widest_level(bm.models.ising((1000,), periodic=False).couplings) == 1
+    assert widest_level(bm.models.ising((30, 40), periodic=False).couplings) == 30
+    assert widest_level(bm.models.random_tree(1).couplings) == 1

@@ -185,7 +185,7 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
         ("n_chains must be at least 1; got 0", {"n_chains": 0}),
         ("n_chains must be at least 2 for each of 32 populations; got 63", {"n_chains": 63}),
         ("n_populations must be at least 8", {"n_populations": 1}),
-        ("n_sweeps must be at least 0", {"n_sweeps": -1}),
+        ("n_sweeps must be at least 1", {"n_sweeps": -1}),
     ],
 )
 def test_bad_options_are_named(text: str, options: dict[str, Any]) -> None:

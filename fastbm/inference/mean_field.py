@@ -15,6 +15,7 @@ import numpy as np
 from ..couplings import Couplings
 from ..model import BoltzmannMachine
 from ..threads import fan_out, single_threaded_blas
+from .fill import refuse_wide
 from .mean_field_equations import MeanFieldEquations
 from .newton import newton
 from .result import Inference
@@ -106,6 +107,8 @@ def mean_field(
     """
     settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
     spin = model.to_units("spin")
+    if moments:
+        refuse_wide(spin.couplings)
     starts = starting_means(spin.n_units, settings.n_starts, seed)
     found = climb(MeanFieldEquations, spin, beta, starts, settings, threads)
     if not found.converged:
@@ -180,15 +183,16 @@ def climb(
     n_sweeps = max(part[3] for part in parts)
     best = int(np.argmax(rank))
     equations = kind(couplings, bias, beta, means[best : best + 1])
+    equations.threads = threads
     with single_threaded_blas():
-        n_sweeps += newton(equations, tolerance=0.1 * settings.tolerance, max_sweeps=settings.max_sweeps - n_sweeps)
+        n_sweeps += newton(equations, tolerance=settings.tolerance, max_sweeps=settings.max_sweeps - n_sweeps)
     solution = follow(
         equations, tolerance=settings.tolerance, damping=settings.damping,
         max_sweeps=max(settings.max_sweeps - n_sweeps, 0),
     )  # fmt: skip
     residual = float(solution.residual[0])
     values[best] = equations.log_z(solution.arguments.T)[0]
-    converged = residual <= max(settings.tolerance, equations.finest())
+    converged = residual <= settings.tolerance or residual <= equations.finest()
     return Climbed(
         equations, solution.arguments[:, 0], residual, converged, n_sweeps + solution.n_sweeps,
         values - beta * spin.offset, spin.offset,

@@ -10,9 +10,11 @@ import numpy as np
 from ..couplings import Couplings, Layered
 from ..couplings.protocol import row_blocks
 from ..kernels.mean_field import sweep_mean_field_dense, sweep_mean_field_sparse
+from ..threads import fan_out
 from .response import ResponseMatrix, sech
 
 SINGLE_LIMIT = 8192  # units up to which couplings are copied in float32: products are bound by the memory's speed
+PRODUCT_ROWS = 1000  # of a product that a thread does at a time
 
 
 def entropy(arguments: np.ndarray) -> np.ndarray:
@@ -32,7 +34,14 @@ class MeanFieldEquations:
     bias : (n_lanes, n_units) or (1, n_units) array
     beta : float
     start : (n_lanes, n_units) array
+
+    Attributes
+    ----------
+    threads : int
+        Of products; they do not change results.
     """
+
+    threads = 1
 
     def __init__(self, couplings: Couplings, bias: np.ndarray, beta: float, start: np.ndarray) -> None:
         self.couplings, self.beta, self.bias = couplings, beta, np.broadcast_to(bias, start.shape)
@@ -148,7 +157,10 @@ class MeanFieldEquations:
         if self._single is None:
             found = self.couplings.field(y[None])[0]
         else:
-            found = (self._single @ y.astype(np.float32)).astype(np.float64)
+            single, right = self._single, y.astype(np.float32)
+            rows = range(0, len(right), PRODUCT_ROWS)
+            parts = fan_out(lambda first: single[first : first + PRODUCT_ROWS] @ right, rows, self.threads)
+            found = np.concatenate(parts).astype(np.float64)
         return found
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

@@ -77,6 +77,8 @@ METHODS = {
 
 def check_options(method: str, options: Mapping[str, Any]) -> None:
     """Refuse an unknown method or option, naming the nearest and listing those there are."""
+    if method == "auto":
+        raise ValueError("auto chooses a method for infer alone; name one here.")
     valid = METHODS[_checks.choice("method", method, METHODS)].options
     for name in options:
         if name not in valid:

@@ -37,7 +37,7 @@ def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) 
     for _ in range(min(MOST_STEPS, max_sweeps)):
         if best.residual <= tolerance or n_failures > MOST_FAILURES:
             break
-        y, at_edge = _solve(equations.curvature(best.means, best.root), best.slope, radius)
+        y, at_edge = _solve(equations.curvature(best.means, best.root), best.slope, radius, 0.1 * tolerance)
         equations.values[0] = np.clip(best.means + best.root * y, -1.0, 1.0)
         equations.refresh()
         equations.sweep(0.0, np.zeros(1))
@@ -69,11 +69,14 @@ class _Point:
         self.slope = np.where(self.root > FROZEN, self.root * equations.gradient(arguments)[0], 0.0)
 
 
-def _solve(product: Product, slope: np.ndarray, radius: float) -> tuple[np.ndarray, bool]:
-    """The y with M y = slope, roughly, or where the way to it leaves the radius; and whether it does."""
+def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> tuple[np.ndarray, bool]:
+    """The y with M y = slope, roughly, or where the way to it leaves the radius; and whether it does. What is left of
+    the slope need not be smaller than `least`.
+    """
     y, rest = np.zeros_like(slope), slope.copy()
     direction, size = rest.copy(), float(rest @ rest)
-    goal = min(0.25, math.sqrt(size)) * size  # the squares of 1/2 and of the fourth root: faster than linear
+    # the squares of 1/2 and of the fourth root: faster than linear
+    goal = max(min(0.25, math.sqrt(size)) * size, least**2)
     for _ in range(MOST_PRODUCTS):
         if size == 0.0:
             break

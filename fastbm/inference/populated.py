@@ -75,7 +75,7 @@ def population_annealing(
         If `betas` does not increase from 0 to `beta`, or there are too few replicas.
     """
     n_populations = _checks.whole("n_populations", n_populations, least=FEWEST)
-    n_chains, n_sweeps = _checks.whole("n_chains", n_chains, least=1), _checks.whole("n_sweeps", n_sweeps)
+    n_chains, n_sweeps = _checks.whole("n_chains", n_chains, least=1), _checks.whole("n_sweeps", n_sweeps, least=1)
     if n_chains < 2 * n_populations:
         raise ValueError(
             f"n_chains must be at least 2 for each of {n_populations} populations; got {n_chains}. Raise it, or lower "

@@ -19,6 +19,7 @@ import numpy as np
 from ..couplings import Couplings
 from ..kernels.tap import add_onsager_dense, solve_units, sweep_tap_dense, sweep_tap_sparse
 from ..model import BoltzmannMachine
+from .fill import refuse_wide
 from .mean_field import climb
 from .mean_field_equations import MeanFieldEquations, entropy
 from .response import ResponseMatrix, sech
@@ -184,6 +185,8 @@ def tap(
         polarised = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, starts[1:])
         settle(polarised, tolerance=0.0, damping=0.0, max_sweeps=POLARISING_SWEEPS)
         starts[1:] = polarised.values
+    if moments:
+        refuse_wide(spin.couplings)
     found = climb(TapEquations, spin, beta, starts, settings, threads)
     if not found.converged:
         warn_unsettled("tap", found.residual, found.n_sweeps, "Raise max_sweeps or damping.")

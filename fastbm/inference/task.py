@@ -107,7 +107,12 @@ class CellsTask:
             if isinstance(size, str):
                 return self._skip(cell, size)
             options |= size
-        result = self._run(cell, options)
+        try:
+            result = self._run(cell, options)
+        except (ValueError, TypeError) as error:
+            if len(self._cells) == 1:
+                raise
+            return self._skip(cell, str(error))  # the other cells can be had all the same
         return self._rows(cell, result, result.seconds)
 
     def _run(self, cell: dict[str, Any], options: Mapping[str, Any]) -> Inference:
@@ -130,7 +135,9 @@ class CellsTask:
 
         try:
             return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most)}
-        except BudgetTooSmall as error:
+        except (ValueError, TypeError) as error:
+            if len(self._cells) == 1 and not isinstance(error, BudgetTooSmall):
+                raise
             return str(error)
 
     def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
