@@ -34,8 +34,9 @@ WIDTHS = {
 }
 SUMMARY_TEXT = (
     "off by: log Z, median; z: in standard errors, root mean square, about 1 where\n"
-    "error bars are honest; covered: the part of 95 % error bars that do; bounds: the\n"
-    "part of bounds that hold; means, covs: largest errors, medians; conv.: converged."
+    "error bars are honest; covered: the part of 95 % error bars that do, both of\n"
+    "results that say that they have converged (conv.); bounds: the part of bounds\n"
+    "that hold; means, covs: largest errors, medians."
 )
 LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
 

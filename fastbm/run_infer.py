@@ -248,7 +248,8 @@ def compare(
     beta : float or list of float
     budget : float, optional
         Seconds for each method on each machine, temperature and seed. A method that draws samples takes as many sweeps,
-        temperatures or replicas as fit, found by short trials once for all seeds; what the options name stays. Exact
+        temperatures or replicas as fit, found by short trials once for all seeds, which come on top; what the options
+        name stays. Exact
         sums whose forecast is above it are skipped, and so is what cannot be done in so little time: the row says why.
     moments : bool
         Whether to compute means and second moments.

@@ -85,11 +85,11 @@ def test_a_size_that_fills_the_budget() -> None:
     def work(size: int) -> None:
         time.sleep(0.005 + 1e-5 * size)
 
-    started = time.perf_counter()
     size = fit_into(0.5, work, "n", 10, 10**9)
+    started = time.perf_counter()
     work(size)
     assert size % 10 == 0
-    assert 0.2 < time.perf_counter() - started < 0.8  # a machine that is busy sleeps longer
+    assert 0.3 < time.perf_counter() - started < 0.6  # a machine that is busy sleeps longer
 
 
 def test_no_more_than_there_is_to_do() -> None:

@@ -116,8 +116,8 @@ class Comparison:
         """What many cells say together: one row for each combination of the columns `by`.
 
         "log_z_off" (of the corrected value where there is one), "mean_off" and "covariance_off" are medians of absolute
-        values, "z" a root mean square, about 1 where error bars are honest, "covered" the part of error bars of 1.96
-        standard errors that cover the exact value, "bounds_kept" and "converged" parts of the cells, "seconds" a mean,
+        values; of results that say that they have converged "z" is a root mean square, about 1 where error bars are
+        honest, and "covered" the part of error bars of 1.96 standard errors that cover the exact value; "bounds_kept" and "converged" parts of the cells, "seconds" a mean,
         "n" the number of cells and "skipped" of those that were not computed.
         """
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -204,7 +204,7 @@ def _farthest(one: Any, exact: Any) -> float | None:
 
 def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     done = [row for row in rows if row["skipped"] is None]
-    z = _known(done, "z")
+    z = _known([row for row in done if row["converged"]], "z")
     kept = _known(done, "bound_kept")
     off = [row["log_z_off"] if row["corrected_off"] is None else row["corrected_off"] for row in done]
     return {

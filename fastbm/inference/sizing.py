@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 PILOT = 0.06  # part of the budget that the largest trial should take, about
-AFFORDED = 0.3  # part of what is left that no trial may exceed
+AFFORDED = 0.3  # part of the budget that no trial should exceed
 KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
 SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
 LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
@@ -19,7 +19,9 @@ class BudgetTooSmall(ValueError):
 
 
 def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, most: int) -> int:
-    """Return the size, a multiple of `least` up to `most`, at which `run` takes about `seconds`, the trials included.
+    """Return the size, a multiple of `least` up to `most`, at which `run` takes about `seconds`.
+
+    The trials take some part of as much, on top.
 
     Parameters
     ----------
@@ -33,7 +35,6 @@ def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, m
     BudgetTooSmall
         If the least size takes longer. Trials are timed, so that the answer differs from one call to the next.
     """
-    began = time.perf_counter()
     _timed(run, least)  # compiles what has not been compiled yet
     size, taken = least, _timed(run, least)
     if taken > seconds:
@@ -42,18 +43,17 @@ def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, m
         )
     slope = taken / size
 
-    def left() -> float:
-        return (1.0 - KEPT_BACK) * seconds - (time.perf_counter() - began)
-
     while size < most and (size == least or taken < PILOT * seconds):
         growth = min(max(int(PILOT * seconds / taken), SLOWEST_GROWTH), FASTEST_GROWTH)
-        if growth * taken > AFFORDED * left():
-            break
+        if growth * taken > AFFORDED * seconds:
+            growth = 2
+            if size > least or growth * taken > seconds:
+                break
         before = size, taken
         size = min(most, growth * size)
         taken = _timed(run, size)
         slope = max((taken - before[1]) / (size - before[0]), LEAST_SLOPE * taken / size)  # part of the time is fixed
-    found = min(most, int(size + (left() - taken) / slope))
+    found = min(most, int(size + ((1.0 - KEPT_BACK) * seconds - taken) / slope))
     return max(least, found - found % least)
 
 
@@ -62,4 +62,4 @@ def _timed(run: Callable[[int], Any], size: int) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so short a run need not converge
         run(size)
-    return time.perf_counter() - started
+    return max(time.perf_counter() - started, 1e-9)
