@@ -1,7 +1,7 @@
 """Turn the JSON of pytest-benchmark into a Markdown table, fastbm beside the best of its peers.
 
 pytest bench -n 0 --benchmark-only --benchmark-json=BENCH.json
-python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme README.md]
+python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme README.md [--update]]
 """
 
 from __future__ import annotations
@@ -126,6 +126,28 @@ def machine(report: dict[str, Any]) -> str:
     )
 
 
+def updated(block: str, old: str) -> str:
+    """The lines of `block`, and the rows of the block `old` that it does not measure anew, with their notes."""
+    new_rows, new_notes = _parted(block)
+    old_rows, old_notes = _parted(old)
+    measured = {_workload(row) for row in new_rows}
+    kept = [row for row in old_rows[2:] if _workload(row) not in measured]
+    if not kept:
+        return block
+    since = f'Rows from "{_workload(kept[0])}" on are of an earlier run: '
+    return "\n".join([*new_rows, *kept, "", *new_notes, "", since + " ".join(old_notes)])
+
+
+def _parted(block: str) -> tuple[list[str], list[str]]:
+    """Rows of a table, and the text below it."""
+    lines = [line for line in block.strip().splitlines() if line]
+    return [line for line in lines if line.startswith("|")], [line for line in lines if not line.startswith("|")]
+
+
+def _workload(row: str) -> str:
+    return row.split("|")[1].strip()
+
+
 def replace_block(text: str, block: str, begin: str = BEGIN, end: str = END) -> str:
     """Put `block` between two markers of a text."""
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
@@ -140,13 +162,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("json", type=Path, nargs="+", help="what --benchmark-json wrote, in one run or several")
     parser.add_argument("--only", default="", help="show the workloads that this regular expression finds")
     parser.add_argument("--readme", type=Path, help="replace the block between the markers of this file")
+    parser.add_argument("--update", action="store_true", help="keep the rows of that block that were not measured")
     options = parser.parse_args(arguments)
     block = table([json.loads(path.read_text()) for path in options.json], options.only)
     if options.readme is None:
         print(block)
         return 0
     try:
-        options.readme.write_text(replace_block(options.readme.read_text(), block))
+        text = options.readme.read_text()
+        if options.update and BEGIN in text:
+            block = updated(block, text.partition(BEGIN)[2].partition(END)[0])
+        options.readme.write_text(replace_block(text, block))
     except ValueError as error:
         print(f"{options.readme}: {error}", file=sys.stderr)
         return 2
