@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from .model import BoltzmannMachine
     from .modelfile import load
     from .run import open, resume
+    from .run_compare import compare
     from .run_fit import fit
-    from .run_infer import compare, infer
+    from .run_infer import infer
     from .run_sample import sample
     from .run_view import Run
 
@@ -37,7 +38,7 @@ _PLACES = {
     "Run": "run_view",
     "StorageError": "_checks",
     "Temperatures": "inference.temperatures",
-    "compare": "run_infer",
+    "compare": "run_compare",
     "fit": "run_fit",
     "infer": "run_infer",
     "load": "modelfile",

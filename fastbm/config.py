@@ -22,8 +22,9 @@ from .learning.classifier import BoltzmannClassifier
 from .model import BoltzmannMachine
 from .modelfile import load
 from .run import open as open_run
+from .run_compare import compare
 from .run_fit import fit
-from .run_infer import compare, infer, infer_run
+from .run_infer import infer, infer_run
 from .run_sample import sample
 
 MODELS = (

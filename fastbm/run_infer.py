@@ -1,8 +1,8 @@
-"""The verbs `infer` and `compare`."""
+"""The verb `infer`, and what it shares with `compare`: cells that say what is to be computed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from . import _checks, rng, threads as threads_module
 from .exact.calibration import measured
 from .exact.choosing import is_few
 from .inference.auto import BUDGET, settle
-from .inference.comparison import Comparison
 from .inference.exact_settings import ExactSettings
 from .inference.exact_sums import ExactSums
 from .inference.methods import METHODS, check_call, infer as infer_once, run_method
@@ -101,21 +100,21 @@ def infer(
     """
     check_model(model)
     _checks.choice("method", method, [*METHODS, "auto"])
-    _check_flags(moments, executor)
+    check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
     at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
     if out is None and executor is None and at_once:
         return infer_once(model, method, **common, **options)
     if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
         return infer_run(model, method, options, **common, out=out, overwrite=overwrite, executor=executor).inference
-    cell = _cell(model, "model", method, options, executor=executor, **common)
+    cell = make_cell(model, "model", method, options, executor=executor, **common)
     if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
         known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
         return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
     with LateBar(f"exact, {cell['options']['engine']}") as bar:
         inputs = _clamp_inputs(clamp)
         about: dict[str, Any] = {"out": out, "overwrite": overwrite, "progress": bar, "executor": executor}
-        return _cells("infer", {"model": model}, [cell], moments, inputs, threads, **about).inference
+        return run_cells("infer", {"model": model}, [cell], moments, inputs, threads, **about).inference
 
 
 def infer_run(
@@ -132,8 +131,8 @@ def infer_run(
 ) -> Run:
     """Infer as a run that is stored; `storage` as for `sample`."""
     check_model(model)
-    _check_flags(moments, storage.get("executor"))
-    cell = _cell(
+    check_flags(moments, storage.get("executor"))
+    cell = make_cell(
         model,
         "model",
         method,
@@ -145,13 +144,13 @@ def infer_run(
         threads=threads,
         executor=storage.get("executor"),
     )
-    run = _cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+    run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
     if why := run.inference.detail.get("skipped"):
         raise ValueError(f"{cell['method']}: {why} Raise budget.")
     return run
 
 
-def _cell(
+def make_cell(
     model: BoltzmannMachine,
     name: str,
     method: str,
@@ -192,134 +191,16 @@ def _cell(
     return cell
 
 
-def _check_flags(moments: Any, executor: Any) -> None:
+def check_flags(moments: Any, executor: Any) -> None:
+    """Check what is no method's own."""
     if not isinstance(moments, (bool, np.bool_)):
         raise TypeError(f"moments must be True or False; got {moments!r}.")
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
 
 
-def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, method: str, **about: Any) -> dict[str, Any]:
-    """A cell of a comparison; an exact sum that the budget does not allow is skipped."""
-    options = dict(about.pop("options"))
-    if method == "auto":
-        raise ValueError("compare takes methods by name; auto chooses one of them.")
-    if budget is None or method != "exact":
-        return _cell(model, name, method, options, budget=budget, **about)
-    check_call(model, method, None, options, about["moments"])
-    try:
-        return _cell(model, name, method, {"max_forecast_seconds": budget} | options, **about)
-    except ValueError as error:
-        cell = {
-            "model": name,
-            "method": method,
-            "beta": about["beta"],
-            "seed": about["seed"],
-            "options": plain(options),
-        }
-        return cell | {"skipped": str(error)}
-
-
 def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:
     return {} if clamp is None else {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
-
-
-def compare(
-    model: BoltzmannMachine | Mapping[str, BoltzmannMachine],
-    methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
-    *,
-    beta: float | Sequence[float] = 1.0,
-    budget: float | None = None,
-    moments: bool = True,
-    seed: int | Sequence[int] | None = 0,
-    threads: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    stop: Stop | None = None,
-    **storage: Any,
-) -> Comparison:
-    """Run many methods on one machine or many, at one temperature or many, with one seed or many.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine, or dict of name to BoltzmannMachine
-    methods : list of names, or dict of name to options
-    beta : float or list of float
-    budget : float, optional
-        Seconds for each method on each machine, temperature and seed. A method that draws samples takes as many sweeps,
-        temperatures or replicas as fit, found by short trials once for all seeds, which come on top; what the options
-        name stays. Exact
-        sums whose forecast is above it are skipped, and so is what cannot be done in so little time: the row says why.
-    moments : bool
-        Whether to compute means and second moments.
-    seed : int, list of int, or None
-        Exact sums are done once.
-    threads, out, overwrite, progress, stop, **storage
-        As for `sample`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a method or option that is unknown or cannot be had on one of the machines, before anything is computed; or
-        for a budget in which nothing could be done.
-    StorageError
-        If `out` exists or cannot be written.
-
-    Returns
-    -------
-    Comparison
-        `.table` has one row for each cell, `.summary()` one for many; printed, it is a table. Where "exact" is among
-        the methods the others are held against it, else against the tightest bracket of lower and upper bounds.
-    """
-    models = {"model": model} if not isinstance(model, Mapping) else dict(model)
-    for one in models.values():
-        check_model(one)
-    chosen = _chosen(methods)
-    betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
-    listed: list[Any] = [seed] if seed is None or isinstance(seed, (int, np.integer)) else _listed("seed", seed)
-    seeds = [rng.resolve(one) for one in listed]
-    if not models or not chosen or not betas or not seeds:
-        raise ValueError("compare needs at least one model and one method, one beta and one seed.")
-    if budget is not None:
-        budget = _checks.real("budget", budget, above=0.0)
-    _check_flags(moments, None)
-    about: dict[str, Any] = {"clamp": None, "moments": moments, "threads": threads}
-    cells = [
-        _cell_within(budget, one, name, method, beta=b, seed=s, options=options, **about)
-        for name, one in models.items()
-        for b in betas
-        for method, options in chosen.items()
-        for s in (seeds[:1] if method == "exact" else seeds)
-    ]
-    run = _cells("compare", models, cells, moments, {}, threads, out, overwrite, progress, stop, **storage)
-    found = run.comparison
-    if len(found) == len(cells) and all(cell.skipped for cell in found.cells):
-        told = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))
-        raise ValueError(f"budget = {budget:g} s is too small for any of the methods. {told}")
-    return found
-
-
-def _chosen(methods: Any) -> dict[str, dict[str, Any]]:
-    """The options of every method that is named."""
-    named: dict[Any, Any] = {
-        name: {} for name in ([methods] if isinstance(methods, str) else _listed("methods", methods))
-    }
-    if isinstance(methods, Mapping):
-        named = dict(methods)
-    for name, options in named.items():
-        if not isinstance(name, str) or not isinstance(options, Mapping):
-            raise TypeError(
-                f"methods must be names, or a dict of name to a dict of options; got {name!r}: {options!r}."
-            )
-    return {name: plain(options) for name, options in named.items()}
-
-
-def _listed(argument: str, value: Any) -> list[Any]:
-    """What a list, a tuple, an array or a dict names."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, Mapping, np.ndarray)):
-        raise TypeError(f"{argument} must be a list; got {value!r}.")
-    return list(value)
 
 
 def plain(value: Any) -> Any:
@@ -331,7 +212,7 @@ def plain(value: Any) -> Any:
     return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def _cells(
+def run_cells(
     kind: str,
     models: Mapping[str, BoltzmannMachine],
     cells: list[dict[str, Any]],
@@ -345,6 +226,7 @@ def _cells(
     executor: Executor | None = None,
     **storage: Any,
 ) -> Run:
+    """Begin a run of the cells that `make_cell` made, and bring it to its end."""
     spec = {
         "kind": kind,
         "models": [{"name": name, **describe(one)} for name, one in models.items()],

@@ -17,9 +17,10 @@ from ..couplings import Layered
 from ..couplings.up import up_form
 from ..kernels.anneal_layers import draw_tempered_layer
 from ..kernels.layered import anneal_layer
-from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
+from ..kernels.row_sums import TILE
 from ..model import BoltzmannMachine
 from ..sampling.engine import BLOCK
+from ..sampling.layered import Pull
 from .annealed_walk import Walk
 
 FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
@@ -112,21 +113,13 @@ class _Product:
     """Weights (n, m), transposed, times bits (n, lanes): a sum of rows where few are on (or few off)."""
 
     def __init__(self, weights: np.ndarray) -> None:
-        n, m = weights.shape
         self._transposed = weights.T
-        self._whole = weights.sum(axis=0)
-        self._tiles = aligned.zeros((-(-m // TILE), n, TILE), weights.dtype)
-        fill_tiles(self._tiles, np.ascontiguousarray(weights))
+        self._rows = Pull(weights)
 
     def add(self, fields: np.ndarray, up: np.ndarray, n_chains: int) -> None:
         """Add the product to `fields` (m, lanes), at least to those of the first `n_chains` lanes."""
-        n, lanes = up.shape
-        share = float(up.sum()) / up.size if n and len(fields) >= FEWEST_COLUMNS else 0.5
+        share = float(up.sum()) / up.size if len(up) and len(fields) >= FEWEST_COLUMNS else 0.5
         if min(share, 1.0 - share) > FEW:
             fields[:, :n_chains] += self._transposed @ up[:, :n_chains]
-            return
-        rows, counts = np.empty((lanes, n + 1), np.int32), np.empty(lanes, np.int64)
-        turned = np.empty(lanes, np.uint8)
-        list_units(rows, counts, turned, up)
-        sums = aligned.zeros((lanes, TILE), up.dtype)
-        add_rows(fields, sums, self._tiles, self._whole, rows, counts, turned)
+        else:
+            self._rows.add(fields, up)

@@ -117,8 +117,9 @@ class Comparison:
 
         "log_z_off" (of the corrected value where there is one), "mean_off" and "covariance_off" are medians of absolute
         values; of results that say that they have converged "z" is a root mean square, about 1 where error bars are
-        honest, and "covered" the part of error bars of 1.96 standard errors that cover the exact value; "bounds_kept" and "converged" parts of the cells, "seconds" a mean,
-        "n" the number of cells and "skipped" of those that were not computed.
+        honest, and "covered" the part of error bars of 1.96 standard errors that cover the exact value; "bounds_kept"
+        and "converged" are parts of the cells, "seconds" a mean, "n" the number of cells and "skipped" of those that
+        were not computed.
         """
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.table:

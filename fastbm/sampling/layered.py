@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,21 +21,7 @@ ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the 
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
 
-def field_of_layer(
-    blocks: Sequence[np.ndarray], layers: Sequence[slice], layer: int, up: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """What the neighbouring layers in `up` (n_units, lanes) pull, on top of `start` (n_units, 1 or lanes); one layer
-    of it.
-    """
-    pulls = [blocks[layer - 1].T @ up[layers[layer - 1]]] if layer > 0 else []
-    if layer < len(blocks):
-        pulls.append(blocks[layer] @ up[layers[layer + 1]])
-    field: np.ndarray = pulls[0] if len(pulls) == 1 else pulls[0] + pulls[1]
-    field += start[layers[layer]]
-    return field
-
-
-class _Pull:
+class Pull:
     """What units of one layer that are on add to the fields of another; `weights` (units of the one, of the other)."""
 
     def __init__(self, weights: np.ndarray) -> None:
@@ -79,9 +64,9 @@ class LayeredChains(Engine):
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
         weights = [np.ldexp(block, -self._exponent).astype(self.dtype) for block in form.arrays]
-        self._pulls = [_Pull(block) for block in weights]
-        self._pushes = [_Pull(block.T) for block in weights]
-        self._user_pulls_made: list[_Pull] | None = None
+        self._pulls = [Pull(block) for block in weights]
+        self._pushes = [Pull(block.T) for block in weights]
+        self._user_pulls_made: list[Pull] | None = None
         field = np.ldexp(field, -self._exponent)
         self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
@@ -169,8 +154,8 @@ class LayeredChains(Engine):
         return energies[: block.stop - block.start]
 
     @property
-    def _user_pulls(self) -> list[_Pull]:
+    def _user_pulls(self) -> list[Pull]:
         """The user's couplings in float64, from which energies are told; made when first asked for."""
         if self._user_pulls_made is None:
-            self._user_pulls_made = [_Pull(block) for block in self.couplings.arrays]
+            self._user_pulls_made = [Pull(block) for block in self.couplings.arrays]
         return self._user_pulls_made
