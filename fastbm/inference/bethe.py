@@ -25,6 +25,7 @@ from .result import Inference
 from .variational import Settings, moments as moments_of, settle, starting_means, warn_unsettled
 
 LANES = 8  # starts that are worked on together
+NEARLY_NOTHING = 0.01  # means of the first start: from 0 itself a fixed point that is unstable would not be left
 MOST_NUMBERS = 1 << 26  # messages that are worked on together
 AT_ONCE = 1 << 22  # messages that are sent between two looks for a stop
 DAMPINGS = ((0.0, 0.2), (0.5, 0.3), (0.9, 0.5))  # damping, and the part of the sweeps it is given, one after the other
@@ -106,7 +107,7 @@ def bethe(
     Parameters
     ----------
     n_starts : int
-        One from messages 0, the others random. A tree has a single solution and needs one.
+        One from messages that are nearly 0, the others random. A tree has a single solution and needs one.
     tolerance : float
         Largest change of a message u that one more sweep would make, divided by 1 + |u|.
     damping : float
@@ -126,7 +127,7 @@ def bethe(
     spin = model.to_units("spin")
     graph = Graph(spin, beta)
     n_starts = 1 if graph.is_forest else settings.n_starts
-    starts = starting_means(spin.n_units, n_starts, seed)
+    starts = starting_means(spin.n_units, n_starts, seed, first=NEARLY_NOTHING)
     lanes = max(1, min(LANES, MOST_NUMBERS // max(len(graph.couplings), 1)))
 
     def run(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

@@ -58,10 +58,10 @@ class Equations(Protocol):
         """Which lanes of `values` may be gone on from."""
 
 
-def starting_means(n_units: int, n_starts: int, seed: int) -> np.ndarray:
-    """Means to start from (n_starts, n_units): 0 in the first, else random."""
+def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -> np.ndarray:
+    """Random means to start from (n_starts, n_units), between -1 and 1; in the first start between -first and first."""
     start = rng.keyed(seed, rng.STARTS).uniform(-1.0, 1.0, (n_starts, n_units))
-    start[0] = 0.0
+    start[0] *= first
     return start
 
 
