@@ -151,7 +151,7 @@ def test_the_ordered_phase_is_found() -> None:
     model = bm.models.ising((6, 6))
     one, many = (solve(model, 0.6, n_starts=n) for n in (1, 8))
     assert one.log_z == pytest.approx(many.log_z, rel=1e-12)
-    assert 0.9 < np.abs(one.mean).min() and 0.9 < np.abs(many.mean).min()
+    assert np.abs(one.mean).min() > 0.9 and np.abs(many.mean).min() > 0.9
     assert 0 < many.detail["starts converged"] <= many.detail["n_starts"] == 8
     assert len(many.detail["log_z of all starts"]) == 8
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .result import Inference, is_sparse
 
+STATES = "lowest states"  # in `detail`, the one array of small numbers
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
 
 
@@ -21,7 +22,11 @@ def to_json(result: Inference) -> str:
 
 def from_json(text: str, seconds: float) -> Inference:
     """The way back from `to_json`; arrays come back as arrays, sparse ones as scipy.sparse.csr_array."""
-    return Inference(**_arrays(json.loads(text)), seconds=seconds)
+    found = _arrays(json.loads(text))
+    for detail in (found["detail"], *found["detail"].get("patterns", [])):
+        if STATES in detail:
+            detail[STATES] = detail[STATES].astype(np.int8)
+    return Inference(**found, seconds=seconds)
 
 
 def _arrays(value: Any) -> Any:
