@@ -54,7 +54,6 @@ def spread_out(n: int, seed: int) -> np.ndarray:
     ("name", "exact", "x"),
     [
         ("expm1_negative", mpmath.expm1, -spread_out(400, 1)),
-        ("log1p_positive", mpmath.log1p, np.minimum(spread_out(400, 2), np.linspace(1e-3, 1, 400))),
         ("tanh_float64", mpmath.tanh, np.concatenate([spread_out(300, 3), -spread_out(100, 4), [0.0]])),
     ],
 )

@@ -12,7 +12,8 @@ doi:10.1109/TIT.2005.850085.
 import numpy as np
 
 from .._jit import inlined, kernel
-from .hyperbolic import atanh_product, expm1_negative, log1p_positive, log_cosh_float64, tanh_float64
+from .functions import log1p_float64
+from .hyperbolic import atanh_product, expm1_negative, log_cosh_float64, tanh_float64
 
 
 @kernel
@@ -69,7 +70,7 @@ def total_fields(messages, fields, indptr, totals):
 @inlined
 def _log_mean(x, y):
     """log((exp(x) + exp(y)) / 2)."""
-    return max(x, y) + log1p_positive(1.0 + expm1_negative(-abs(x - y))) - 0.6931471805599453
+    return max(x, y) + log1p_float64(1.0 + expm1_negative(-abs(x - y))) - 0.6931471805599453
 
 
 @kernel

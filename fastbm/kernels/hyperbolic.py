@@ -7,6 +7,7 @@ Elementary Functions, 1980, ch. 6 and 12).
 import numpy as np
 
 from .._jit import inlined
+from .functions import log1p_float64
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
 
@@ -34,26 +35,6 @@ def expm1_negative(x):
 
 
 @inlined
-def log1p_positive(x):
-    """Return log(1 + x) for 0 <= x <= 1, relative error below 1e-15.
-
-    log(1 + f) = 2 atanh(t) by a polynomial in t^2, t = f / (2 + f); from 1 + x = sqrt(2) on 1 + x = 2 (1 + f).
-    """
-    upper = x > 0.41421356237309503
-    f = 0.5 * (x - 1.0) if upper else x
-    t = f / (2.0 + f)
-    t2 = t * t
-    series = t2 * 0.14617807153462828 + 0.15331611722050653
-    series = series * t2 + 0.18182892432537032
-    series = series * t2 + 0.22222211089379493
-    series = series * t2 + 0.28571428626253836
-    series = series * t2 + 0.3999999999989889
-    series = series * t2 + 0.666666666666667
-    log = 2.0 * t + t * (t2 * series)
-    return log + 0.6931471805599453 if upper else log
-
-
-@inlined
 def tanh_float64(x):
     """Return tanh(x) = -e / (2 + e), e = expm1(-2 |x|), relative error below 2e-15."""
     e = expm1_negative(-2.0 * abs(x))
@@ -65,7 +46,7 @@ def tanh_float64(x):
 def log_cosh_float64(x):
     """Return log cosh x = |x| + log1p(exp(-2 |x|)) - log 2, absolute error below 2e-16 (1 + |x|)."""
     size = abs(x)
-    return size + log1p_positive(1.0 + expm1_negative(-2.0 * size)) - 0.6931471805599453
+    return size + log1p_float64(1.0 + expm1_negative(-2.0 * size)) - 0.6931471805599453
 
 
 @inlined
@@ -78,5 +59,5 @@ def atanh_product(x, y):
     a, b = min(abs(x), abs(y)), max(abs(x), abs(y))
     s = 1.0 + expm1_negative(-2.0 * (b - a))
     e = expm1_negative(-4.0 * a)
-    size = a - 0.5 * log1p_positive(-s * e / (1.0 + s * (1.0 + e)))
+    size = a - 0.5 * log1p_float64(-s * e / (1.0 + s * (1.0 + e)))
     return -size if (x < 0.0) != (y < 0.0) else size

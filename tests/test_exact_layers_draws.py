@@ -1,0 +1,141 @@
+"""Draws from sums over layers: their distribution, their bits, and stops."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import helpers
+import numpy as np
+import pytest
+from helpers import UNITS
+
+import fastbm as bm
+from fastbm import rng
+from fastbm.exact import layers, layers_source
+from fastbm.exact.part import Part, combine
+from fastbm.exact.plan import Wanted
+from fastbm.exact.speeds import Speeds
+from fastbm.halting import Halted
+
+end_threads = helpers.end_threads
+
+SCALES = [1e-12, 1.0, 30.0, 100.0, 1e3]
+SIZES = [(4, 3), (2, 5), (3, 2, 3), (2, 3, 2, 1)]
+LOG_Z = Wanted(moments=False)
+
+
+def machine(sizes: tuple[int, ...], units: str, scale: float = 1.0, seed: int = 0, **options: Any) -> Any:
+    generator = np.random.default_rng([seed, len(sizes), UNITS.index(units)])
+    blocks = [generator.normal(scale=scale, size=size) for size in itertools.pairwise(sizes)]
+    return bm.BoltzmannMachine(blocks, generator.normal(scale=scale, size=sum(sizes)), units=units, **options)
+
+
+def plan(model: Any, beta: float = 1.0, wanted: Wanted | None = None, **options: Any) -> layers.LayerSum:
+    options = {"threads": 1, "max_bytes": 4e9, "speeds": Speeds()} | options
+    return layers.plan(model, beta, wanted or Wanted(), **options)
+
+
+def source(model: Any, beta: float = 1.0, **options: Any) -> layers_source.LayerSource:
+    options = {"threads": 1, "max_bytes": 4e9, "speeds": Speeds()} | options
+    return layers_source.source(model, beta, **options)
+
+
+def total(model: Any, beta: float = 1.0, wanted: Wanted | None = None, threads: int = 1) -> Part:
+    planned = plan(model, beta, wanted)
+    return combine([planned.piece(k, threads) for k in range(planned.n_pieces)])
+
+
+def size_of(model: Any, beta: float) -> float:
+    """beta sum |W|, each pair once, and fields."""
+    weights, bias = helpers.parameters(model)
+    return beta * float(np.abs(weights).sum() / 2 + np.abs(bias).sum())
+
+
+def assert_matches(part: Part, model: Any, beta: float) -> None:
+    truth, units = helpers.enumerate_machine(model, beta), model.convention
+    up = (truth.states - units.lo) / units.span
+    weights, bias = helpers.parameters(model)
+    energy_scale = float(np.abs(weights).sum() / 2 + np.abs(bias).sum()) + abs(model.offset)
+    allowed = 1e-11 + 8 * np.finfo(float).eps * size_of(model, beta)
+    assert part.log_z == pytest.approx(truth.log_z, rel=1e-12, abs=1e-14)
+    assert part.up == pytest.approx((truth.mean - units.lo) / units.span, rel=0, abs=allowed)
+    assert part.pairs == pytest.approx(np.einsum("s,si,sj->ij", truth.probabilities, up, up), rel=0, abs=allowed)
+    assert np.array_equal(part.pairs, part.pairs.T) and np.array_equal(np.diagonal(part.pairs), part.up)
+    assert part.energy == pytest.approx(truth.energy, rel=0, abs=allowed * energy_scale)
+    allowed = allowed * (energy_scale - abs(model.offset)) ** 2
+    assert part.energy_variance == pytest.approx(truth.energy_variance, rel=1e-11, abs=allowed)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks, batches and products of few states, so that small machines have many."""
+    monkeypatch.setattr(layers, "BLOCK_STATES", 1 << 8)
+    monkeypatch.setattr(layers, "MOST_LOW", 6)
+    monkeypatch.setattr(layers, "MOST", 100)
+    monkeypatch.setattr(layers, "BATCH", 2)
+
+
+def stop_after(n_looks: int) -> Any:
+    looks = itertools.count(1)
+    return lambda: next(looks) > n_looks
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 3, 2), (2, 3, 2, 1)])
+def test_draws_follow_the_distribution(sizes, units):
+    model = machine(sizes, units, 0.8)
+    up = source(model, 0.9).draw(np.ascontiguousarray(rng.streams(1, 100).T), 1500, 2)
+    truth = helpers.enumerate_machine(model, 0.9)
+    assert helpers.g_test(model.convention.values(up), truth.probabilities) > helpers.SURE
+
+
+def test_draws_of_many_states_have_the_exact_moments():
+    model = machine((30, 13), "spin", 0.4)  # some units are high
+    exact, n_draws = total(model), 200_000
+    up = source(model).draw(np.ascontiguousarray(rng.streams(2, 200).T), n_draws // 200, 2).reshape(-1, 43)
+    pairs = up.astype(float).T @ up / n_draws
+    errors = np.sqrt(exact.pairs * (1 - exact.pairs) / n_draws) + 1e-6
+    # the largest of 946 correlated normal deviates exceeds 5.5 less often than once in 25,000 times
+    assert (np.abs(pairs - exact.pairs) / errors).max() < 5.5
+    assert abs(model.energy(model.convention.values(up)).mean() - exact.energy) < 4 * np.sqrt(
+        exact.energy_variance / n_draws
+    )
+
+
+@pytest.mark.parametrize("held", [[3, 4], [0, 1, 2, 5, 6, 7]])
+def test_draws_where_one_side_is_clamped(held):
+    whole = machine((3, 2, 3), "spin")
+    model = whole.condition(held, np.ones(len(held)))
+    up = source(model).draw(np.ascontiguousarray(rng.streams(3, 10).T), 5000, 1)
+    assert helpers.g_test(model.convention.values(up), helpers.enumerate_machine(model).probabilities) > helpers.SURE
+
+
+def test_draws_do_not_depend_on_how_they_are_asked_for(monkeypatch):
+    model = machine((20, 12), "binary", 0.5)
+    whole_streams = np.ascontiguousarray(rng.streams(4, 7).T)
+    whole = source(model).draw(whole_streams, 30, 1)
+    monkeypatch.setattr(layers_source, "LOOK_SECONDS", 1e-4)
+    split_streams, split = np.ascontiguousarray(rng.streams(4, 7).T), source(model)
+    parts = [split.draw(split_streams, n, threads) for n, threads in ((1, 3), (20, 2), (9, 1))]
+    assert np.array_equal(whole, np.concatenate(parts)) and np.array_equal(whole_streams, split_streams)
+    alone = np.ascontiguousarray(rng.streams(4, 1, first=5).T)
+    assert np.array_equal(source(model).draw(alone, 30, 1)[:, 0], whole[:, 5])
+
+
+def test_draws_of_couplings_of_any_range_are_numbers():
+    model = machine((6, 5), "spin", 1e3)
+    up = source(model).draw(np.ascontiguousarray(rng.streams(5, 4).T), 10, 1)
+    assert np.all(up == (helpers.enumerate_machine(model).mean > 0))
+
+
+def test_draws_can_be_stopped_and_leave_their_streams(monkeypatch, small_blocks):
+    monkeypatch.setattr(layers_source, "LOOK_SECONDS", 1e-5)
+    drawn = source(machine((25, 12), "spin"))
+    streams = np.ascontiguousarray(rng.streams(6, 8).T)
+    before = streams.copy()
+    for n in (0, 1, 5, 12):
+        with pytest.raises(Halted):
+            drawn.draw(streams, 40, 2, stop_after(n))
+        assert np.array_equal(streams, before)
+    assert drawn.draw(streams, 40, 2).shape == (40, 8, 37) and not np.array_equal(streams, before)
