@@ -26,7 +26,7 @@ config: Any = _config  # its settings are made when numba loads, so that type ch
 
 def _source_hash() -> str:
     digest = hashlib.sha256()
-    for path in [Path(__file__), *sorted((_HERE / "kernels").glob("*.py"))]:
+    for path in [Path(__file__), _HERE / "_vectors.py", *sorted((_HERE / "kernels").glob("*.py"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from . import _checks
 
-CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT = range(13)
+CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT, BOOTSTRAP = (
+    range(14)
+)
 
 
 def resolve(seed: int | None) -> int:

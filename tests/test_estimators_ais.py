@@ -12,10 +12,11 @@ import helpers
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from helpers import KINDS, UNITS, calm, machine
 
 import fastbm as bm
-from fastbm.inference import annealed_layers, annealed_starts, annealed_units, annealed_walk
+from fastbm.inference import annealed_starts, annealed_units, annealed_walk
 from fastbm.inference.annealed_weights import average
 
 end_threads = helpers.end_threads
@@ -201,18 +202,6 @@ def test_bits_do_not_depend_on_how_a_path_is_cut(kind: str, monkeypatch: pytest.
     assert whole.detail["log_z_upper"] == steps.detail["log_z_upper"]
 
 
-def test_sums_of_rows_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Couplings that float32 sums exactly in any order: the same bits either way."""
-    generator = np.random.default_rng(2)
-    weights = generator.integers(-16, 17, (90, 80)) / 64.0
-    model = bm.models.restricted(weights=weights, visible_bias=np.full(90, -1.5), hidden_bias=np.full(80, -1.0))
-    found = []
-    for few in (0.0, 1.0):
-        monkeypatch.setattr(annealed_layers, "FEW", few)
-        found.append(calm(bm.infer, model, "ais", n_chains=70, n_betas=50, moments=False).detail["log_weights"])
-    assert np.array_equal(*found)
-
-
 def test_r_hat_of_sums_is_that_of_samples() -> None:
     generator = np.random.default_rng(4)
     size, rates = 50, generator.uniform(0.3, 0.7, (12, 1, 3))
@@ -256,6 +245,10 @@ def test_a_tail_that_few_weights_see_widens_the_error() -> None:
     even = 0.1 * log_w
     w = np.exp(even)
     assert average(even).error == pytest.approx(w.std(ddof=1) / math.sqrt(128) / w.mean(), rel=1e-12)
+    assert set(average(even).errors) == {"delta"}
+    redrawn = scipy.stats.bootstrap((np.exp(log_w),), lambda x, axis: np.log(x.mean(axis=axis)), rng=1)
+    assert average(log_w).errors["bootstrap"] == pytest.approx(redrawn.standard_error, rel=0.2)
+    assert average(log_w).error == max(average(log_w).errors.values())
     spread = average(1e4 * log_w)
     assert spread.error < 1e5  # no more than a weight itself is spread
     assert spread.ess == pytest.approx(1.0)

@@ -66,7 +66,8 @@ def ais(
     -------
     Inference
         `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
-        average.
+        average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
+        weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def ais(
     result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
     if moments:
         result |= weighted_moments(model, up, found.weights, log_z, beta)
-    detail = {"log_weights": log_w, "n_betas": len(job.path), "start": start, **told}
+    detail = {"log_weights": log_w, "n_betas": len(job.path), "start": start, "log_z_errors": found.errors, **told}
     if bracket:
         detail |= _bracket(job, found, source, n_sweeps)
     return Inference("ais", **result, converged=found.healthy, n_samples=n_chains, ess=found.ess, detail=detail)
@@ -138,7 +139,13 @@ def reverse_ais(
         converged=found.healthy and holds,
         n_samples=n_chains,
         ess=found.ess,
-        detail={"log_weights": log_w, "n_betas": len(job.path), "start": start, **told},
+        detail={
+            "log_weights": log_w,
+            "n_betas": len(job.path),
+            "start": start,
+            "log_z_errors": found.errors,
+            **told,
+        },
     )
 
 
@@ -169,7 +176,7 @@ def _bracket(job: Job, lower: Average, source: str, n_sweeps: int) -> dict[str, 
         "log_z_upper": -upper.log_mean,
         "log_z_upper_error": upper.error,
         "upper_holds": holds,
-        "upper": {"log_weights": log_w, "ess": upper.ess, **told},
+        "upper": {"log_weights": log_w, "ess": upper.ess, "log_z_errors": upper.errors, **told},
     }
 
 

@@ -17,16 +17,13 @@ from ..couplings import Layered
 from ..couplings.up import up_form
 from ..kernels.anneal_layers import draw_tempered_layer
 from ..kernels.layered import anneal_layer
-from ..kernels.row_sums import TILE
 from ..model import BoltzmannMachine
+from ..sampling.bit_product import BitProduct
 from ..sampling.engine import BLOCK
-from ..sampling.layered import Pull
 from .annealed_walk import Walk
 
 FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
 ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
-FEW = 0.25  # part of the rows up to which sums of rows are faster than a matrix product
-FEWEST_COLUMNS = TILE // 2  # of those sums, which come in whole tiles
 
 
 class LayersWalk(Walk):
@@ -44,8 +41,8 @@ class LayersWalk(Walk):
         self._layers = model.couplings.layers
         self._evens, self._odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
         blocks = [(beta * block).astype(dtype) for block in form.arrays]
-        self._pulls = [_Product(block) for block in blocks]
-        self._pushes = [_Product(block.T) for block in blocks]
+        self._pulls = [BitProduct(block) for block in blocks]
+        self._pushes = [BitProduct(block.T) for block in blocks]
         self._field = (beta * field).astype(dtype)[:, None]
         self._low = self.base.astype(dtype)
         self._tilt = beta * field - self.base
@@ -93,13 +90,13 @@ class LayersWalk(Walk):
 
     def _fields(self, k: int, layer: int) -> np.ndarray:
         """Log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
-        up, rows, n_chains = self._up[k], self._layers[layer], self.blocks[k].stop - self.blocks[k].start
+        up, rows = self._up[k], self._layers[layer]
         fields = np.empty((rows.stop - rows.start, up.shape[1]), up.dtype)
         fields[:] = self._field[rows]
         if layer > 0:
-            self._pulls[layer - 1].add(fields, up[self._layers[layer - 1]], n_chains)
+            self._pulls[layer - 1].add(fields, up[self._layers[layer - 1]])
         if layer < len(self._pushes):
-            self._pushes[layer].add(fields, up[self._layers[layer + 1]], n_chains)
+            self._pushes[layer].add(fields, up[self._layers[layer + 1]])
         return fields
 
     def _log_w_block(self, k: int) -> np.ndarray:
@@ -107,19 +104,3 @@ class LayersWalk(Walk):
 
     def _up_block(self, k: int) -> np.ndarray:
         return self._up[k]
-
-
-class _Product:
-    """Weights (n, m), transposed, times bits (n, lanes): a sum of rows where few are on (or few off)."""
-
-    def __init__(self, weights: np.ndarray) -> None:
-        self._transposed = weights.T
-        self._rows = Pull(weights)
-
-    def add(self, fields: np.ndarray, up: np.ndarray, n_chains: int) -> None:
-        """Add the product to `fields` (m, lanes), at least to those of the first `n_chains` lanes."""
-        share = float(up.sum()) / up.size if len(up) and len(fields) >= FEWEST_COLUMNS else 0.5
-        if min(share, 1.0 - share) > FEW:
-            fields[:, :n_chains] += self._transposed @ up[:, :n_chains]
-        else:
-            self._rows.add(fields, up)

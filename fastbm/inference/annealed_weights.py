@@ -7,21 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import rng
 from ..model import BoltzmannMachine
 from .result import moments_of
 
 HEALTHY_ESS = 10.0
 ALIKE = 0.9  # part of a handful of weights that must carry the average instead
 HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
+RESAMPLES = 200  # of the bootstrap: its error is known to 5 %
 
 
 class Average(NamedTuple):
     """log of the mean weight, its standard error (None for one weight), and how many weights carry it."""
 
     log_mean: float
-    error: float | None
+    error: float | None  # the largest of `errors`
     ess: float
     weights: np.ndarray  # normalised to a sum of 1
+    errors: dict[str, float]  # by name: what each way to find the error says
 
     @property
     def healthy(self) -> bool:
@@ -32,17 +35,28 @@ class Average(NamedTuple):
 def average(log_w: np.ndarray) -> Average:
     """Average exp(log_w).
 
-    The error is that of the delta method, std(w) / (sqrt(n) mean(w)), or, where the weights are uneven and it is wider,
-    that of a log-normal tail.
+    The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
+    this, of the bootstrap and of a log-normal tail.
     """
     top, n = float(log_w.max()), len(log_w)
     w = np.exp(log_w - top)
     total = float(w.sum())
     ess = total**2 / float((w**2).sum())
-    error = float(w.std(ddof=1)) * math.sqrt(n) / total if n > 1 else None
-    if error is not None and ess < HEAVY * n:
-        error = max(error, _log_normal_error(log_w))
-    return Average(top + math.log(total / n), error, ess, w / total)
+    errors = {"delta": float(w.std(ddof=1)) * math.sqrt(n) / total} if n > 1 else {}
+    if errors and ess < HEAVY * n:
+        errors |= {"bootstrap": _bootstrap_error(w), "log-normal": _log_normal_error(log_w)}
+    return Average(top + math.log(total / n), max(errors.values(), default=None), ess, w / total, errors)
+
+
+def _bootstrap_error(w: np.ndarray) -> float:
+    """Standard deviation of the log mean of weights drawn again, with replacement; of at most 1, one of them 1.
+
+    The draws are the same for the same number of weights. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
+    """
+    n = len(w)
+    generator = rng.keyed(0, rng.BOOTSTRAP, n)
+    means = [w[generator.integers(0, n, n)].mean() for _ in range(RESAMPLES)]
+    return float(np.log(np.maximum(means, w[w > 0].min() / n)).std(ddof=1))
 
 
 def _log_normal_error(log_w: np.ndarray) -> float:

@@ -19,10 +19,12 @@ from .fill import refuse_wide
 from .mean_field_equations import MeanFieldEquations
 from .newton import newton
 from .result import Inference
+from .rounded import DraftEquations, Rounded
 from .variational import LANES, Settings, moments as moments_of, settle, starting_means, warn_unsettled
 
 COARSE = 1e-3  # change at which the starts are compared; the best is then followed to its end
 COARSE_SWEEPS = 60
+DRAFT = 1e-4  # residual to which rounded equations are solved before the real ones
 LAZY = 0.1  # part of the last largest change below which changes wait there
 
 
@@ -164,13 +166,17 @@ def climb(
     couplings, bias = spin.couplings, spin.flat_bias[None]
     if couplings.kind == "sparse":
         couplings.csr()  # made once, before threads ask for it
+    rounded = Rounded.of(couplings, bias, beta, threads) if kind is MeanFieldEquations else None
 
     def coarse(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        equations = kind(couplings, bias, beta, starts[first : first + LANES])
+        some = starts[first : first + LANES]
+        equations = kind(couplings, bias, beta, some) if rounded is None else DraftEquations(rounded, bias, beta, some)
         _, n_sweeps = settle(
             equations, tolerance=COARSE, damping=settings.damping, max_sweeps=min(COARSE_SWEEPS, settings.max_sweeps),
             lazy=LAZY if couplings.kind == "dense" else 0.0,
         )  # fmt: skip
+        if rounded is not None:
+            equations = kind(couplings, bias, beta, equations.values)
         equations.refresh()
         arguments = equations.arguments()
         equations.place(arguments)
@@ -182,9 +188,19 @@ def climb(
     values, means, rank = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 2))
     n_sweeps = max(part[3] for part in parts)
     best = int(np.argmax(rank))
-    equations = kind(couplings, bias, beta, means[best : best + 1])
-    equations.threads = threads
+    start = means[best : best + 1]
     with single_threaded_blas():
+        if rounded is not None:
+            draft = DraftEquations(rounded, bias, beta, start)
+            draft.threads = threads
+            n_sweeps += newton(
+                draft, tolerance=max(settings.tolerance, DRAFT), max_sweeps=settings.max_sweeps - n_sweeps
+            )
+            start = draft.values
+        equations = kind(couplings, bias, beta, start)
+        equations.threads = threads
+        if rounded is not None:
+            equations.quick = lambda y: rounded.scale * draft.pulled(y)
         n_sweeps += newton(equations, tolerance=settings.tolerance, max_sweeps=settings.max_sweeps - n_sweeps)
     solution = follow(
         equations, tolerance=settings.tolerance, damping=settings.damping,

@@ -39,9 +39,12 @@ class MeanFieldEquations:
     ----------
     threads : int
         Of products; they do not change results.
+    quick : function or None
+        W y, to the precision that steps need, faster than from the couplings.
     """
 
     threads = 1
+    quick: Callable[[np.ndarray], np.ndarray] | None = None
 
     def __init__(self, couplings: Couplings, bias: np.ndarray, beta: float, start: np.ndarray) -> None:
         self.couplings, self.beta, self.bias = couplings, beta, np.broadcast_to(bias, start.shape)
@@ -151,10 +154,12 @@ class MeanFieldEquations:
         few = self.couplings.kind == "dense" and self.couplings.n_units <= SINGLE_LIMIT
         return self.couplings.matrix().astype(np.float32) if few else None
 
-    def _pulled(self, y: np.ndarray) -> np.ndarray:
+    def pulled(self, y: np.ndarray) -> np.ndarray:
         """W y, to the precision that steps need."""
         found: np.ndarray
-        if self._single is None:
+        if self.quick is not None:
+            found = self.quick(y)
+        elif self._single is None:
             found = self.couplings.field(y[None])[0]
         else:
             single, right = self._single, y.astype(np.float32)
@@ -165,7 +170,7 @@ class MeanFieldEquations:
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The product with the matrix of `response` at the first lane, without that matrix; root = (1 - m^2)^1/2."""
-        return lambda y: y - self.beta * root * self._pulled(root * y)
+        return lambda y: y - self.beta * root * self.pulled(root * y)
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
         """The matrix whose inverse gives covariances at the first lane, and 1 / cosh of its arguments."""

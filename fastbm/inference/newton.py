@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,22 +35,29 @@ def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) 
     n_sweeps = n_failures = 0
     best = _Point(equations)
     radius = 0.3 * best.means.size**0.25
+    step: _Step | None = None
     for _ in range(min(MOST_STEPS, max_sweeps)):
         if best.residual <= tolerance or n_failures > MOST_FAILURES:
             break
-        y, at_edge = _solve(equations.curvature(best.means, best.root), best.slope, radius, 0.1 * tolerance)
-        equations.values[0] = np.clip(best.means + best.root * y, -1.0, 1.0)
+        if step is None:
+            step = _solve(equations.curvature(best.means, best.root), best.slope, radius, 0.5 * tolerance)
+        equations.values[0] = np.clip(best.means + best.root * step.y, -1.0, 1.0)
         equations.refresh()
         equations.sweep(0.0, np.zeros(1))
         if equations.couplings.kind != "dense":  # whose sweeps keep the fields
             equations.refresh()
         n_sweeps += 1
         point = _Point(equations)
-        if point.log_z > best.log_z or point.residual < 0.5 * best.residual:
-            best, n_failures = point, 0
-            radius *= 2.0 if at_edge else 1.0
+        rise = point.log_z - best.log_z
+        if rise > 0.0 or point.residual < 0.5 * best.residual:
+            if rise < 0.25 * step.gain:
+                radius = 0.5 * min(radius, step.length)
+            elif step.at_edge:
+                radius *= 2.0
+            best, step, n_failures = point, None, 0
         else:
-            radius = 0.25 * min(radius, float(np.linalg.norm(y)))
+            step = step.shortened(0.25)
+            radius = min(radius, step.length)
             n_failures += 1
     equations.values[0] = best.means
     equations.refresh()
@@ -69,9 +77,31 @@ class _Point:
         self.slope = np.where(self.root > FROZEN, self.root * equations.gradient(arguments)[0], 0.0)
 
 
-def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> tuple[np.ndarray, bool]:
-    """The y with M y = slope, roughly, or where the way to it leaves the radius; and whether it does. What is left of
-    the slope need not be smaller than `least`.
+class _Step(NamedTuple):
+    """A step y, how much log Z should rise by along it, rise(t) = along t - bend t^2 / 2 for the part t of it, and
+    whether the radius ended it.
+    """
+
+    y: np.ndarray
+    along: float
+    bend: float
+    at_edge: bool
+
+    @property
+    def length(self) -> float:
+        return float(np.linalg.norm(self.y))
+
+    @property
+    def gain(self) -> float:
+        return self.along - 0.5 * self.bend
+
+    def shortened(self, part: float) -> _Step:
+        return _Step(part * self.y, part * self.along, part**2 * self.bend, self.at_edge)
+
+
+def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> _Step:
+    """The y with M y = slope, roughly, or where the way to it leaves the radius. What is left of the slope need not be
+    smaller than `least`.
     """
     y, rest = np.zeros_like(slope), slope.copy()
     direction, size = rest.copy(), float(rest @ rest)
@@ -82,19 +112,20 @@ def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> 
             break
         pulled = product(direction)
         curvature = float(direction @ pulled)
-        if curvature <= FLAT * float(direction @ direction):
-            return _to_edge(y, direction, radius), True
-        step = size / curvature
-        fresh = y + step * direction
-        if float(fresh @ fresh) >= radius**2:
-            return _to_edge(y, direction, radius), True
+        step = size / curvature if curvature > FLAT * float(direction @ direction) else math.inf
+        fresh = y + step * direction if math.isfinite(step) else y
+        if math.isinf(step) or float(fresh @ fresh) >= radius**2:
+            edge = _to_edge(y, direction, radius)
+            further = float((edge - y) @ direction) / float(direction @ direction)
+            bend = float(edge @ (slope - rest + further * pulled))
+            return _Step(edge, float(edge @ slope), bend, at_edge=True)
         y = fresh
         rest -= step * pulled
         old, size = size, float(rest @ rest)
         if size <= goal:
             break
         direction = rest + (size / old) * direction
-    return y, False
+    return _Step(y, float(y @ slope), float(y @ (slope - rest)), at_edge=False)
 
 
 def _to_edge(y: np.ndarray, direction: np.ndarray, radius: float) -> np.ndarray:

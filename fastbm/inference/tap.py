@@ -124,7 +124,7 @@ class TapEquations(MeanFieldEquations):
         def product(y: np.ndarray) -> np.ndarray:
             found: np.ndarray = (
                 diagonal * y
-                - beta * root * self._pulled(root * y)
+                - beta * root * self.pulled(root * y)
                 - 2.0 * beta**2 * widths * self._pulled_by_squares(widths * y)
             )
             return found

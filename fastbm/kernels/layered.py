@@ -63,11 +63,13 @@ def anneal_layer(up, fields, base, before, after, streams, totals):
     bits = np.empty(lanes, np.uint32)
     old_product = np.empty(lanes, np.float32)
     new_product = np.empty(lanes, np.float32)
+    rise = np.empty(lanes, fields.dtype)
     one, zero = kind(1), kind(0)
     t0, t1 = kind(before), kind(after)
     for first in range(0, fields.shape[0], 32):
         old_product[:] = np.float32(1.0)
         new_product[:] = np.float32(1.0)
+        rise[:] = zero
         for i in range(first, min(first + 32, fields.shape[0])):
             draw_bits(streams, bits)
             for lane in range(lanes):
@@ -75,7 +77,7 @@ def anneal_layer(up, fields, base, before, after, streams, totals):
                 new = (one - t1) * base[i] + t1 * fields[i, lane]
                 old_product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(old)))
                 new_product[lane] *= np.float32(1.0) + exp_float32(-abs(np.float32(new)))
-                totals[lane] += max(new, zero) - max(old, zero)
+                rise[lane] += max(new, zero) - max(old, zero)
                 up[i, lane] = one if new > logit_of_bits(bits[lane]) else zero
         for lane in range(lanes):
-            totals[lane] += log_float32(new_product[lane]) - log_float32(old_product[lane])
+            totals[lane] += rise[lane] + (log_float32(new_product[lane]) - log_float32(old_product[lane]))

@@ -22,6 +22,7 @@ def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
     Cost: n_units multiplications and additions for a unit that moves; its row serves all lanes from the cache.
     """
     lanes, n = means.shape
+    kind = fields.dtype.type
     fresh, change = np.empty(lanes), np.zeros(lanes)
     for i in units:
         row = weights[i]
@@ -34,9 +35,9 @@ def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
             change[c] = max(change[c], abs(step))
             if abs(step) > least[c]:
                 means[c, i] += step
-                target = fields[c]
+                target, part = fields[c], kind(step)
                 for j in range(n):
-                    target[j] += step * row[j]
+                    target[j] += part * kind(row[j])
     return change
 
 

@@ -1,6 +1,6 @@
 """Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
-Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.row_sums`.
+Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.bit_products`.
 """
 
 from __future__ import annotations
@@ -10,34 +10,14 @@ import sys
 
 import numpy as np
 
-from .. import aligned
 from ..couplings import Layered
 from ..couplings.up import up_form
 from ..kernels.layered import gibbs_layer, metropolis_layer
-from ..kernels.row_sums import TILE, add_rows, fill_tiles, list_units
+from .bit_product import BitProduct
 from .engine import BLOCK, LANES, Engine, lanes_of
 
 ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
-
-
-class Pull:
-    """What units of one layer that are on add to the fields of another; `weights` (units of the one, of the other)."""
-
-    def __init__(self, weights: np.ndarray) -> None:
-        n, m = weights.shape
-        self._tiles = aligned.zeros((-(-m // TILE), n, TILE), weights.dtype)
-        fill_tiles(self._tiles, np.ascontiguousarray(weights))
-        self.whole = weights.sum(axis=0)
-
-    def add(self, field: np.ndarray, up: np.ndarray) -> None:
-        """Add to `field` (m, lanes) what `up` (n, lanes) pulls."""
-        lanes = up.shape[1]
-        rows, counts = np.empty((lanes, len(up) + 1), np.int32), np.empty(lanes, np.int64)
-        turned = np.empty(lanes, np.uint8)
-        list_units(rows, counts, turned, up)
-        sums = aligned.zeros((lanes, TILE), field.dtype)
-        add_rows(field, sums, self._tiles, self.whole, rows, counts, turned)
 
 
 class LayeredChains(Engine):
@@ -64,9 +44,9 @@ class LayeredChains(Engine):
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
         weights = [np.ldexp(block, -self._exponent).astype(self.dtype) for block in form.arrays]
-        self._pulls = [Pull(block) for block in weights]
-        self._pushes = [Pull(block.T) for block in weights]
-        self._user_pulls_made: list[Pull] | None = None
+        self._pulls = [BitProduct(block) for block in weights]
+        self._pushes = [BitProduct(block.T) for block in weights]
+        self._user_pulls_made: list[BitProduct] | None = None
         field = np.ldexp(field, -self._exponent)
         self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
@@ -141,7 +121,7 @@ class LayeredChains(Engine):
 
     def _energies_block(self, k: int) -> np.ndarray:
         block, lo, span = self.blocks[k], float(self.units.lo), float(self.units.span)
-        up, values = self.up[k], self.units.values(self.up[k], np.float64)
+        up, values = self.up[k].astype(np.float64), self.units.values(self.up[k], np.float64)
         bias = np.zeros_like(values) if len(self.bias) > 1 else self.bias.T
         if len(self.bias) > 1:
             bias[:, : block.stop - block.start] = self.bias[block].T
@@ -154,8 +134,8 @@ class LayeredChains(Engine):
         return energies[: block.stop - block.start]
 
     @property
-    def _user_pulls(self) -> list[Pull]:
+    def _user_pulls(self) -> list[BitProduct]:
         """The user's couplings in float64, from which energies are told; made when first asked for."""
         if self._user_pulls_made is None:
-            self._user_pulls_made = [Pull(block) for block in self.couplings.arrays]
+            self._user_pulls_made = [BitProduct(np.array(block)) for block in self.couplings.arrays]
         return self._user_pulls_made

@@ -1,0 +1,143 @@
+"""Products of a matrix of zeros and ones with weights, four rows of the weights at a time.
+
+A unit is on or off, so that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov,
+Dinic, Kronrod and Faradzhev, Sov. Math. Dokl. 11, 1209 (1970)), here with the sums of four rows in one register where
+the processor can look them up there (`add_with_tables`, `add_with_rows`), else with a masked addition a row
+(`add_plainly`). All three add in one order, ((w0 + w1) + w2) + w3 and then group by group, so that bits depend on
+neither the way nor the processor, and a lane on nothing but itself.
+"""
+
+import numpy as np
+
+from .._jit import kernel
+from .._vectors import (
+    COLUMNS,
+    ROWS,
+    TILED,
+    add_plain_float32,
+    add_plain_float64,
+    add_rows,
+    add_rows_wide,
+    add_tabled,
+    add_tabled_wide,
+)
+
+WIDE, NARROW = 64, 16  # lanes of a tile
+MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
+
+
+@kernel
+def pack_lanes(words, up):
+    """Pack 32 units of each lane into a word, the first in the lowest bit. Mutates `words` (ceil(n / 32), lanes)
+    uint32.
+
+    Cost: one pass over `up` (n, lanes) of 0 and 1.
+    """
+    words[:] = 0
+    for i in range(up.shape[0]):
+        row, bits, place = words[i // ROWS], up[i], np.uint32(i % ROWS)
+        for lane in range(up.shape[1]):
+            row[lane] |= np.uint32(np.uint32(np.int32(bits[lane])) << place)
+
+
+@kernel
+def fill_tables(tables, weights):
+    """Write the sixteen sums of every four rows. Mutates `tables` (m // 4, ceil(n / 32) 8, 4, 16) float32.
+
+    Entry k of table (b, g, j) is the sum of those rows 4 g + i of column 4 b + j of `weights` (n, m) for which bit i of
+    k is set; rows beyond n are 0.  Cost: 16 stores for four weights.
+    """
+    n = weights.shape[0]
+    rows = np.empty(4, np.float32)
+    for b in range(tables.shape[0]):
+        for g in range(tables.shape[1]):
+            for j in range(COLUMNS):
+                for i in range(4):
+                    rows[i] = weights[4 * g + i, COLUMNS * b + j] if 4 * g + i < n else np.float32(0.0)
+                table = tables[b, g, j]
+                table[0] = 0.0
+                for i in range(4):
+                    for k in range(1 << i):
+                        table[(1 << i) + k] = np.float32(table[k] + rows[i])
+
+
+@kernel
+def add_with_tables(fields, tables, words):
+    """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16. Mutates
+    `fields`.
+
+    Cost: a look-up and an addition for four rows, a column and 16 lanes.
+    """
+    next_field, next_word = fields.strides[0], words.strides[0]
+    wide = fields.shape[1] // WIDE * WIDE
+    for b in range(tables.shape[0]):
+        here = fields.ctypes.data + COLUMNS * b * next_field
+        table = tables.ctypes.data + b * tables.strides[0]
+        for lane in range(0, wide, WIDE):
+            add_tabled_wide(
+                here + 4 * lane, next_field, table, 0, 0, words.ctypes.data + 4 * lane, next_word, len(words), 0
+            )
+        for lane in range(wide, fields.shape[1], NARROW):
+            add_tabled(here + 4 * lane, next_field, table, 0, 0, words.ctypes.data + 4 * lane, next_word, len(words), 0)
+
+
+@kernel
+def add_with_rows(fields, weights, words, masks):
+    """Add the product of the first 32 len(words) rows of `weights` (n, m) to the first m // 4 4 rows of `fields`
+    (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
+
+    The tables of `add_with_tables` are made on the way. `masks` is `MASKS`, as an argument.  Cost: twice that of
+    `add_with_tables` for 64 lanes.
+    """
+    next_field, next_word = fields.strides[0], words.strides[0]
+    next_row, next_column = weights.strides
+    wide = fields.shape[1] // WIDE * WIDE
+    for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
+        here = fields.ctypes.data + j * next_field
+        column = weights.ctypes.data + j * next_column
+        for lane in range(0, wide, WIDE):
+            add_rows_wide(
+                here + 4 * lane, next_field, column, next_row, next_column,
+                words.ctypes.data + 4 * lane, next_word, len(words), masks.ctypes.data,
+            )  # fmt: skip
+        for lane in range(wide, fields.shape[1], NARROW):
+            add_rows(
+                here + 4 * lane, next_field, column, next_row, next_column,
+                words.ctypes.data + 4 * lane, next_word, len(words), masks.ctypes.data,
+            )  # fmt: skip
+
+
+@kernel
+def add_plainly(fields, weights, up, first):
+    """Add the product of `weights` (n, m), of its columns from `first` on, with `up` (n, lanes) of 0 and 1 to `fields`
+    (m, lanes). Mutates `fields`.
+
+    All three are of one type, float32 or float64.  Cost: eight operations for four rows and a column, vectorised over
+    lanes.
+    """
+    n, lanes = up.shape
+    m = fields.shape[0]
+    groups, columns = n // 4, (m - first) // COLUMNS * COLUMNS
+    tiled = lanes // NARROW * NARROW if TILED else 0
+    next_row, next_column = weights.strides
+    for j in range(first, first + columns, COLUMNS):
+        for lane in range(0, tiled, NARROW):
+            here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
+            column, bits = weights.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
+            if fields.itemsize == 4:
+                add_plain_float32(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+            else:
+                add_plain_float64(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+    for j in range(first, m):
+        field = fields[j]
+        start = tiled if j < first + columns else 0
+        for i in range(0, 4 * groups, 4):
+            a, b, c, d = weights[i, j], weights[i + 1, j], weights[i + 2, j], weights[i + 3, j]
+            for lane in range(start, lanes):
+                field[lane] += ((a * up[i, lane] + b * up[i + 1, lane]) + c * up[i + 2, lane]) + d * up[i + 3, lane]
+        if 4 * groups < n:
+            for lane in range(lanes):
+                total = weights[4 * groups, j] * up[4 * groups, lane]
+                for i in range(4 * groups + 1, n):
+                    total += weights[i, j] * up[i, lane]
+                field[lane] += total
