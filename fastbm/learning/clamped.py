@@ -15,7 +15,7 @@ from ..inference.mean_field import linear_response, solve
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..sampling.chains import couple_chains
-from .moments import Moments, from_matrix, from_values, hidden_means, learned_pairs
+from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import Phase
 
 
@@ -24,7 +24,7 @@ class ClampedExact(Phase):
 
     name = "exact"
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if model.n_hidden == 0:
             log_z = -self.settings.beta * float(np.mean(model.energy(rows)))
             return from_values(model.couplings, rows, log_z)
@@ -50,7 +50,7 @@ class ClampedExact(Phase):
             second = sum((w * one for w, one in zip(weights[1:], second[1:], strict=True)), weights[0] * second[0])
         return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
 
-    def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         beta = self.settings.beta
         means = hidden_means(model, rows, beta)
         log_z = -float(np.mean(model.free_energy(rows, beta=beta))) if self.settings.wants_log_z else None
@@ -69,7 +69,7 @@ class ClampedGibbs(Phase):
         super().__init__(settings)
         self._n_calls = 0
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if model.n_hidden == 0:
             return from_values(model.couplings, rows)
         settings = self.settings
@@ -101,7 +101,7 @@ class ClampedGibbs(Phase):
             mean += one.mean / n_averaged
             for total, part in zip(pairs, one.pairs, strict=True):
                 total += part / n_averaged
-        return Moments(mean, tuple(pairs))
+        return PhaseMoments(mean, tuple(pairs))
 
     def state(self) -> dict[str, np.ndarray]:
         return {"n_calls": np.array(self._n_calls)}
@@ -115,7 +115,7 @@ class ClampedMeanField(Phase):
 
     name = "mean-field"
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if model.n_hidden == 0:
             return from_values(model.couplings, rows)
         spin = model.to_units("spin")

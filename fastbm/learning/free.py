@@ -16,7 +16,7 @@ from ..model import BoltzmannMachine
 from ..sampling import Chains
 from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
-from .moments import Moments, from_matrix, from_values, hidden_means, learned_pairs
+from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import SAMPLED, Phase
 
 
@@ -25,7 +25,7 @@ class FreeExact(Phase):
 
     name = "exact"
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         s = self.settings
         exact = run_method(
             model, "exact", beta=s.beta, clamp=None, moments=True, seed=s.seed, threads=s.threads,
@@ -43,7 +43,7 @@ class FreeMeanField(Phase):
 
     name = "mean-field"
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         s = self.settings
         found = mean_field(model, beta=s.beta, moments=True, seed=s.seed, n_starts=1, tolerance=1e-8)
         if found.second_moment is None:
@@ -53,7 +53,7 @@ class FreeMeanField(Phase):
         return from_matrix(model.couplings, found.mean, found.second_moment)
 
 
-def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> Moments:
+def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> PhaseMoments:
     """Moments of the chains' present states, hidden units by their conditional means where those are independent."""
     values = model.convention.values(chains.bits(), SAMPLED)
     if isinstance(chains, LayeredChains) and len(model.couplings.sizes) == 2:
@@ -87,7 +87,7 @@ class FreeGibbs(Phase):
             threads=s.threads,
         )
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         self._chains.couple(model.couplings, model.flat_bias)
         if isinstance(self._chains, LayeredChains):
             self._chains.sweep(self.settings.n_sweeps)
@@ -122,7 +122,7 @@ class FreeContrastive(Phase):
     def prepare(self, model: BoltzmannMachine) -> None:
         self._streams = rng.streams(self.settings.seed, self.settings.batch_size)
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         s = self.settings
         up = np.zeros((len(rows), model.n_units), np.uint8)
         up[:, : model.n_visible] = rows == model.convention.hi

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..model import BoltzmannMachine
 from .lbfgs import Lbfgs
-from .moments import Moments, Parameters, gradient, with_prefix, without_prefix
+from .moments import PhaseMoments, Parameters, gradient, with_prefix, without_prefix
 from .phase import Phase
 from .settings import FitSettings
 
@@ -110,11 +110,11 @@ class Likelihood:
         assert clamped.log_z is not None and free.log_z is not None
         return self._penalty(parameters) - clamped.log_z + free.log_z, -self._centring.slope(slope)
 
-    def _clamped_data(self, model: BoltzmannMachine, data: Moments) -> Moments:
+    def _clamped_data(self, model: BoltzmannMachine, data: PhaseMoments) -> PhaseMoments:
         """The data's moments, with the mean of -beta E, which is linear in them."""
         pairs = model.couplings.to_vector(model.couplings.arrays) @ model.couplings.to_vector(data.pairs)
         energy = model.offset - float(pairs) - float(model.flat_bias @ data.mean)
-        return Moments(data.mean, data.pairs, -self._settings.beta * energy)
+        return PhaseMoments(data.mean, data.pairs, -self._settings.beta * energy)
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""

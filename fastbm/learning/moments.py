@@ -12,7 +12,7 @@ from ..model import BoltzmannMachine
 
 
 @dataclass(frozen=True)
-class Moments:
+class PhaseMoments:
     """<s_i> and <s_i s_j>; of the pairs those that the couplings have, in the shape of their arrays.
 
     `log_z` is the phase's log Z (clamped: averaged over rows) where the phase knows it exactly.
@@ -74,7 +74,7 @@ def without_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np
 
 
 def gradient(
-    clamped: Moments, free: Moments, beta: float, parameters: Parameters, l2: float, l2_bias: float
+    clamped: PhaseMoments, free: PhaseMoments, beta: float, parameters: Parameters, l2: float, l2_bias: float
 ) -> Parameters:
     """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
 
@@ -104,20 +104,20 @@ def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> n
     return field
 
 
-def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> Moments:
+def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> PhaseMoments:
     """Averages over rows of values or of independent means; (m, n_units)."""
     pairs = tuple(sums / len(values) for sums in couplings.pair_sums(values))
-    return without_diagonal(Moments(values.mean(axis=0), pairs, log_z))
+    return without_diagonal(PhaseMoments(values.mean(axis=0), pairs, log_z))
 
 
 def from_matrix(
     couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None
-) -> Moments:
+) -> PhaseMoments:
     """Take the coupled pairs out of a full matrix of second moments."""
-    return Moments(mean, couplings.pick(second_moment), log_z)
+    return PhaseMoments(mean, couplings.pick(second_moment), log_z)
 
 
-def without_diagonal(moments: Moments) -> Moments:
+def without_diagonal(moments: PhaseMoments) -> PhaseMoments:
     """Clear the diagonal of a full matrix: units are not coupled to themselves."""
     if moments.pairs[0].shape == (len(moments.mean),) * 2:
         np.fill_diagonal(moments.pairs[0], 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..model import BoltzmannMachine
-from .moments import Moments
+from .moments import PhaseMoments
 
 SAMPLED = np.float32  # precision of moments where sampling noise is far above it
 
@@ -41,7 +41,7 @@ class Phase:
     def prepare(self, model: BoltzmannMachine) -> None:
         """Make the chains, so that the run's first checkpoint holds them."""
 
-    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         """Moments of `model`; `rows` is the mini-batch, which free phases may ignore."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import rng
 from ..model import BoltzmannMachine
-from .moments import Moments, Parameters, gradient, with_prefix, without_prefix
+from .moments import PhaseMoments, Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .optimizers import OPTIMIZERS
 from .phase import SAMPLED, Phase
@@ -34,7 +34,7 @@ class Steps:
         self._optimizer: Any = OPTIMIZERS[settings.optimizer](
             self.parameters, settings.learning_rate, settings.momentum
         )
-        self._whole: Moments | None = None
+        self._whole: PhaseMoments | None = None
         self._dtype = SAMPLED if settings.free in ("gibbs", "contrastive") and like.is_layered else np.float64
         self._n_batches = len(up) // settings.batch_size
         self._batch = 0  # of the present epoch
@@ -70,7 +70,7 @@ class Steps:
             total[:] = 0.0
         return [{"moment_error": error}]
 
-    def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray) -> Moments:
+    def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if self._settings.batch_size < len(self._up) or model.n_hidden:
             return self._clamped.moments(model, rows)
         if self._whole is None:  # all rows, nothing hidden: the moments of the data

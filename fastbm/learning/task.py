@@ -1,6 +1,6 @@
 """Learning as a run: epochs, monitors and a last look, one block of rows at a time.
 
-The loop never asks where the two `Moments` come from. It hands its rows and its state to whoever stores them.
+The loop never asks where the two `PhaseMoments` come from. It hands its rows and its state to whoever stores them.
 """
 
 from __future__ import annotations
