@@ -7,7 +7,8 @@ from threadpoolctl import threadpool_limits
 
 import fastbm as bm
 from fastbm.learning import settings as fit_settings
-from fastbm.learning.task import FitTask, start_machine
+from fastbm.learning.start import smoothed_means, start_machine
+from fastbm.learning.task import FitTask
 from fastbm.threads import single_threaded_blas
 
 from . import numpy_peers
@@ -39,7 +40,7 @@ def check(weights, visible_bias, hidden_bias):
 
 def test_pcd_fastbm(threads, work, effort):
     rows, epochs = digits(), effort(EPOCHS)
-    start = start_machine(rows, HIDDEN, "restricted", "binary", 0)
+    start = start_machine(smoothed_means(rows), HIDDEN, "restricted", "binary", 0)
     given = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__)
     given |= {"epochs": NO_RECORDS, "monitor_every": NO_RECORDS, "weights_every": 0, "evaluate": "none", "seed": 0}
     given |= {"batch_size": BATCH, "n_chains": BATCH, "learning_rate": RATE}

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from .inference.likelihood import LogLikelihood, log_likelihood, pseudo_likelihood
     from .inference.result import Inference
     from .inference.temperatures import Temperatures
+    from .inference.use import complete, reconstruct, transform
     from .learning.classifier import BoltzmannClassifier
+    from .learning.fidelity import fidelity
     from .model import BoltzmannMachine
     from .modelfile import load
+    from .moments import Moments
     from .run import open, resume
     from .run_compare import compare
     from .run_fit import fit
@@ -35,18 +38,23 @@ _PLACES = {
     "Inference": "inference.result",
     "Interrupted": "_checks",
     "LogLikelihood": "inference.likelihood",
+    "Moments": "moments",
     "Run": "run_view",
     "StorageError": "_checks",
     "Temperatures": "inference.temperatures",
     "compare": "run_compare",
+    "complete": "inference.use",
+    "fidelity": "learning.fidelity",
     "fit": "run_fit",
     "infer": "run_infer",
     "load": "modelfile",
     "log_likelihood": "inference.likelihood",
     "open": "run",
     "pseudo_likelihood": "inference.likelihood",
+    "reconstruct": "inference.use",
     "resume": "run",
     "sample": "run_sample",
+    "transform": "inference.use",
 }
 _MODULES = ("data", "diagnostics", "lattice", "models")
 
@@ -58,12 +66,15 @@ __all__ = [
     "Inference",
     "Interrupted",
     "LogLikelihood",
+    "Moments",
     "Run",
     "StorageError",
     "Temperatures",
     "compare",
+    "complete",
     "data",
     "diagnostics",
+    "fidelity",
     "fit",
     "infer",
     "lattice",
@@ -72,8 +83,10 @@ __all__ = [
     "models",
     "open",
     "pseudo_likelihood",
+    "reconstruct",
     "resume",
     "sample",
+    "transform",
 ]
 
 

@@ -7,6 +7,7 @@ product needs four multiplications for.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -18,6 +19,7 @@ from ._jit import config
 
 COLUMNS = 4  # of the weights, whose sums are taken together
 ROWS = 32  # a word: eight tables of four rows
+TABLES = ROWS // 4 * COLUMNS * 64  # bytes of the tables of a word and `COLUMNS` columns
 _FLOAT, _INDEX, _BIT, _SHORT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(1), ir.IntType(16), ir.IntType(64)
 _VECTOR, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_INDEX, 16)
 _ZEROS = ir.Constant(_VECTOR, [0.0] * 16)
@@ -26,6 +28,7 @@ _ZEROS = ir.Constant(_VECTOR, [0.0] * 16)
 TILED = not config.DISABLE_JIT  # without compiler there is no code of this kind
 
 
+@cache
 def has_look_up() -> bool:
     """Whether the processor that kernels are compiled for looks up sixteen entries at once."""
     if not TILED:
@@ -34,74 +37,98 @@ def has_look_up() -> bool:
     return "+avx512f" in features.split(",")
 
 
-def _tile(n_vectors: int, *, tabled: bool) -> Any:
+def _tile(n_vectors: int) -> Any:
     """A function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
 
-    Its arguments are addresses and distances in bytes: of the fields; of the tables, or of the weights with the
-    distances from row to row and from column to column; of the words that say which units are on; the number of
-    words; and of the four masks of 16 bits that say which entries of a table have a row, as LLVM must not know them,
-    or it would take shuffles instead of masked additions.
+    Its arguments are addresses and distances in bytes: of the fields and from row to row; of the tables; of the words
+    that say which units are on, and from word to word; and the number of words.
     """
 
     @intrinsic
     def add_tile(
-        typing: Any, fields: Any, next_field: Any, weights: Any, next_row: Any, next_column: Any, words: Any,
-        next_word: Any, n_words: Any, masks: Any,
-    ) -> Any:  # fmt: skip
+        typing: Any, fields: Any, next_field: Any, tables: Any, words: Any, next_word: Any, n_words: Any
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            code = _Code(builder, *args)
-            masks = [] if tabled else code.masks()
-            sums = [[code.kept(code.field(j, v)) for v in range(n_vectors)] for j in range(COLUMNS)]
-            with cgutils.for_range(builder, code.n_words) as loop:
-                words = [code.word(loop.index, v) for v in range(n_vectors)]
-                held = [[builder.load(place) for place in row] for row in sums]
+            fields, next_field, tables, words, next_word, n_words = args
+            code = _Code(builder)
+            places = [
+                [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
+            ]
+            sums = [[code.kept(place) for place in row] for row in places]
+            with cgutils.for_range(builder, n_words) as loop:
+                bits = [code.load(words, _WORDS, (loop.index, next_word), 64 * v) for v in range(n_vectors)]
+                held = [[builder.load(register) for register in row] for row in sums]
                 for group in range(ROWS // 4):
-                    tables = [
-                        code.table(loop.index, group, j) if tabled else code.sums_of_rows(loop.index, group, j, masks)
+                    here = [
+                        code.load(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
                         for j in range(COLUMNS)
                     ]
                     for v in range(n_vectors):
-                        entries = builder.lshr(words[v], ir.Constant(_WORDS, [4 * group] * 16))
+                        entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
                         for j in range(COLUMNS):
-                            held[j][v] = builder.fadd(held[j][v], code.look_up(tables[j], entries))
+                            held[j][v] = builder.fadd(held[j][v], code.look_up(here[j], entries))
                 for row, values in zip(sums, held, strict=True):
-                    for place, value in zip(row, values, strict=True):
-                        builder.store(value, place)
-            for j in range(COLUMNS):
-                for v in range(n_vectors):
-                    builder.store(builder.load(sums[j][v]), code.field(j, v), align=4)
+                    for register, value in zip(row, values, strict=True):
+                        builder.store(value, register)
+            for row, targets in zip(sums, places, strict=True):
+                for register, target in zip(row, targets, strict=True):
+                    builder.store(builder.load(register), target, align=4)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 9), generate
+        return types.void(*[types.intp] * 6), generate
 
     return add_tile
 
 
+@intrinsic
+def fill_tables_of_columns(
+    typing: Any, tables: Any, weights: Any, next_row: Any, next_column: Any, n_words: Any, masks: Any
+) -> Any:
+    """Write the sixteen sums of every four rows, for `COLUMNS` columns and `ROWS` rows a word.
+
+    The arguments are addresses and distances in bytes: of the tables; of the weights, from row to row and from column
+    to column; the number of words; and of the four masks of 16 bits that say which entries of a table have a row, as
+    LLVM must not know them, or it would take shuffles instead of masked additions.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tables, weights, next_row, next_column, n_words, masks = args
+        code = _Code(builder)
+        shorts = [code.load(masks, _SHORT, None, 2 * k) for k in range(4)]
+        has_row = [builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
+        with cgutils.for_range(builder, n_words) as loop:
+            first = builder.mul(loop.index, ir.Constant(_ADDRESS, ROWS))
+            for group in range(ROWS // 4):
+                for j in range(COLUMNS):
+                    column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
+                    total = _ZEROS
+                    for k in range(4):
+                        row = builder.add(first, ir.Constant(_ADDRESS, 4 * group + k))
+                        weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
+                        more = weight if k == 0 else builder.fadd(total, weight)
+                        total = builder.select(has_row[k], more, total)
+                    place = code.at(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
+                    builder.store(total, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), generate
+
+
 class _Code:
-    """The parts of a tile's code."""
+    """Pieces of code."""
 
-    def __init__(
-        self, builder: Any, fields: Any, next_field: Any, weights: Any, next_row: Any, next_column: Any, words: Any,
-        next_word: Any, n_words: Any, masks: Any,
-    ) -> None:  # fmt: skip
-        self._builder, self._fields, self._next_field = builder, fields, next_field
-        self._weights, self._next_row, self._next_column = weights, next_row, next_column
-        self._words, self._next_word, self.n_words = words, next_word, n_words
-        self._look_up = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_VECTOR, [_VECTOR, _WORDS]), "llvm.x86.avx512.permvar.sf.512"
-        )
-        self._masks = masks
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
 
-    def _at(self, start: Any, steps: list[tuple[Any, Any]], kind: Any) -> Any:
-        """A pointer to a `kind` at an address, and so many times a distance (None: of a byte) on."""
-        for times, distance in steps:
-            times = ir.Constant(_ADDRESS, times) if isinstance(times, int) else times
-            start = self._builder.add(start, times if distance is None else self._builder.mul(times, distance))
-        return self._builder.inttoptr(start, kind.as_pointer())
+    def at(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
+        """A pointer to a `kind`: so many steps (number, distance) and bytes beyond an address."""
+        if steps is not None:
+            times, distance = (ir.Constant(_ADDRESS, x) if isinstance(x, int) else x for x in steps)
+            start = self._builder.add(start, self._builder.mul(times, distance))
+        return self._builder.inttoptr(self._builder.add(start, ir.Constant(_ADDRESS, offset)), kind.as_pointer())
 
-    def masks(self) -> list[Any]:
-        shorts = [self._builder.load(self._at(self._masks, [(2 * k, None)], _SHORT)) for k in range(4)]
-        return [self._builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
+    def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
+        return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
 
     def kept(self, place: Any) -> Any:
         """A register that starts with what stands at a place."""
@@ -109,43 +136,21 @@ class _Code:
         self._builder.store(self._builder.load(place, align=4), register)
         return register
 
-    def field(self, j: int, v: int) -> Any:
-        return self._at(self._fields, [(j, self._next_field), (64 * v, None)], _VECTOR)
-
-    def word(self, index: Any, v: int) -> Any:
-        return self._builder.load(self._at(self._words, [(index, self._next_word), (64 * v, None)], _WORDS), align=4)
-
-    def table(self, index: Any, group: int, j: int) -> Any:
-        """Sixteen sums as they lie ready."""
-        size = ir.Constant(_ADDRESS, ROWS // 4 * COLUMNS * 64)
-        steps = [(index, size), (64 * (COLUMNS * group + j), None)]
-        return self._builder.load(self._at(self._weights, steps, _VECTOR), align=4)
-
-    def sums_of_rows(self, index: Any, group: int, j: int, masks: list[Any]) -> Any:
-        """Sixteen sums made of the four weights."""
-        first = self._builder.mul(index, ir.Constant(_ADDRESS, ROWS))
-        total = _ZEROS
-        for k in range(4):
-            steps = [(first, self._next_row), (4 * group + k, self._next_row), (j, self._next_column)]
-            weight = self._everywhere(self._builder.load(self._at(self._weights, steps, _FLOAT), align=4))
-            more = weight if k == 0 else self._builder.fadd(total, weight)
-            total = self._builder.select(masks[k], more, total)
-        return total
-
     def look_up(self, table: Any, entries: Any) -> Any:
         """Every lane's entry of a table; bits of its index above the fourth have no meaning."""
-        return self._builder.call(self._look_up, [table, entries])
+        kind = ir.FunctionType(_VECTOR, [_VECTOR, _WORDS])
+        permute = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+        return self._builder.call(permute, [table, entries])
 
-    def _everywhere(self, value: Any) -> Any:
+    def everywhere(self, value: Any) -> Any:
+        """A vector of a number."""
         nothing = ir.Constant(_VECTOR, ir.Undefined)
         first = self._builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
         return self._builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 16))
 
 
-add_tabled_wide = _tile(4, tabled=True)
-add_tabled = _tile(1, tabled=True)
-add_rows_wide = _tile(4, tabled=False)
-add_rows = _tile(1, tabled=False)
+add_tabled_wide = _tile(4)
+add_tabled = _tile(1)
 
 
 def _plain_tile(kind: Any) -> Any:

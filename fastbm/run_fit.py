@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from . import _checks, data as data_module, rng
+from . import _checks, rng
 from .learning import settings as fit_settings
-from .learning.classifier import BoltzmannClassifier
-from .learning.task import start_machine
+from .learning.start import start_machine
 from .model import BoltzmannMachine
 from .run import begin
+from .run_fit_data import FitData
 from .run_loop import Progress, Stop
-from .run_tasks import data_inputs, describe, model_inputs
+from .run_tasks import describe, model_inputs
 from .run_view import Run
-from .units import BINARY, SPIN, Units, units as convention
 
 
 def fit(
@@ -45,11 +42,22 @@ def fit(
     clamped_sweeps: int | None = None,
     l2: float | None = None,
     l2_bias: float | None = None,
+    l1: float | None = None,
+    flip_noise: float | None = None,
+    ridge: float | None = None,
+    schedule: str | None = None,
+    centring: bool | None = None,
+    n_betas: int | None = None,
     tolerance: float | None = None,
+    until: Mapping[str, float] | None = None,
+    patience: int | None = None,
     weights_every: int | None = None,
     samples_every: int | None = None,
     monitor_every: int | None = None,
     evaluate: str | None = None,
+    errors: str | None = None,
+    n_resamples: int | None = None,
+    fidelity: bool | None = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -63,12 +71,16 @@ def fit(
 
     Parameters
     ----------
-    data : (n_rows, n_visible) array, or str
-        In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`).
-    method : {"pcd", "cd", "exact", "monte-carlo", "mean-field"}
+    data : (n_rows, n_visible) array, str or Moments
+        In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`);
+        or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the closed forms take.
+    method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
+"minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
         clamped and free chains, hidden units anywhere; "cd" and "pcd" are contrastive divergence from the data and with
-        persistent chains; "mean-field" is the deterministic machine.
+        persistent chains; "mean-field" is the deterministic machine. The next four are convex rules for machines
+        without hidden units that need no log Z and no chains (see Notes), the last five formulas for couplings from
+        means and covariances (`fastbm.learning.inversions`).
     n_hidden : int
     layout : {"restricted", "general"}, optional
         "general" couples hidden units to one another, and visible ones too; the default with hidden units is
@@ -82,11 +94,13 @@ def fit(
     labels, holdout_labels : arrays, optional
         Classes of the rows, for `classify`.
     classify : dict, optional
-        Options of a `BoltzmannClassifier` that is learned from the same rows; its error on the held-out rows is in the
-        summary.
-    clamped : {"exact", "gibbs", "mean-field"}, optional
-    free : {"exact", "gibbs", "contrastive", "mean-field"}, optional
-        The phases one by one, in place of the preset's.
+        Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
+        rows is in the summary.
+    clamped : {"exact", "gibbs", "annealed", "mean-field"}, optional
+    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "mean-field"}, optional
+        The phases one by one, in place of the preset's. Chains of "gibbs" persist, those of "restarted" start anew for
+        every update, those of "annealed" are cooled before; "tempering" takes `n_chains` persistent ladders of
+        `n_betas` replicas from beta 0 on.
     optimizer : {"sgd", "adam", "l-bfgs"}, optional
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
@@ -98,15 +112,36 @@ def fit(
     clamped_sweeps : int
         Sweeps thrown away, and as many averaged, of each row's hidden units where they are sampled.
     l2, l2_bias : float
-        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row; biases are free unless `l2_bias` says
-        otherwise.
+        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
+        objective; biases are free unless `l2_bias` says otherwise.
+    l1 : float
+        Adds l1 sum_{i<j} |W_ij| to the objective of a convex rule; couplings that it puts out are exactly 0.
+    flip_noise, ridge : float
+        For closed forms: the probability that a unit of the data is flipped, applied to the moments; and what is added
+        to the diagonal of the covariance, in units of the mean variance.
+    schedule : {"constant", "linear", "cosine", "inverse"}
+        How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
+    centring : bool
+        Units count from offsets: the data's means, and sliding means of hidden units (see Notes).
+    n_betas : int
+        Replicas of a ladder, for free="tempering".
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
+    until : dict, optional
+        Stop when these metrics ("moment_error", "gradient") are down to these values.
+    patience : int
+        Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
     weights_every, samples_every, monitor_every : int
         Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
         start anew), of metrics (1).
     evaluate : {"auto", "exact", "ais", "none"}
         How log Z, and so the likelihood, is computed at the end.
+    errors : {"fisher", "bootstrap"}, optional
+        Standard errors of couplings and biases, from the Fisher information or from `n_resamples` fits to rows drawn
+        again.
+    n_resamples : int
+    fidelity : bool
+        Hold the learned machine against the data at the end (`fastbm.fidelity`).
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 
@@ -127,47 +162,50 @@ def fit(
     Parameters are float64. Where the free phase of a layered machine is sampled, moments of both phases are float32,
     whose rounding is far below the noise of the samples.
 
+    With u_i the log-odds of what unit i is, given all other units, and < > the mean over rows, the convex rules
+    minimise: "pseudolikelihood" sum_i <log(1 + exp(-u_i))>; "rise" (interaction screening) sum_i <exp(-u_i / 2)>;
+    "log-rise" sum_i log <exp(-u_i / 2)>. "minimum-probability-flow" to all states that differ by one flip is the
+    objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
+    coupled.
+
+    Centring subtracts mu_i D_j + D_i mu_j from the slope of W_ij, D the slopes of the biases and mu the offsets, and
+    what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
+    (`fastbm.learning.offsets`).
+
     References
     ----------
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+
+    Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x (pseudo-likelihood); Lokhov,
+    Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
+    Sohl-Dickstein, Battaglino and DeWeese, Phys. Rev. Lett. 107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
     """
     given = {
         name: value
         for name, value in locals().items()
         if name in fit_settings.FitSettings.__dataclass_fields__ and name != "method"
     }
-    source = str(data) if isinstance(data, (str, Path)) else None
-    rows = data_module.check_rows(data_module.load(source).rows if source else data)
     if init is not None:
         _check_start(init, n_hidden, layout, units)
-    kind = init.convention if init is not None else _tell_units(rows) if units is None else convention(units)
-    up = kind.bits("data", rows)
-    held = None if holdout is None else kind.bits("holdout", data_module.check_rows(holdout, "holdout"))
-    if held is not None and held.shape[1] != up.shape[1]:
-        raise ValueError(f"holdout must have {up.shape[1]} units a row, as data; got {held.shape[1]}.")
+    read = FitData.read(data, units, init, holdout, labels, holdout_labels)
     seed = given["seed"] = rng.resolve(seed)
-    start = (
-        init if init is not None else start_machine(up, _checks.whole("n_hidden", n_hidden), layout, kind.name, seed)
-    )
-    if start.n_visible != up.shape[1]:
-        raise ValueError(f"init has {start.n_visible} visible units; data has {up.shape[1]} units a row.")
-    settings = fit_settings.check(start, len(up), method, given)
-    labels, holdout_labels = _check_labels(labels, up, "labels"), _check_labels(holdout_labels, held, "holdout_labels")
+    start = init
+    if start is None:
+        start = start_machine(read.p, _checks.whole("n_hidden", n_hidden), layout, read.kind.name, seed)
+    read.check_machine(start)
+    settings = fit_settings.check(start, read.n_rows, method, given)
+    read.check_settings(settings, start)
     if classify is not None:
-        _check_classifier(classify, labels, holdout_labels)
+        read.check_classifier(classify)
     spec = {
         "kind": "fit",
         "model": describe(start),
         "fit": settings.as_dict(),
         "classify": None if classify is None else dict(classify),
-        "data": {"n_rows": len(up), "n_holdout": 0 if held is None else len(held), "source": source},
+        "data": read.describe(),
     }
-    inputs = model_inputs(start) | data_inputs(up, held, labels, holdout_labels)
+    inputs = model_inputs(start) | read.inputs()
     return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or ())
-
-
-def _tell_units(rows: np.ndarray) -> Units:
-    return SPIN if rows.dtype.kind in "if" and (rows == -1).any() else BINARY
 
 
 def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None) -> None:
@@ -180,25 +218,3 @@ def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None
         raise ValueError(f"units is {units!r}, but init has {init.units} units. Leave units out, or convert init.")
     if layout is not None:
         raise ValueError("layout follows from init. Leave layout out.")
-
-
-def _check_labels(labels: Any, rows: np.ndarray | None, argument: str) -> np.ndarray | None:
-    if labels is None:
-        return None
-    array = _checks.any_array(argument, labels)
-    n_rows = 0 if rows is None else len(rows)
-    if array.shape != (n_rows,):
-        raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
-    return array
-
-
-def _check_classifier(options: Mapping[str, Any], labels: np.ndarray | None, holdout_labels: np.ndarray | None) -> None:
-    valid = [name for name in BoltzmannClassifier.__init__.__kwdefaults__ or () if name != "units"]
-    for name in options:
-        if name not in valid:
-            raise TypeError(f"classify has no option {name!r}.{_checks.nearest(name, valid)}")
-    BoltzmannClassifier(**options)
-    if labels is None or holdout_labels is None:
-        raise ValueError("classify needs labels, holdout and holdout_labels.")
-    if len(np.unique(labels)) < 2:
-        raise ValueError(f"labels must name at least two classes; got {np.unique(labels).tolist()}.")

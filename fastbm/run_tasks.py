@@ -23,6 +23,7 @@ from .sampling.settings import SampleSettings
 from .sampling.task import SampleTask
 
 Arrays = dict[str, np.ndarray]
+UNPACKED = ("labels", "holdout_labels", "mean", "second_moment", "n_samples")  # arrays of data that are as they are
 
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
@@ -119,7 +120,7 @@ def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int
         for name in ("rows", "holdout")
         if f"data/{name}" in inputs
     }
-    data |= {name: inputs[f"data/{name}"] for name in ("labels", "holdout_labels") if f"data/{name}" in inputs}
+    data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
     return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
 
 

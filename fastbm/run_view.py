@@ -14,6 +14,7 @@ from .inference.comparison import Cell, Comparison
 from .inference.result import Inference
 from .inference.stored import from_json
 from .inference.task import RESULT
+from .inference.use import complete, reconstruct, transform
 from .learning.moments import Parameters
 from .model import BoltzmannMachine
 from .run_convergence import has_converged
@@ -87,6 +88,29 @@ class Run(SampledRun):
         if self.kind != "fit":
             return self._start
         return Parameters.from_state(self._reader.state).machine(self._start)
+
+    @property
+    def _beta(self) -> float:
+        """Where P ~ exp(-beta E) is the distribution of `model`: what it was learned at."""
+        return float(self.config["fit"]["beta"]) if self.kind == "fit" else 1.0
+
+    def transform(self, rows: Any, **options: Any) -> np.ndarray:
+        """`fastbm.transform` by the machine, at the beta it was learned at unless told otherwise."""
+        return transform(self.model, rows, **{"beta": self._beta, **options})
+
+    def reconstruct(self, rows: Any, **options: Any) -> np.ndarray:
+        """`fastbm.reconstruct` by the machine, at the beta it was learned at unless told otherwise."""
+        return reconstruct(self.model, rows, **{"beta": self._beta, **options})
+
+    def complete(self, rows: Any, **options: Any) -> np.ndarray:
+        """`fastbm.complete` by the machine, at the beta it was learned at unless told otherwise."""
+        return complete(self.model, rows, **{"beta": self._beta, **options})
+
+    def sample(self, **options: Any) -> Run:
+        """`fastbm.sample` of the machine, at the beta it was learned at unless told otherwise."""
+        from .run_sample import sample
+
+        return sample(self.model, **{"beta": self._beta, **options})
 
     @property
     def data(self) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ FLOORS = [
     ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py"],
     ["kernels/*", "rng.py"],
     ["couplings/*", "clamping.py", "model.py", "modelfile.py"],
-    ["store/*", "diagnostics/*", "models/*", "data.py", "lattice.py"],
+    ["store/*", "diagnostics/*", "models/*", "data.py", "moments*.py", "lattice.py"],
     ["exact/*"],
     ["sampling/*"],
     ["inference/*", "learning/*"],

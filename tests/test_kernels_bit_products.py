@@ -13,7 +13,7 @@ import reference_sampling as slow
 from hypothesis import given, settings, strategies as st
 
 from fastbm._vectors import has_look_up
-from fastbm.kernels.bit_products import fill_tables, pack_lanes
+from fastbm.kernels.bit_products import MASKS, fill_tables, pack_lanes
 from fastbm.sampling.bit_product import TABLES_FROM, BitProduct
 
 FLOATS = [np.float32, np.float64]
@@ -82,16 +82,17 @@ def test_a_lane_does_not_depend_on_its_neighbours(dtype):
             assert np.array_equal(part, whole[:, lanes])
 
 
-def test_tables_hold_all_sums_of_four_rows():
-    weights = np.arange(1, 31, dtype=np.float32).reshape(6, 5) ** 2
+@pytest.mark.skipif(not has_look_up(), reason="the processor has no AVX-512")
+@pytest.mark.parametrize("turned", [False, True])
+def test_tables_hold_all_sums_of_four_rows(turned: bool) -> None:
+    weights = np.arange(1, 161, dtype=np.float32).reshape(32, 5) ** 2
     tables = np.zeros((1, 8, 4, 16), np.float32)
-    fill_tables(tables, weights)
-    padded = np.vstack([weights, np.zeros((26, 5), np.float32)])
+    fill_tables(tables, np.asfortranarray(weights) if turned else weights, MASKS)
     for group in range(8):
         for column in range(4):
             for entry in range(16):
                 rows = [4 * group + bit for bit in range(4) if entry >> bit & 1]
-                assert tables[0, group, column, entry] == padded[rows, column].sum()
+                assert tables[0, group, column, entry] == weights[rows, column].sum()
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])

@@ -72,6 +72,7 @@ def test_contrastive_divergence_is_refused_where_hidden_units_are_coupled() -> N
             bm.fit(ROWS, epochs=1, **options)
 
 
+@pytest.mark.filterwarnings("ignore:data")
 @pytest.mark.parametrize(
     "options", [{"method": "exact"}, {"method": "pcd", "evaluate": "exact"}], ids=["method", "evaluate"]
 )

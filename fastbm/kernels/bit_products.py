@@ -2,7 +2,7 @@
 
 A unit is on or off, so that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov,
 Dinic, Kronrod and Faradzhev, Sov. Math. Dokl. 11, 1209 (1970)), here with the sums of four rows in one register where
-the processor can look them up there (`add_with_tables`, `add_with_rows`), else with a masked addition a row
+the processor can look them up there (`add_with_tables`, `add_with_rows`), else with a product a row
 (`add_plainly`). All three add in one order, ((w0 + w1) + w2) + w3 and then group by group, so that bits depend on
 neither the way nor the processor, and a lane on nothing but itself.
 """
@@ -16,10 +16,9 @@ from .._vectors import (
     TILED,
     add_plain_float32,
     add_plain_float64,
-    add_rows,
-    add_rows_wide,
     add_tabled,
     add_tabled_wide,
+    fill_tables_of_columns,
 )
 
 WIDE, NARROW = 64, 16  # lanes of a tile
@@ -41,24 +40,30 @@ def pack_lanes(words, up):
 
 
 @kernel
-def fill_tables(tables, weights):
-    """Write the sixteen sums of every four rows. Mutates `tables` (m // 4, ceil(n / 32) 8, 4, 16) float32.
+def fill_tables(tables, weights, masks):
+    """Write the sixteen sums of every four rows. Mutates `tables` (m // 4, n / 32 * 8, 4, 16) float32.
 
-    Entry k of table (b, g, j) is the sum of those rows 4 g + i of column 4 b + j of `weights` (n, m) for which bit i of
-    k is set; rows beyond n are 0.  Cost: 16 stores for four weights.
+    Entry k of table (b, g, j) is the sum of those rows 4 g + i of column 4 b + j of `weights` (n, m) float32 for which
+    bit i of k is set; n is a multiple of 32. `masks` is `MASKS`, as an argument.  Cost: 16 stores for four weights.
     """
-    n = weights.shape[0]
-    rows = np.empty(4, np.float32)
+    next_row, next_column = weights.strides
     for b in range(tables.shape[0]):
-        for g in range(tables.shape[1]):
-            for j in range(COLUMNS):
-                for i in range(4):
-                    rows[i] = weights[4 * g + i, COLUMNS * b + j] if 4 * g + i < n else np.float32(0.0)
-                table = tables[b, g, j]
-                table[0] = 0.0
-                for i in range(4):
-                    for k in range(1 << i):
-                        table[(1 << i) + k] = np.float32(table[k] + rows[i])
+        column = weights.ctypes.data + COLUMNS * b * next_column
+        fill_tables_of_columns(
+            tables.ctypes.data + b * tables.strides[0], column, next_row, next_column, len(weights) // ROWS,
+            masks.ctypes.data,
+        )  # fmt: skip
+
+
+@kernel
+def _add_tabled(fields, row, tables, words):
+    """Add to four rows of fields what tables of their columns and `words` say."""
+    here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
+    wide = fields.shape[1] // WIDE * WIDE
+    for lane in range(0, wide, WIDE):
+        add_tabled_wide(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+    for lane in range(wide, fields.shape[1], NARROW):
+        add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
 
 
 @kernel
@@ -68,43 +73,24 @@ def add_with_tables(fields, tables, words):
 
     Cost: a look-up and an addition for four rows, a column and 16 lanes.
     """
-    next_field, next_word = fields.strides[0], words.strides[0]
-    wide = fields.shape[1] // WIDE * WIDE
     for b in range(tables.shape[0]):
-        here = fields.ctypes.data + COLUMNS * b * next_field
-        table = tables.ctypes.data + b * tables.strides[0]
-        for lane in range(0, wide, WIDE):
-            add_tabled_wide(
-                here + 4 * lane, next_field, table, 0, 0, words.ctypes.data + 4 * lane, next_word, len(words), 0
-            )
-        for lane in range(wide, fields.shape[1], NARROW):
-            add_tabled(here + 4 * lane, next_field, table, 0, 0, words.ctypes.data + 4 * lane, next_word, len(words), 0)
+        _add_tabled(fields, COLUMNS * b, tables.ctypes.data + b * tables.strides[0], words)
 
 
 @kernel
 def add_with_rows(fields, weights, words, masks):
-    """Add the product of the first 32 len(words) rows of `weights` (n, m) to the first m // 4 4 rows of `fields`
-    (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
+    """Add the product of `weights` (n, m), n = 32 len(words), to the first m // 4 4 rows of `fields` (m, lanes)
+    float32, lanes a multiple of 16. Mutates `fields`.
 
-    The tables of `add_with_tables` are made on the way. `masks` is `MASKS`, as an argument.  Cost: twice that of
-    `add_with_tables` for 64 lanes.
+    The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
+    argument.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
     """
-    next_field, next_word = fields.strides[0], words.strides[0]
     next_row, next_column = weights.strides
-    wide = fields.shape[1] // WIDE * WIDE
+    tables = np.empty((len(words) * ROWS // 4, COLUMNS, 16), np.float32)
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
-        here = fields.ctypes.data + j * next_field
         column = weights.ctypes.data + j * next_column
-        for lane in range(0, wide, WIDE):
-            add_rows_wide(
-                here + 4 * lane, next_field, column, next_row, next_column,
-                words.ctypes.data + 4 * lane, next_word, len(words), masks.ctypes.data,
-            )  # fmt: skip
-        for lane in range(wide, fields.shape[1], NARROW):
-            add_rows(
-                here + 4 * lane, next_field, column, next_row, next_column,
-                words.ctypes.data + 4 * lane, next_word, len(words), masks.ctypes.data,
-            )  # fmt: skip
+        fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
+        _add_tabled(fields, j, tables.ctypes.data, words)
 
 
 @kernel

@@ -18,6 +18,8 @@ from ..sampling.chains import couple_chains
 from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import Phase
 
+HOTTEST = 0.1  # of the machine's beta, where cooling begins
+
 
 class ClampedExact(Phase):
     """Hidden units summed exactly: in closed form where they are independent, else over all their states."""
@@ -64,6 +66,7 @@ class ClampedGibbs(Phase):
     """
 
     name = "gibbs"
+    cooled = False
 
     def __init__(self, settings: object) -> None:
         super().__init__(settings)
@@ -90,7 +93,13 @@ class ClampedGibbs(Phase):
             seed=seed,
             threads=settings.threads,
         )
-        chains.sweep(settings.clamped_sweeps)
+        if self.cooled:
+            for beta in np.linspace(HOTTEST * settings.beta, settings.beta, settings.clamped_sweeps + 1)[:-1]:
+                chains.set_beta(np.full(len(rows), beta))
+                chains.sweep(1)
+            chains.set_beta(np.full(len(rows), settings.beta))
+        else:
+            chains.sweep(settings.clamped_sweeps)
         mean = np.zeros(model.n_units)
         pairs = [np.zeros_like(array) for array in model.couplings.arrays]
         n_averaged = 1 if layered and len(model.couplings.sizes) == 2 else settings.clamped_sweeps
@@ -108,6 +117,16 @@ class ClampedGibbs(Phase):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self._n_calls = int(state["n_calls"])
+
+
+class ClampedAnnealed(ClampedGibbs):
+    """Hidden units sampled after cooling for `clamped_sweeps` sweeps from a tenth of beta.
+
+    Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+    """
+
+    name = "annealed"
+    cooled = True
 
 
 class ClampedMeanField(Phase):

@@ -53,10 +53,12 @@ class FreeMeanField(Phase):
         return from_matrix(model.couplings, found.mean, found.second_moment)
 
 
-def _averages(model: BoltzmannMachine, chains: Chains, beta: float) -> PhaseMoments:
-    """Moments of the chains' present states, hidden units by their conditional means where those are independent."""
-    values = model.convention.values(chains.bits(), SAMPLED)
-    if isinstance(chains, LayeredChains) and len(model.couplings.sizes) == 2:
+def average_states(model: BoltzmannMachine, up: np.ndarray, beta: float) -> PhaseMoments:
+    """Moments of states (m, n_units) of 0 and 1, hidden units by their conditional means where a restricted machine
+    gives them.
+    """
+    values = model.convention.values(up, SAMPLED)
+    if model.is_layered and len(model.couplings.sizes) == 2:
         values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
     return from_values(model.couplings, values)
 
@@ -91,7 +93,7 @@ class FreeGibbs(Phase):
         self._chains.couple(model.couplings, model.flat_bias)
         if isinstance(self._chains, LayeredChains):
             self._chains.sweep(self.settings.n_sweeps)
-            return _averages(model, self._chains, self.settings.beta)
+            return average_states(model, self._chains.bits(), self.settings.beta)
         pairs = PairCounts(model.n_units)
         for _ in range(self.settings.n_sweeps):
             self._chains.sweep(1)
@@ -142,7 +144,7 @@ class FreeContrastive(Phase):
             chains.draw_layer(1)
         chains.sweep(s.n_sweeps)
         self._streams[: len(rows)] = chains.state()["streams"]
-        return _averages(model, chains, s.beta)
+        return average_states(model, chains.bits(), s.beta)
 
     def state(self) -> dict[str, np.ndarray]:
         return {"streams": self._streams}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -63,6 +64,12 @@ class Parameters:
         return cls(weights, np.array(state["parameters/bias"]))
 
 
+class Centre(Protocol):
+    """What turns the difference of both phases into a centred one."""
+
+    def slope(self, gap: Parameters) -> Parameters: ...
+
+
 def with_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Put the names of a part's state under `prefix`."""
     return {f"{prefix}/{name}": array for name, array in state.items()}
@@ -74,17 +81,25 @@ def without_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np
 
 
 def gradient(
-    clamped: PhaseMoments, free: PhaseMoments, beta: float, parameters: Parameters, l2: float, l2_bias: float
+    clamped: PhaseMoments,
+    free: PhaseMoments,
+    beta: float,
+    parameters: Parameters,
+    l2: float,
+    l2_bias: float,
+    centring: Centre | None = None,
 ) -> Parameters:
     """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
 
-    L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter.
+    L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter. With `centring`
+    the differences of both phases are centred (see `fastbm.learning.offsets`).
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), eq. 7, doi:10.1207/s15516709cog0901_7.
     """
-    weights = tuple(
-        beta * (c - f) - l2 * w for c, f, w in zip(clamped.pairs, free.pairs, parameters.weights, strict=True)
-    )
-    return Parameters(weights, beta * (clamped.mean - free.mean) - l2_bias * parameters.bias)
+    gap = Parameters(tuple(c - f for c, f in zip(clamped.pairs, free.pairs, strict=True)), clamped.mean - free.mean)
+    if centring is not None:
+        gap = centring.slope(gap)
+    weights = tuple(beta * d - l2 * w for d, w in zip(gap.weights, parameters.weights, strict=True))
+    return Parameters(weights, beta * gap.bias - l2_bias * parameters.bias)
 
 
 def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,10 @@ from ..couplings import Couplings
 from ..inference.conditionals import log_conditionals
 from ..inference.exact import forecast_seconds
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
+from ..inference.likelihood import log_sums
+from ..inference.methods import run_method
 from ..model import BoltzmannMachine
+from .settings import FitSettings
 
 MOST_ROWS = 256
 MOST_UNITS = 64
@@ -53,3 +56,53 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: np.ndarray) -> bool:
     n_patterns = len(np.unique(rows, axis=0))
     each = max(forecast_seconds(machine_of_hidden(model), moments=False), CALL_SECONDS)
     return n_patterns * each <= EXACT_SECONDS
+
+
+class Monitors:
+    """What is looked at every few epochs: pseudo-likelihood, and the exact likelihood where it is cheap; of held-out
+    rows too, where there are any.
+
+    Attributes
+    ----------
+    names : tuple of str
+    """
+
+    def __init__(
+        self, start: BoltzmannMachine, data: Mapping[str, np.ndarray], settings: FitSettings, threads: int
+    ) -> None:
+        self._settings, self._threads = settings, threads
+        self._values = {
+            prefix: start.convention.values(data[name], np.float64)
+            for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+            if name in data
+        }
+        self._pseudo: dict[str, PseudoLikelihood] = {}
+        if hidden_are_independent(start):
+            self._pseudo = {
+                prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed)
+                for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+                if name in data
+            }
+        self._exact = [
+            prefix
+            for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+            if name in data
+            and has_exact_likelihood(start, data[name])
+            # which L-BFGS tells of the rows itself
+            and not (prefix == "" and settings.optimizer == "l-bfgs")
+        ]
+        exact = [f"{prefix}log_likelihood" for prefix in self._exact]
+        self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._pseudo))
+
+    def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
+        """One row of all."""
+        found = {f"{prefix}pseudo_likelihood": look(model) for prefix, look in self._pseudo.items()}
+        if self._exact:
+            s = self._settings
+            log_z = run_method(
+                model, "exact", beta=s.beta, clamp=None, moments=False, seed=s.seed, threads=self._threads
+            ).log_z
+            for prefix in self._exact:
+                sums, _, _ = log_sums(model, self._values[prefix], s.beta, self._threads)
+                found[f"{prefix}log_likelihood"] = float(sums.mean() - log_z)
+        return found

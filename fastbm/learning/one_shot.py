@@ -1,45 +1,66 @@
-"""A visible machine from the data's covariance in one step: mean field with linear response.
+"""A visible machine from rows of data, or their sums, in one step: mean field with linear response.
 
-For spins with means m and covariance C: W = diag(1 / (1 - m^2)) - C^-1, b = atanh m - W m, and log Z = S(m) + 1/2 m^T W
-m + b^T m, the diagonal of W included. The stored machine has a zero diagonal and offset -1/2 tr W. Kappen and
-Rodriguez, Neural Comput. 10, 1137 (1998), doi:10.1162/089976698300017386.
+The formulas are those of `inversions.naive_mean_field`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from ..couplings import Dense
 from ..model import BoltzmannMachine
-from ..units import SPIN
+from .closed_forms import spin_machine
+from .inversions import naive_mean_field
+
+
+class SpinSums(NamedTuple):
+    """Sums over rows of spins: whole numbers, so that sums of parts add up, and are taken away, without rounding."""
+
+    n_rows: int
+    first: np.ndarray  # (n,) sums of s_i
+    second: np.ndarray  # (n, n) sums of s_i s_j
+
+    @classmethod
+    def of(cls, up: np.ndarray) -> SpinSums:
+        """Of rows of bits (m, n)."""
+        values = 2.0 * up - 1.0
+        return cls(len(up), values.sum(axis=0), values.T @ values)
+
+    @classmethod
+    def total(cls, parts: Sequence[SpinSums]) -> SpinSums:
+        """Of the rows of all parts."""
+        n_rows, first, second = zip(*parts, strict=True)
+        return cls(sum(n_rows), np.sum(first, axis=0), np.sum(second, axis=0))
+
+    def without(self, part: SpinSums) -> SpinSums:
+        """The sums over the other rows."""
+        return SpinSums(self.n_rows - part.n_rows, self.first - part.first, self.second - part.second)
 
 
 def one_shot(up: np.ndarray, *, flip_noise: float, units: str = "binary") -> tuple[BoltzmannMachine, float]:
-    """Return the machine of rows of bits (m, n), and its mean-field log Z.
+    """Return the machine of rows of bits (m, n), and its mean-field log Z; see `one_shot_of_sums`."""
+    return one_shot_of_sums(SpinSums.of(up), flip_noise=flip_noise, units=units)
+
+
+def one_shot_of_sums(sums: SpinSums, *, flip_noise: float, units: str = "binary") -> tuple[BoltzmannMachine, float]:
+    """Return the machine of rows of which only the sums are known, and its mean-field log Z.
 
     `flip_noise` is the probability with which each unit of the data is flipped; it is applied to the moments, not to
     the rows: m -> (1 - 2 eps) m and <s_i s_j> -> (1 - 2 eps)^2 <s_i s_j> off the diagonal. It keeps the covariance
     invertible.
     """
-    values = 2.0 * up - 1.0
     keep = 1.0 - 2.0 * flip_noise
-    m = keep * values.mean(axis=0)
-    second = keep**2 * (values.T @ values) / len(values)
+    mean = keep * (sums.first / sums.n_rows)
+    second = keep**2 * sums.second / sums.n_rows
     np.fill_diagonal(second, 1.0)
+    covariance = second - np.outer(mean, mean)
     try:
-        inverse = np.linalg.inv(second - np.outer(m, m))
+        found = naive_mean_field.couple(mean, covariance)
     except np.linalg.LinAlgError:
         raise ValueError(
-            f"flip_noise must be above 0 for these data ({len(up)} rows, {up.shape[1]} units): their "
+            f"flip_noise must be above 0 for these data ({sums.n_rows} rows, {len(mean)} units): their "
             "covariance is singular."
         ) from None
-    weights = np.diag(1.0 / (1.0 - m**2)) - inverse
-    weights = (weights + weights.T) / 2
-    bias = np.arctanh(m) - weights @ m
-    p = (1.0 + m) / 2.0
-    entropy = -(p * np.log(p) + (1 - p) * np.log1p(-p)).sum()
-    log_z = float(entropy + 0.5 * m @ weights @ m + bias @ m)
-    trace = float(np.trace(weights))
-    np.fill_diagonal(weights, 0.0)
-    model = BoltzmannMachine.trusted(Dense(weights), bias, SPIN, 0, -0.5 * trace)
-    return model.to_units(units), log_z
+    return spin_machine(found).to_units(units), naive_mean_field.log_z(mean, covariance, found)

@@ -17,7 +17,8 @@ SAMPLED = np.float32  # precision of moments where sampling noise is far above i
 class PhaseSettings:
     """What phases need to know of the run.
 
-    `n_sweeps` free sweeps an update, `clamped_sweeps` sweeps of a row's hidden units, `n_chains` persistent chains.
+    `n_sweeps` free sweeps an update, `clamped_sweeps` sweeps of a row's hidden units, `n_chains` free chains, or
+    ladders of `n_betas` replicas.
     """
 
     beta: float
@@ -28,6 +29,7 @@ class PhaseSettings:
     clamped_sweeps: int
     batch_size: int
     wants_log_z: bool
+    n_betas: int = 10
 
 
 class Phase:

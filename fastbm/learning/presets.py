@@ -7,16 +7,27 @@ from dataclasses import dataclass
 from .. import _checks
 from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
-from .clamped import ClampedExact, ClampedGibbs, ClampedMeanField
+from .clamped import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
+from .closed_forms import CLOSED_FORMS
 from .free import FreeContrastive, FreeExact, FreeGibbs, FreeMeanField
+from .free_restarted import FreeAnnealed, FreeRestarted
+from .free_tempering import FreeTempering
+from .local_objectives import RULES
 
-CLAMPED = {phase.name: phase for phase in (ClampedExact, ClampedGibbs, ClampedMeanField)}
-FREE = {phase.name: phase for phase in (FreeExact, FreeGibbs, FreeContrastive, FreeMeanField)}
+CLAMPED = {phase.name: phase for phase in (ClampedExact, ClampedGibbs, ClampedAnnealed, ClampedMeanField)}
+FREE = {
+    phase.name: phase
+    for phase in (FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField)
+}
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Defaults of a method; `batch_size` 0 stands for all rows."""
+    """Defaults of a method; `batch_size` 0 stands for all rows.
+
+    `driver` tells what moves the parameters: "phases", by the difference of two phases, or "local", by a rule for each
+    unit given the others, or "closed", by a formula; these have no phases (theirs are then called "none").
+    """
 
     clamped: str
     free: str
@@ -25,6 +36,7 @@ class Preset:
     learning_rate: float = 0.05
     batch_size: int = 100
     n_sweeps: int = 1
+    driver: str = "phases"
 
 
 PRESETS = {
@@ -38,12 +50,19 @@ PRESETS = {
     "cd": Preset("exact", "contrastive"),
     # the deterministic machine, with linear response
     "mean-field": Preset("mean-field", "mean-field", "sgd", 500, 0.05, 0),
+    # closed forms for visible machines
+    **{name: Preset("none", "none", "none", 1, 0.1, 0, driver="closed") for name in CLOSED_FORMS},
+    # convex rules for visible machines
+    **{rule: Preset("none", "none", "l-bfgs", 1000, 0.1, 0, driver="local") for rule in RULES},
 }
 
 
 def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> tuple[Preset, str, str]:
     """Return the preset and the names of both phases, checked against the machine."""
     preset = PRESETS[_checks.choice("method", method, PRESETS)]
+    if preset.driver != "phases":
+        _check_visible(model, method, clamped, free)
+        return preset, preset.clamped, preset.free
     if clamped is None:
         clamped = preset.clamped
         if clamped == "exact" and preset.free != "exact" and not hidden_are_independent(model):
@@ -58,3 +77,16 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
             'or layout="restricted".'
         )
     return preset, clamped, free
+
+
+def _check_visible(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> None:
+    if model.n_hidden:
+        raise ValueError(
+            f"method={method!r} needs all units visible; got n_hidden={model.n_hidden}. "
+            'Use method="pcd" or "monte-carlo".'
+        )
+    for name, phase in (("clamped", clamped), ("free", free)):
+        if phase is not None:
+            raise ValueError(
+                f'method={method!r} has no phases; got {name}={phase!r}. Leave it out, or use method="pcd".'
+            )

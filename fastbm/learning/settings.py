@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from .. import _checks, rng
 from ..model import BoltzmannMachine
 from . import presets
+from .lanes import serves
 from .optimizers import OPTIMIZERS
+from .schedule import SCHEDULES
 
 OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
+ERRORS = ("fisher", "bootstrap")
+STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,18 @@ class FitSettings:
     samples_every: int
     monitor_every: int
     evaluate: str | None
+    l1: float = 0.0
+    engine: str = "phases"
+    schedule: str = "constant"
+    centring: bool = False
+    n_betas: int = 10
+    until: dict[str, float] | None = None
+    patience: int = 0
+    flip_noise: float = 0.0
+    ridge: float = 0.0
+    errors: str | None = None
+    n_resamples: int = 100
+    fidelity: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -44,7 +63,10 @@ class FitSettings:
 
 
 def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, Any]) -> FitSettings:
-    """Fill in the preset of `method` and check every value; None stands for the preset's."""
+    """Fill in the preset of `method` and check every value; None stands for the preset's.
+
+    `n_rows` is 0 where data are moments.
+    """
     preset, clamped, free = presets.resolve(model, method, given.pop("clamped"), given.pop("free"))
     values = {name: value for name, value in given.items() if value is not None}
 
@@ -54,17 +76,14 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
     def real(name: str, default: float) -> float:
         return _checks.real(name, values.get(name, default), least=0.0)
 
-    optimizer = _checks.choice("optimizer", values.get("optimizer", preset.optimizer), OPTIMIZER_NAMES)
-    if optimizer == "l-bfgs" and (clamped, free) != ("exact", "exact"):
-        raise ValueError(
-            f'optimizer="l-bfgs" needs exact phases (method="exact"); got clamped={clamped!r}, free={free!r}. '
-            'Use "sgd" or "adam".'
-        )
-    batch_size = whole("batch_size", preset.batch_size or n_rows)
+    optimizer = _optimizer(preset, method, clamped, free, values)
+    _check_rules(preset, method, values)
+    batch_size = whole("batch_size", preset.batch_size or max(n_rows, 1))
     if optimizer == "l-bfgs" and batch_size < n_rows:
         raise ValueError(f'optimizer="l-bfgs" needs all {n_rows} rows in each step; got batch_size={batch_size}.')
     evaluate = values.get("evaluate", "auto")
-    return FitSettings(
+    errors = values.get("errors")
+    found = FitSettings(
         method=method,
         clamped=clamped,
         free=free,
@@ -73,7 +92,7 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         epochs=whole("epochs", preset.epochs),
         learning_rate=_checks.real("learning_rate", values.get("learning_rate", preset.learning_rate), above=0.0),
         momentum=real("momentum", 0.0),
-        batch_size=min(batch_size, n_rows),
+        batch_size=min(batch_size, max(n_rows, 1)),
         n_chains=whole("n_chains", 128),
         n_sweeps=whole("n_sweeps", preset.n_sweeps),
         clamped_sweeps=whole("clamped_sweeps", 10),
@@ -85,4 +104,69 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         samples_every=whole("samples_every", 0, least=0),
         monitor_every=whole("monitor_every", 1),
         evaluate=None if evaluate == "none" else _checks.choice("evaluate", evaluate, ("auto", "exact", "ais")),
+        l1=real("l1", 0.0),
+        schedule=_checks.choice("schedule", values.get("schedule", "constant"), SCHEDULES),
+        centring=_flag("centring", values.get("centring", False)),
+        n_betas=whole("n_betas", 10, least=2),
+        until=_until(values.get("until")),
+        patience=whole("patience", 0, least=0),
+        flip_noise=real("flip_noise", 0.0),
+        ridge=real("ridge", 0.0),
+        errors=None if errors is None else _checks.choice("errors", errors, ERRORS),
+        n_resamples=whole("n_resamples", 100, least=2),
+        fidelity=_flag("fidelity", values.get("fidelity", False)),
     )
+    return replace(found, engine="lanes") if serves(model, found) and n_rows else found
+
+
+def _optimizer(preset: presets.Preset, method: str, clamped: str, free: str, values: dict[str, Any]) -> str:
+    name = values.get("optimizer", preset.optimizer)
+    if preset.driver == "closed":
+        if "optimizer" in values:
+            raise ValueError(f"method={method!r} is a formula; got optimizer={name!r}. Leave it out.")
+        return "none"
+    optimizer = _checks.choice("optimizer", name, OPTIMIZER_NAMES)
+    if preset.driver == "local" and optimizer != "l-bfgs":
+        raise ValueError(f'method={method!r} is learned by "l-bfgs"; got optimizer={optimizer!r}. Leave it out.')
+    if optimizer == "l-bfgs" and preset.driver == "phases" and (clamped, free) != ("exact", "exact"):
+        raise ValueError(
+            f'optimizer="l-bfgs" needs exact phases (method="exact"); got clamped={clamped!r}, free={free!r}. '
+            'Use "sgd" or "adam".'
+        )
+    return optimizer
+
+
+def _check_rules(preset: presets.Preset, method: str, values: dict[str, Any]) -> None:
+    """Refuse what another kind of method would take."""
+    for name, driver, rules in (
+        ("l1", "local", presets.RULES),
+        ("flip_noise", "closed", presets.CLOSED_FORMS),
+        ("ridge", "closed", presets.CLOSED_FORMS),
+    ):
+        if values.get(name) and preset.driver != driver:
+            raise ValueError(
+                f"{name} goes with methods {', '.join(map(repr, rules))}; got method={method!r}. "
+                "Use one of these, or l2."
+            )
+    for name in ("l2", "l2_bias", "until"):
+        if values.get(name) and preset.driver == "closed":
+            raise ValueError(f"method={method!r} is a formula that knows no {name}. Use flip_noise or ridge.")
+    if values.get("centring") and (preset.driver != "phases" or values.get("optimizer", preset.optimizer) == "l-bfgs"):
+        raise ValueError('centring goes with optimizers "sgd" and "adam"; "l-bfgs" sees centred parameters anyhow.')
+
+
+def _until(given: Any) -> dict[str, float] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise TypeError(f'until must be a dict such as {{"moment_error": 0.02}}; got {given!r}.')
+    return {
+        _checks.choice("until", name, STOPPING): _checks.real(f"until[{name!r}]", value, above=0.0)
+        for name, value in given.items()
+    }
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)

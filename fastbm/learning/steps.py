@@ -8,12 +8,16 @@ import numpy as np
 
 from .. import rng
 from ..model import BoltzmannMachine
-from .moments import PhaseMoments, Parameters, gradient, with_prefix, without_prefix
+from .moments import Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
+from .offsets import Offsets
 from .optimizers import OPTIMIZERS
 from .phase import SAMPLED, Phase
+from .sample import Sample
+from .schedule import rate
 from .settings import FitSettings
 
+NO_ROWS = np.zeros((0, 0))
 CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
 
 
@@ -24,19 +28,26 @@ class Steps:
     epoch.
     """
 
+    metric_names = ("moment_error",)
     converged = False
 
     def __init__(
-        self, like: BoltzmannMachine, up: np.ndarray, settings: FitSettings, clamped: Phase, free: Phase
+        self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
     ) -> None:
-        self._like, self._up, self._settings, self._clamped, self._free = like, up, settings, clamped, free
+        self._like, self._settings, self._clamped, self._free = like, settings, clamped, free
         self.parameters = Parameters.of(like)
         self._optimizer: Any = OPTIMIZERS[settings.optimizer](
             self.parameters, settings.learning_rate, settings.momentum
         )
-        self._whole: PhaseMoments | None = None
+        # all rows, nothing hidden: the clamped phase is the data's moments
+        whole = sample.up is None or (settings.batch_size == len(sample.up) and not like.n_hidden)
+        self._whole = sample.clamped() if whole else None
+        self._up = np.zeros((1, like.n_visible), np.uint8) if sample.up is None else sample.up
+        self._offsets: Offsets | None = None
+        if settings.centring:
+            self._offsets = Offsets(like, sample.mean)
         self._dtype = SAMPLED if settings.free in ("gibbs", "contrastive") and like.is_layered else np.float64
-        self._n_batches = len(up) // settings.batch_size
+        self._n_batches = len(self._up) // settings.batch_size
         self._batch = 0  # of the present epoch
         self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
         work = settings.batch_size * max(sum(array.size for array in like.couplings.arrays), 1)
@@ -50,15 +61,24 @@ class Steps:
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
         settings = self._settings
-        order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._up))
+        order = np.zeros(0, np.int64)
+        if self._whole is None:
+            order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._up))
+        self._optimizer.learning_rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
         for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
             model = self.parameters.machine(self._like)
-            chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
-            rows = model.convention.values(self._up[chosen], self._dtype)
-            clamped = self._clamped_moments(model, rows)
+            rows = NO_ROWS
+            if self._whole is None:
+                chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
+                rows = model.convention.values(self._up[chosen], self._dtype)
+            clamped = self._whole or self._clamped.moments(model, rows)
             free = self._free.moments(model, rows)
-            slope = gradient(clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias)
+            slope = gradient(
+                clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias, self._offsets
+            )
             self.parameters = self._optimizer.step(self.parameters, slope)
+            if self._offsets is not None:
+                self._offsets.follow(clamped.mean[model.n_visible :])
             for total, c, f in zip(self._gap, clamped.pairs, free.pairs, strict=True):
                 total += c - f
             self._batch = k + 1
@@ -70,22 +90,26 @@ class Steps:
             total[:] = 0.0
         return [{"moment_error": error}]
 
-    def _clamped_moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
-        if self._settings.batch_size < len(self._up) or model.n_hidden:
-            return self._clamped.moments(model, rows)
-        if self._whole is None:  # all rows, nothing hidden: the moments of the data
-            self._whole = self._clamped.moments(model, rows)
-        return self._whole
+    def samples(self) -> np.ndarray | None:
+        """Packed states of the free chains, where they persist."""
+        return self._free.samples()
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         optimizer = with_prefix("optimizer", self._optimizer.state())
         gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
-        return {**self.parameters.to_state(), **optimizer, **gap, "epoch/batch": np.array(self._batch)}
+        offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
+        phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self._free.state())
+        mine = {**self.parameters.to_state(), **optimizer, **gap, **offsets, "epoch/batch": np.array(self._batch)}
+        return mine | phases
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.parameters = Parameters.from_state(state)
         self._optimizer.restore(without_prefix("optimizer", state))
+        if self._offsets is not None:
+            self._offsets.values = np.array(state["offsets"])
+        self._clamped.restore(without_prefix("clamped", state))
+        self._free.restore(without_prefix("free", state))
         self._batch = int(state["epoch/batch"])
         self._gap = [np.array(state[f"epoch/gap/{k}"]) for k in range(len(self._gap))]

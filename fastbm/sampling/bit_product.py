@@ -69,7 +69,9 @@ class BitProduct:
         if self._n_left != 0:
             return None
         n, m = self._weights.shape
-        tables = aligned.zeros((m // COLUMNS, -(-n // ROWS) * ROWS // 4, COLUMNS, 16), np.float32)
-        fill_tables(tables, self._weights)
+        padded = np.zeros((-(-n // ROWS) * ROWS, m), np.float32)
+        padded[:n] = self._weights
+        tables = aligned.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
+        fill_tables(tables, padded, MASKS)
         self._tables = tables
         return tables

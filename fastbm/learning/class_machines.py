@@ -1,0 +1,120 @@
+"""One machine of one class: learned by any rule, in memory, with its log Z by any method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _checks, rng
+from ..inference.exact import forecast_seconds
+from ..inference.methods import METHODS, run_method
+from ..model import BoltzmannMachine
+from . import presets
+from .closed_forms import CLOSED_FORMS
+from .evaluation import AIS_BETAS
+from .one_shot import one_shot
+from .settings import FitSettings, check
+from .start import smoothed_means, start_machine
+from .task import FitTask
+
+ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
+EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
+NOT_OPTIONS = {"method", "seed", "weights_every", "samples_every", "monitor_every", "evaluate"}
+NEVER = 1 << 40  # epochs
+
+
+class Learned(NamedTuple):
+    """A machine and its log Z, with the standard error where that was sampled."""
+
+    machine: BoltzmannMachine
+    log_z: float
+    log_z_error: float
+
+
+def rules() -> dict[str, str]:
+    """Names of the rules, and the method of `fit` that each stands for (the one-shot rule for none)."""
+    others = {name: name for name in presets.PRESETS if name != "mean-field"}
+    return {ONE_SHOT: "", DETERMINISTIC: "mean-field", **others}
+
+
+def fit_options() -> list[str]:
+    """Options of `fit` that a rule may be given."""
+    return ["layout", *(field.name for field in fields(FitSettings) if field.name not in NOT_OPTIONS)]
+
+
+def check_rule(method: str, n_hidden: int, units: str, options: Mapping[str, Any]) -> None:
+    """Refuse what a rule cannot do, before there are data."""
+    for name in options:
+        if name not in fit_options():
+            raise TypeError(f"there is no option {name!r}.{_checks.nearest(name, fit_options())}")
+    if method != ONE_SHOT:
+        _prepare(np.array([[0, 1], [1, 0]], np.uint8), method, n_hidden, units, 0, options)
+        return
+    if n_hidden:
+        raise ValueError(f"n_hidden must be 0 for {ONE_SHOT!r}, which is one step; use 'deterministic' or 'pcd'.")
+    if options:
+        raise TypeError(f"{ONE_SHOT!r} is one step and takes no {next(iter(options))!r}. Name another method.")
+
+
+def check_log_z(name: str) -> str:
+    """Check the name of a method that gives log Z."""
+    return _checks.choice("log_z", name, ["auto", *(method for method in METHODS if method not in NO_LOG_Z)])
+
+
+NO_LOG_Z = ("gibbs", "metropolis")
+
+
+def learn(
+    up: np.ndarray,
+    method: str,
+    *,
+    flip_noise: float,
+    log_z: str,
+    units: str,
+    n_hidden: int,
+    seed: int,
+    threads: int,
+    options: Mapping[str, Any],
+) -> Learned:
+    """Learn the machine of rows of bits.
+
+    Rows are flipped with probability `flip_noise` before they are learned; closed forms do so on average.
+    """
+    beta = float(options.get("beta") or 1.0)
+    if method == ONE_SHOT:
+        machine, value = one_shot(up, flip_noise=flip_noise, units=units)
+        return Learned(machine, value, 0.0) if log_z == "auto" else _with_log_z(machine, log_z, beta, seed, threads)
+    analytic = rules()[method] in CLOSED_FORMS
+    if analytic:
+        options = {**options, "flip_noise": flip_noise}
+    elif flip_noise:
+        up = up ^ (rng.keyed(seed, rng.STARTS).random(up.shape) < flip_noise)
+    start, settings = _prepare(up, method, n_hidden, units, seed, options)
+    task = FitTask(start, {"rows": up}, settings, classify=None, threads=threads)
+    while not task.done:
+        task.advance()
+    return _with_log_z(task.model, log_z, beta, seed, threads)
+
+
+def _prepare(
+    up: np.ndarray, method: str, n_hidden: int, units: str, seed: int, options: Mapping[str, Any]
+) -> tuple[BoltzmannMachine, FitSettings]:
+    """Where learning starts, and its settings."""
+    rest = dict(options)
+    start = start_machine(smoothed_means(up), n_hidden, rest.pop("layout", None), units, seed)
+    given = {field.name: None for field in fields(FitSettings) if field.name != "method"}
+    quiet = {"seed": seed, "evaluate": "none", "weights_every": 0, "monitor_every": NEVER}
+    return start, check(start, len(up), rules()[method], {**given, **rest, **quiet})
+
+
+def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, threads: int) -> Learned:
+    if method == "auto":
+        method = "exact" if forecast_seconds(machine, moments=False) <= EXACT_SECONDS else "ais"
+    more = {"n_betas": AIS_BETAS} if method == "ais" else {}
+    seed = rng.derive(seed, rng.MONITOR)
+    found = run_method(machine, method, beta=beta, clamp=None, moments=False, seed=seed, threads=threads, **more)
+    assert found.log_z is not None
+    return Learned(machine, float(found.log_z), float(found.log_z_error or 0.0))

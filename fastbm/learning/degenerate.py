@@ -1,0 +1,128 @@
+"""What in data sends parameters to infinity: units that never change, and pairs with a joint state that never occurs.
+
+The likelihood of such data has no maximum: it grows for ever as the coupling of the pair, or the bias of the unit,
+does. Albert and Anderson, Biometrika 71, 1 (1984), doi:10.1093/biomet/71.1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..threads import single_threaded_blas
+
+MOST_NAMED = 10
+BLOCK_NUMBERS = 1 << 22  # of rows that are turned into float32 at a time
+EXACT_ROWS = 1 << 24  # counts up to here are exact in float32
+
+Pairs = list[tuple[int, int]]
+
+
+def count_together(up: np.ndarray) -> np.ndarray:
+    """Return how often units i and j are up together, (n_units, n_units) float64 whole numbers.
+
+    By matrix products of blocks of rows, so that memory stays bounded.
+    """
+    m, n = up.shape
+    total = np.zeros((n, n))
+    step = min(EXACT_ROWS, max(1, BLOCK_NUMBERS // n))
+    with single_threaded_blas():
+        for first in range(0, m, step):
+            block = up[first : first + step].astype(np.float32)
+            total += block.T @ block
+    return total
+
+
+def describe_degenerate(up: np.ndarray, names: Sequence[str] | None = None) -> list[str]:
+    """Describe what makes maximum-likelihood parameters infinite or undetermined, one line for each kind of trouble.
+
+    Parameters
+    ----------
+    up : (m, n_units) uint8 array
+        Rows of bits.
+    names : list of str, optional
+        Of the units; their numbers when left out.
+
+    Returns
+    -------
+    list of str
+        Empty where there is nothing to say.
+
+    Notes
+    -----
+    Cost O(m n_units^2), by matrix products.
+    """
+    m, n = up.shape
+    together = count_together(up)
+    ups = np.diagonal(together)
+    changes = (ups > 0) & (ups < m)
+    lines = [
+        _constant(np.flatnonzero(ups == 0), "never", "-", names),
+        _constant(np.flatnonzero(ups == m), "always", "+", names),
+    ]
+    only_first, only_second = ups[:, None] - together, ups[None, :] - together
+    neither = m - together - only_first - only_second
+    both_change = np.triu(changes[:, None] & changes[None, :], 1)
+    same = both_change & (only_first == 0) & (only_second == 0)
+    opposite = both_change & (together == 0) & (neither == 0)
+    lines.append(_copies(_pairs(same), "are equal in every row", "+", names))
+    lines.append(_copies(_pairs(opposite), "are opposite in every row", "-", names))
+    rest = both_change & ~same & ~opposite
+    lines.append(_missing(_pairs(rest & (together == 0)), "never on together", "-", names))
+    lines.append(_missing(_pairs(rest & (neither == 0)), "never off together", "-", names))
+    ordered = _pairs(rest & (only_first == 0)) + [(j, i) for i, j in _pairs(rest & (only_second == 0))]
+    lines.append(_missing(sorted(ordered), "such that the first is never on without the second", "+", names))
+    if m < n:
+        lines.append(
+            f"there are fewer rows ({m}) than units ({n}): couplings are not determined by the data alone; give l2, or "
+            "more rows"
+        )
+    return [line for line in lines if line]
+
+
+def _pairs(mask: np.ndarray) -> Pairs:
+    return [(int(i), int(j)) for i, j in np.argwhere(mask)]
+
+
+def _name(unit: int, names: Sequence[str] | None) -> str:
+    return str(unit) if names is None else names[unit]
+
+
+def _list(texts: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(texts) - MOST_NAMED
+    return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _list_pairs(pairs: Pairs, names: Sequence[str] | None) -> str:
+    return _list([f"({_name(i, names)}, {_name(j, names)})" for i, j in pairs])
+
+
+def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[str] | None) -> str:
+    if not len(units):
+        return ""
+    listed = _list([_name(int(unit), names) for unit in units])
+    if len(units) == 1:
+        return f"unit {listed} is {when} on: its bias runs to {sign}infinity; give l2_bias or leave the unit out"
+    many = f"{len(units)} units are {when} on, {listed}"
+    return f"{many}: their biases run to {sign}infinity; give l2_bias or leave them out"
+
+
+def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> str:
+    if not pairs:
+        return ""
+    listed, one = _list_pairs(pairs, names), len(pairs) == 1
+    count, whose = (
+        ("a pair of units", "its coupling runs") if one else (f"{len(pairs)} pairs of units", "their couplings run")
+    )
+    return f"{count}, {listed}, {what}: {whose} to {sign}infinity; leave one unit of each pair out, or give l2"
+
+
+def _missing(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> str:
+    if not pairs:
+        return ""
+    listed = _list_pairs(pairs, names)
+    if len(pairs) == 1:
+        return f"one pair is {what}, {listed}: its coupling runs to {sign}infinity; give l2"
+    return f"{len(pairs)} pairs are {what}, {listed}: their couplings run to {sign}infinity; give l2"

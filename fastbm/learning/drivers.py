@@ -1,0 +1,91 @@
+"""What moves the parameters: for every method the driver that an epoch is asked of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..model import BoltzmannMachine
+from . import presets
+from .closed_driver import ClosedForm
+from .likelihood import Likelihood
+from .local_rules import LocalRules
+from .moments import Parameters
+from .phase import Phase, PhaseSettings
+from .restricted_steps import RestrictedSteps
+from .sample import Sample
+from .settings import FitSettings
+from .steps import Steps
+
+
+class Driver(Protocol):
+    """Moves `parameters`, epoch by epoch.
+
+    Attributes
+    ----------
+    metric_names : tuple of str
+        What an epoch's row of metrics holds.
+    done, converged : bool
+        Whether there is nothing left to gain, and whether that is because the aim was reached.
+    """
+
+    @property
+    def metric_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def converged(self) -> bool: ...
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """Do (a part of) an epoch; its row of metrics when it is over, and nothing before."""
+
+    def samples(self) -> np.ndarray | None:
+        """Packed states of free chains that persist, where there are any."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+
+
+def make(
+    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, weights: np.ndarray | None = None
+) -> Driver:
+    """The driver that settings ask for; `weights` are those of the rows, which local rules take."""
+    kind = presets.PRESETS[settings.method].driver
+    if kind == "closed":
+        return ClosedForm(start, sample, settings)
+    if kind == "local":
+        return LocalRules(start, sample.rows, settings, threads, weights)
+    if settings.engine == "lanes":
+        return RestrictedSteps(start, sample.rows, settings, threads)
+    clamped, free = phases(start, settings, threads)
+    if settings.optimizer == "l-bfgs":
+        return Likelihood(start, sample, settings, clamped, free)
+    return Steps(start, sample, settings, clamped, free)
+
+
+def phases(start: BoltzmannMachine, settings: FitSettings, threads: int) -> tuple[Phase, Phase]:
+    """The clamped and the free phase, ready to go."""
+    common = PhaseSettings(
+        beta=settings.beta,
+        seed=settings.seed,
+        threads=threads,
+        n_chains=settings.n_chains,
+        n_sweeps=settings.n_sweeps,
+        clamped_sweeps=settings.clamped_sweeps,
+        batch_size=settings.batch_size,
+        wants_log_z=settings.optimizer == "l-bfgs",
+        n_betas=settings.n_betas,
+    )
+    clamped, free = presets.CLAMPED[settings.clamped](common), presets.FREE[settings.free](common)
+    for phase in (clamped, free):
+        phase.prepare(start)
+    return clamped, free

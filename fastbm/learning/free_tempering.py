@@ -1,0 +1,61 @@
+"""The free phase by persistent ladders: every chain is the cold end of a ladder of replicas that swap temperatures.
+
+Desjardins, Courville, Bengio, Vincent and Delalleau, AISTATS (2010), p. 145; Salakhutdinov, NeurIPS 22 (2009).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..model import BoltzmannMachine
+from ..sampling.tempering import TemperedChains
+from .free import average_states
+from .moments import PhaseMoments, from_values
+from .phase import SAMPLED, Phase
+
+
+class FreeTempering(Phase):
+    """Persistent ladders of `n_betas` replicas from beta 0 to the machine's, equally far apart; `n_sweeps` sweeps of
+    all replicas an update, swaps after each.
+    """
+
+    name = "tempering"
+
+    _chains: TemperedChains
+
+    def prepare(self, model: BoltzmannMachine) -> None:
+        s = self.settings
+        self._chains = TemperedChains(
+            model,
+            s.n_chains,
+            np.linspace(0.0, s.beta, s.n_betas),
+            order="sequential",
+            seed=s.seed,
+            threads=s.threads,
+        )
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        self._chains.engine.couple(model.couplings, model.flat_bias)
+        if model.is_layered:
+            self._chains.sweep(self.settings.n_sweeps)
+            return average_states(model, self._chains.bits(), self.settings.beta)
+        states = []
+        for _ in range(self.settings.n_sweeps):
+            self._chains.sweep(1)
+            states.append(self._chains.bits())
+        return from_values(model.couplings, model.convention.values(np.concatenate(states), SAMPLED))
+
+    @property
+    def swap_rates(self) -> np.ndarray:
+        """The part of swaps that were made, of each two neighbouring temperatures."""
+        rates: np.ndarray = self._chains.accepted / np.maximum(self._chains.attempted, 1)
+        return rates
+
+    def samples(self) -> np.ndarray | None:
+        return self._chains.packed()
+
+    def state(self) -> dict[str, np.ndarray]:
+        return self._chains.state()
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self._chains.restore(state)

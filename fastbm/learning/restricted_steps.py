@@ -1,0 +1,237 @@
+"""Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
+
+One mini-batch is three products with bits: hidden fields of rows and of chains, visible fields of chains; and one for
+<v h> of both phases. Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far
+below the noise of the samples. All products look sums of rows up or add them in one order, so that bits depend on
+neither threads nor processor.
+
+Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018; Tieleman, ICML (2008), p. 1064,
+doi:10.1145/1390156.1390290.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import aligned, rng
+from ..kernels.contrastive import draw_words, step_couplings, sum_words, turn_words, write_means
+from ..model import BoltzmannMachine
+from ..threads import fan_out
+from .lanes import WORD, Lanes, add_bits, to_words
+from .moments import Parameters
+from .offsets import Offsets
+from .schedule import rate
+from .settings import FitSettings
+
+ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
+LANES = 64  # chains of a block of a large machine
+ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
+CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
+
+
+class RestrictedSteps:
+    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+
+    The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch.
+    """
+
+    metric_names = ("moment_error",)
+    converged = done = False
+
+    def __init__(self, like: BoltzmannMachine, up: np.ndarray, settings: FitSettings, threads: int) -> None:
+        self._like, self._settings, self._threads = like, settings, threads
+        n, m = like.couplings.sizes
+        self._n, self._m = n, m
+        padded_n, padded_m = (-(-size // WORD) * WORD for size in (n, m))
+        self._rows = to_words(up)
+        self._single = aligned.zeros((padded_m, padded_n), np.float32)
+        self._slope = aligned.zeros((padded_m, padded_n), np.float32)
+        self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
+        self._gap = np.zeros((m, n), np.float32)
+        self._offsets = Offsets(like, up.mean(axis=0))
+        self._take(Parameters.of(like))
+        self._batch = 0
+        self._n_batches = len(up) // settings.batch_size
+        self._make_lanes(padded_n, padded_m)
+        work = settings.batch_size * n * m
+        self._batches_a_call = max(1, CALL_WORK // work)
+
+    def _make_lanes(self, n: int, m: int) -> None:
+        """Blocks of the batch's rows, and of chains with their first states."""
+        settings = self._settings
+        self._persistent = settings.free == "gibbs"
+        n_chains = settings.n_chains if self._persistent else settings.batch_size
+        size = max(LANES, ENTRIES // (n + m) // WORD * WORD)
+        self._data: list[Lanes] = []
+        self._chains: list[Lanes] = []
+        first = 0
+        for total, blocks in ((settings.batch_size, self._data), (n_chains, self._chains)):
+            for start in range(0, total, size):
+                blocks.append(Lanes(min(size, total - start), first, n, m))
+                first += -(-blocks[-1].n_chains // WORD) * WORD
+        self._turned = np.zeros((first // WORD, n), np.uint32)
+        self._means = aligned.zeros((m, first), np.float32)
+        self._free_from = self._chains[0].first
+        up = rng.keyed(settings.seed, rng.INITIAL).integers(0, 2, (n_chains, self._n + self._m), dtype=np.uint8)
+        self._place(up, rng.streams(settings.seed, n_chains))
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters as they are."""
+        return Parameters((np.ascontiguousarray(self._weights.T),), self._bias.copy())
+
+    def _take(self, parameters: Parameters) -> None:
+        self._weights = np.array(parameters.weights[0].T, np.float64, order="C")
+        self._bias = np.array(parameters.bias)
+        self._single[: self._m, : self._n] = self._settings.beta * self._weights
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
+        settings = self._settings
+        self._rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
+        order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._rows))
+        for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
+            self._step(order[k * settings.batch_size : (k + 1) * settings.batch_size])
+            self._batch = k + 1
+        if self._batch < self._n_batches:
+            return []
+        error = float(np.sqrt(np.mean(np.square(self._gap, dtype=np.float64)))) / self._n_batches
+        self._batch = 0
+        self._gap[:] = 0.0
+        return [{"moment_error": error}]
+
+    def _step(self, chosen: np.ndarray) -> None:
+        """One mini-batch: both phases, then a step."""
+        tasks = [(self._clamp, k, chosen) for k in range(len(self._data))]
+        if self._persistent:
+            tasks += [(self._run, k, chosen) for k in range(len(self._chains))]
+        else:
+            tasks = [(self._reconstruct, k, chosen) for k in range(len(self._data))]
+        self._visible_bias, self._hidden_bias = (
+            (self._settings.beta * part).astype(np.float32)[:, None] for part in np.split(self._bias, [self._n])
+        )
+        fan_out(lambda task: task[0](task[1], task[2]), tasks, self._threads)
+        self._move(len(chosen))
+
+    def _clamp(self, k: int, chosen: np.ndarray) -> None:
+        """Hidden means given some rows of the batch."""
+        block = self._data[k]
+        block.visible[:, : block.n_chains] = self._rows[chosen[block.first : block.first + block.n_chains]].T
+        self._infer(block)
+        self._tell(block, 1.0 / len(chosen))
+
+    def _run(self, k: int, chosen: np.ndarray) -> None:
+        """Sweeps of some chains."""
+        block = self._chains[k]
+        for _ in range(self._settings.n_sweeps):
+            self._draw_visible(block)
+            self._infer(block)
+            draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
+        self._tell(block, -1.0 / self._settings.n_chains)
+
+    def _reconstruct(self, k: int, chosen: np.ndarray) -> None:
+        """Chains that start at rows of the batch."""
+        self._clamp(k, chosen)
+        data, block = self._data[k], self._chains[k]
+        block.hidden_fields[:] = data.hidden_fields
+        for _ in range(self._settings.n_sweeps):
+            draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
+            self._draw_visible(block)
+            self._infer(block)
+        self._tell(block, -1.0 / len(chosen))
+
+    def _draw_visible(self, block: Lanes) -> None:
+        block.visible_fields[: self._n] = self._visible_bias
+        add_bits(block.visible_fields, self._single, block.hidden)
+        draw_words(block.visible, block.visible_fields, block.streams, self._n)
+
+    def _infer(self, block: Lanes) -> None:
+        """Log-odds of hidden units given the visible ones."""
+        block.hidden_fields[: self._m] = self._hidden_bias
+        add_bits(block.hidden_fields, self._single.T, block.visible)
+
+    def _tell(self, block: Lanes, part: float) -> None:
+        """Hand bits and hidden means over to the sums of both phases."""
+        first = block.first
+        write_means(self._means, block.hidden_fields, first, block.n_chains, part)
+        turn_words(self._turned[first // WORD : -(-(first + block.n_chains) // WORD)], block.visible, block.n_chains)
+
+    def _move(self, n_rows: int) -> None:
+        """<v h> of both phases, and a step along their difference."""
+        s = self._settings
+        clamped, free = np.zeros(self._n, np.int64), np.zeros(self._n, np.int64)
+        sum_words(clamped, self._turned[: self._free_from // WORD])
+        sum_words(free, self._turned[self._free_from // WORD :])
+        n_chains = s.n_chains if self._persistent else n_rows
+        hidden_sums = np.add.reduceat(self._means[: self._m], [0, self._free_from], axis=1, dtype=np.float64)
+        visible_gap, hidden_gap = clamped / n_rows - free / n_chains, hidden_sums.sum(axis=1)
+        visible_centre, hidden_centre = np.split(self._offsets.values, [self._n])
+        taken = np.zeros(self._m)
+        numbers = (s.beta, self._rate, s.momentum, s.l2, s.centring)
+
+        def some(first: int) -> np.ndarray:
+            slope = self._slope[first : first + ROWS_A_STEP]
+            slope[:] = 0.0
+            add_bits(slope, self._means[first : first + ROWS_A_STEP].T, self._turned)
+            rows = slice(first, min(first + ROWS_A_STEP, self._m))
+            here = (self._weights, self._velocity[0], self._single, self._gap)
+            centres = (hidden_centre[rows], visible_centre, hidden_gap[rows], visible_gap, taken[rows])
+            found: np.ndarray = step_couplings(*(array[rows] for array in here), slope, centres, numbers)
+            return found
+
+        visible_taken = sum(fan_out(some, range(0, self._m, ROWS_A_STEP), self._threads))
+        gap = np.concatenate([visible_gap - visible_taken, hidden_gap - taken])
+        velocity = self._velocity[1]
+        velocity *= s.momentum
+        velocity += self._rate * (s.beta * gap - s.l2_bias * self._bias)
+        self._bias += velocity
+        if s.centring:
+            self._offsets.follow(hidden_sums[:, 0])
+
+    def samples(self) -> np.ndarray | None:
+        """Packed states of the chains, where they persist."""
+        return self.packed() if self._persistent else None
+
+    def packed(self) -> np.ndarray:
+        """States of the chains, (n_chains, ceil(n_units / 8)) uint8; unit 0 in the lowest bit."""
+        bits = np.concatenate([self._bits(block) for block in self._chains])
+        return np.packbits(bits, axis=1, bitorder="little")
+
+    def _bits(self, block: Lanes) -> np.ndarray:
+        layers = []
+        for words, n_units in ((block.visible, self._n), (block.hidden, self._m)):
+            rows = np.ascontiguousarray(words[:, : block.n_chains].T).view(np.uint8)
+            layers.append(np.unpackbits(rows, axis=1, bitorder="little")[:, :n_units])
+        return np.concatenate(layers, axis=1)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        streams = [block.streams[:, : block.n_chains].T for block in self._chains]
+        return {
+            **self.parameters.to_state(),
+            "velocity/weights": self._velocity[0],
+            "velocity/bias": self._velocity[1],
+            "offsets": self._offsets.values,
+            "epoch/gap": self._gap,
+            "epoch/batch": np.array(self._batch),
+            "chains/up": self.packed(),
+            "chains/streams": np.concatenate(streams),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._take(Parameters.from_state(state))
+        self._velocity = [np.array(state["velocity/weights"]), np.array(state["velocity/bias"])]
+        self._offsets.values = np.array(state["offsets"])
+        self._gap, self._batch = np.array(state["epoch/gap"]), int(state["epoch/batch"])
+        self._place(np.unpackbits(state["chains/up"], axis=1, bitorder="little"), state["chains/streams"])
+
+    def _place(self, up: np.ndarray, streams: np.ndarray) -> None:
+        """Put the chains into states (n_chains, at least n_units) of 0 and 1, with their streams."""
+        start = 0
+        for block in self._chains:
+            mine = slice(start, start + block.n_chains)
+            block.streams[:, : block.n_chains] = streams[mine].T
+            block.visible[:, : block.n_chains] = to_words(up[mine, : self._n]).T
+            block.hidden[:, : block.n_chains] = to_words(up[mine, self._n : self._n + self._m]).T
+            start = mine.stop

@@ -1,0 +1,69 @@
+"""What a machine is learned from: rows of bits, or moments of the visible units alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..model import BoltzmannMachine
+from ..moments import Moments
+from .moments import PhaseMoments, from_matrix
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows, (m, n_visible) of 0 and 1, or what is known of them without.
+
+    `given` are moments in the units of the machine, where there are no rows.
+    """
+
+    like: BoltzmannMachine
+    up: np.ndarray | None
+    given: Moments | None = None
+
+    @classmethod
+    def of(cls, like: BoltzmannMachine, data: Mapping[str, np.ndarray]) -> Sample:
+        """The arrays that a run keeps: "rows", or "mean", "second_moment" and, where it is known, "n_samples"."""
+        if "rows" in data:
+            return cls(like, data["rows"])
+        n_samples = int(data["n_samples"]) if "n_samples" in data else None
+        return cls(like, None, Moments.trusted(data["mean"], data["second_moment"], n_samples, like.convention))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of bits."""
+        if self.up is None:
+            raise ValueError("data are moments, of which there are no rows.")
+        return self.up
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments of the visible units, in the units of the machine."""
+        if self.given is not None:
+            return self.given
+        return Moments.of(self.like.convention.values(self.rows), self.like.units)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means of the visible units, in the units of the machine."""
+        if self.given is not None:
+            return self.given.mean
+        return self.like.convention.values(self.rows.mean(axis=0), np.float64)
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviations of the visible units."""
+        units, mean = self.like.convention, self.mean
+        return np.sqrt(np.maximum((units.hi - mean) * (mean - units.lo), 0.0))
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are; None where moments are exact."""
+        return self.moments.n_samples if self.up is None else len(self.up)
+
+    def clamped(self) -> PhaseMoments:
+        """The clamped phase of a machine without hidden units."""
+        return from_matrix(self.like.couplings, self.moments.mean, self.moments.second_moment)

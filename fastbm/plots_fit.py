@@ -1,0 +1,122 @@
+"""Pictures of what a learned machine gets right of its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from .learning.fidelity import Compared, Fidelity
+from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
+
+BAND_ERRORS = 2.0  # standard errors of the data on either side
+N_BINS = 24  # of moments, for the width of the band
+DENSE = 2_000  # points above which they are drawn small and faint
+
+
+def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
+    """Draw a comparison of a machine with data to a PNG file and return its path.
+
+    Parameters
+    ----------
+    fidelity : Fidelity
+    path : str or Path
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE | {"axes.formatter.use_mathtext": True}):
+        figure = fidelity_figure(fidelity)
+        unfinished = path.with_suffix(".tmp.png")
+        figure.savefig(unfinished, dpi=150)
+        unfinished.replace(path)
+    return path
+
+
+def fidelity_figure(fidelity: Fidelity) -> Figure:
+    """Means, covariances and triples, machine against data, and the distribution of the population count."""
+    figure = Figure(figsize=(9.0, 7.6), layout="constrained")
+    panels = figure.subplots(2, 2)
+    for axes, one, title, label in (
+        (panels[0, 0], fidelity.mean, "means", r"$\langle s_i \rangle$"),
+        (panels[0, 1], fidelity.covariance, "covariances", r"$\langle \delta s_i \, \delta s_j \rangle$"),
+        (panels[1, 0], fidelity.triple, "triples", r"$\langle \delta s_i \, \delta s_j \, \delta s_k \rangle$"),
+    ):
+        _against(axes, one, title, label)
+    _population(panels[1, 1], fidelity)
+    return figure
+
+
+def _against(axes: Any, one: Compared, title: str, label: str) -> None:
+    """Machine against data, with the identity and a band of the data's errors about it."""
+    axes.set(xlabel=f"{label}, data", ylabel=f"{label}, machine")
+    if not one.data.size:
+        axes.set_title(f"no {title}")
+        return
+    axes.set_title(f"{len(one.data):,} {title}")
+    told = f"χ² / n = {_short(one.chi2)}\nlargest |z| = {_short(one.largest_z)}"
+    low, high = min(one.data.min(), one.machine.min()), max(one.data.max(), one.machine.max())
+    margin = 0.04 * (high - low) or 0.1
+    ends = np.array([low - margin, high + margin])
+    centres, widths = _band(one)
+    axes.fill_between(
+        centres, centres - widths, centres + widths, color=LIGHT, lw=0, label=f"± {BAND_ERRORS:g} errors of the data"
+    )
+    axes.plot(ends, ends, color=GREY, lw=0.8)
+    many = len(one.data) > DENSE
+    axes.plot(one.data, one.machine, ".", color=BLUE, ms=2 if many else 4, alpha=0.3 if many else 0.7, mew=0)
+    axes.set(xlim=ends, ylim=ends)
+    axes.set_aspect("equal")
+    axes.locator_params(nbins=5)
+    axes.ticklabel_format(scilimits=(-2, 3))
+    axes.legend(loc="upper left")
+    _note(axes, 0.97, 0.04, told, va="bottom")
+
+
+def _short(x: float) -> str:
+    """Two digits, or a whole number."""
+    return f"{x:.2g}" if x < 100 else f"{x:,.0f}"
+
+
+def _note(axes: Any, x: float, y: float, text: str, **alignment: str) -> None:
+    axes.text(x, y, text, transform=axes.transAxes, ha="right", fontsize=8.0, color=GREY, **alignment)
+
+
+def _band(one: Compared) -> tuple[np.ndarray, np.ndarray]:
+    """Where moments lie, and how wide the errors of those nearby are: root mean squares of equal numbers of them."""
+    order = np.argsort(one.data, kind="stable")
+    parts = np.array_split(order, min(N_BINS, len(order)))
+    centres = np.array([one.data[part].mean() for part in parts])
+    widths = np.array([np.sqrt(np.mean(one.error[part] ** 2)) for part in parts])
+    ends = one.data[order[[0, -1]]]
+    return np.concatenate([ends[:1], centres, ends[1:]]), BAND_ERRORS * np.concatenate(
+        [widths[:1], widths, widths[-1:]]
+    )
+
+
+def _population(axes: Any, fidelity: Fidelity) -> None:
+    """P(K) on a log scale; what neither side shows is left out."""
+    one = fidelity.population
+    least = 0.3 / fidelity.n_rows
+    counts = np.arange(len(one.data))
+    seen = one.data > 0
+    lower = np.minimum(one.error, one.data * 0.999)[seen]
+    axes.errorbar(
+        counts[seen], one.data[seen], yerr=[lower, one.error[seen]], fmt="o", color=ORANGE, ms=3, lw=0.8, label="data"
+    )
+    drawn = one.machine > 0
+    machine, error = one.machine[drawn], one.machine_error[drawn]
+    axes.fill_between(
+        counts[drawn], np.maximum(machine - error, least / 10), machine + error, color=BLUE, alpha=0.25, lw=0
+    )
+    axes.plot(counts[drawn], machine, color=BLUE, lw=1.2, label="machine")
+    last = int(np.flatnonzero((one.data > 0) | (one.machine > least)).max())
+    axes.set(
+        yscale="log", xlabel="units up, K", ylabel="P(K)", xlim=(-0.5, last + 0.5),
+        ylim=(least, 2 * max(one.data.max(), one.machine.max())), title="population count",
+    )  # fmt: skip
+    axes.legend(loc="upper right")
+    divergence, noise = fidelity.population_divergence, fidelity.population_divergence_noise
+    _note(axes, 0.97, 0.83, f"Jensen–Shannon divergence\n{divergence:.2g} nats (noise {noise:.1g})", va="top")

@@ -1,0 +1,160 @@
+"""The data that `fit` is given, checked."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _checks, data as data_module
+from .learning.classifier import BoltzmannClassifier, check_classes, option_names
+from .learning.degenerate import describe_degenerate
+from .learning.presets import PRESETS
+from .learning.settings import FitSettings
+from .learning.start import smoothed_means
+from .model import BoltzmannMachine
+from .moments import Moments
+from .run_tasks import Arrays, data_inputs
+from .units import BINARY, SPIN, Units, units as convention
+
+UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
+
+
+@dataclass(frozen=True)
+class FitData:
+    """Rows of bits, or moments in their place; rows that are held out; labels of both."""
+
+    kind: Units
+    up: np.ndarray | None
+    moments: Moments | None
+    held: np.ndarray | None
+    labels: np.ndarray | None
+    holdout_labels: np.ndarray | None
+    source: str | None
+
+    @classmethod
+    def read(
+        cls,
+        data: Any,
+        units: str | None,
+        init: BoltzmannMachine | None,
+        holdout: Any,
+        labels: Any,
+        holdout_labels: Any,
+    ) -> FitData:
+        """Check data as users give them."""
+        if isinstance(data, Moments):
+            return cls._of_moments(data, units, init, holdout, labels, holdout_labels)
+        source = str(data) if isinstance(data, (str, Path)) else None
+        rows = data_module.check_rows(data_module.load(source).rows if source else data)
+        kind = init.convention if init is not None else _tell_units(rows) if units is None else convention(units)
+        up = kind.bits("data", rows)
+        held = None if holdout is None else kind.bits("holdout", data_module.check_rows(holdout, "holdout"))
+        if held is not None and held.shape[1] != up.shape[1]:
+            raise ValueError(f"holdout must have {up.shape[1]} units a row, as data; got {held.shape[1]}.")
+        labels = _check_labels(labels, up, "labels")
+        return cls(kind, up, None, held, labels, _check_labels(holdout_labels, held, "holdout_labels"), source)
+
+    @classmethod
+    def _of_moments(cls, data: Moments, units: str | None, init: BoltzmannMachine | None, *rows: Any) -> FitData:
+        for name, given in zip(("holdout", "labels", "holdout_labels"), rows, strict=True):
+            if given is not None:
+                raise ValueError(f"{name} goes with rows; data are moments. Leave it out.")
+        target = init.units if init is not None else data.units if units is None else units
+        moments = data.to_units(target)
+        return cls(convention(target), None, moments, None, None, None, None)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows at hand; 0 where data are moments."""
+        return 0 if self.up is None else len(self.up)
+
+    @property
+    def p(self) -> np.ndarray:
+        """The parts of rows in which units are up, kept from 0 and 1."""
+        if self.up is not None:
+            return smoothed_means(self.up)
+        assert self.moments is not None
+        part = (self.moments.mean - self.kind.lo) / self.kind.span
+        n = self.moments.n_samples or 10**9
+        smoothed: np.ndarray = (part * n + 0.5) / (n + 1.0)
+        return smoothed
+
+    def check_machine(self, start: BoltzmannMachine) -> None:
+        """Check that a machine has the data's visible units."""
+        n = len(self.p)
+        if start.n_visible != n:
+            raise ValueError(f"init has {start.n_visible} visible units; data has {n} units a row.")
+        if self.up is None and start.n_hidden:
+            raise ValueError(
+                f"data are moments, from which no hidden units can be learned; got n_hidden={start.n_hidden}. "
+                "Give rows."
+            )
+
+    def check_settings(self, settings: FitSettings, start: BoltzmannMachine) -> None:
+        """Refuse what needs rows where there are moments, or held-out rows where there are none; warn of data that
+        have no finite optimum.
+        """
+        s = settings
+        if self.up is None:
+            local = PRESETS[s.method].driver == "local"
+            needed = {
+                f"method={s.method!r}": local or s.free == "contrastive",
+                'errors="bootstrap"': s.errors == "bootstrap",
+                "fidelity": s.fidelity,
+            }
+            for name, asked in needed.items():
+                if asked:
+                    raise ValueError(f"{name} needs rows; data are moments. Give rows, or use another method.")
+            if s.errors and self.moments is not None and self.moments.n_samples is None:
+                raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
+        if s.patience and self.held is None:
+            raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
+        visible = self.up is not None and not start.n_hidden
+        if visible and s.method in UNBOUNDED and not s.l2:
+            for line in describe_degenerate(self.up):  # type: ignore[arg-type]
+                warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
+
+    def check_classifier(self, options: Mapping[str, Any]) -> None:
+        """Check the options of `classify`, and that there are labels for it."""
+        valid = option_names()
+        for name in options:
+            if name not in valid:
+                raise TypeError(f"classify has no option {name!r}.{_checks.nearest(name, valid)}")
+        BoltzmannClassifier(**options)
+        if self.labels is None or self.holdout_labels is None:
+            raise ValueError("classify needs labels, holdout and holdout_labels.")
+        check_classes(self.labels)
+
+    def inputs(self) -> Arrays:
+        """The arrays that a run keeps."""
+        if self.up is not None:
+            return data_inputs(self.up, self.held, self.labels, self.holdout_labels)
+        assert self.moments is not None
+        found = {"data/mean": self.moments.mean, "data/second_moment": self.moments.second_moment}
+        if self.moments.n_samples is not None:
+            found["data/n_samples"] = np.array(self.moments.n_samples)
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """What the spec says of the data."""
+        n_rows = self.n_rows if self.moments is None else self.moments.n_samples
+        return {"n_rows": n_rows, "n_holdout": 0 if self.held is None else len(self.held), "source": self.source}
+
+
+def _tell_units(rows: np.ndarray) -> Units:
+    return SPIN if rows.dtype.kind in "if" and (rows == -1).any() else BINARY
+
+
+def _check_labels(labels: Any, rows: np.ndarray | None, argument: str) -> np.ndarray | None:
+    if labels is None:
+        return None
+    array = _checks.any_array(argument, labels)
+    n_rows = 0 if rows is None else len(rows)
+    if array.shape != (n_rows,):
+        raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
+    return array
