@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _checks, data, models, rng
 from .inference.methods import METHODS, SETTINGS, check_options
+from .learning.class_machines import fit_options
 from .learning.classifier import BoltzmannClassifier
 from .model import BoltzmannMachine
 from .modelfile import load
@@ -141,7 +142,7 @@ def check(tables: Mapping[str, Any]) -> str:
         | ({"max_seconds": float} if verb in ("sample", "fit") else {})
         | (FIT_STORE_KEYS if verb == "fit" else {}),
         "data": DATA_KEYS,
-        "classify": _arguments(BoltzmannClassifier, drop={"units"}),
+        "classify": _classifier_keys(),
         verb: _verb_keys(verb, tables),
     }
     keys = {name: found for name, found in keys.items() if name in tables or name == "store"}
@@ -157,6 +158,11 @@ def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[s
     hints = get_type_hints(target.func if isinstance(target, partial) else target)
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
     return {name: hints.get(name, Any) for name in names if name not in set(drop)}
+
+
+def _classifier_keys() -> dict[str, Any]:
+    rules = {name: kind for name, kind in _arguments(fit).items() if name in fit_options()}
+    return rules | _arguments(BoltzmannClassifier, drop={"units"})
 
 
 def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:

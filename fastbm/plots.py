@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from .inference.temperatures import KEY, Temperatures
 from .plots_compare import draw_comparison
+from .plots_fit import fill_fidelity
 from .plots_sample import draw_sample
 from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
 from .plots_temperatures import draw_temperatures
@@ -31,23 +32,27 @@ def plot_run(run: Run, path: str | Path) -> Path:
 
 
 def _fit(run: Run) -> Figure:
-    """Learning curve; receptive fields or couplings; samples beside data, where rows are square pictures."""
+    """Learning curve; receptive fields or couplings; samples beside data, where rows are square pictures; how the
+    machine stands beside its data, where it was held against them.
+    """
     side = _side(run.model.n_visible)
-    pictures = side is not None and side >= 3
-    figure = Figure(figsize=(10.0, 6.4 if pictures else 3.4), layout="constrained")
-    panes: Any = figure.subfigures(2, 1, height_ratios=(1.0, 1.25)) if pictures else (figure, None)
-    top, bottom = panes
-    left, right = top.subplots(1, 2)
+    pictures = side is not None and side >= 3 and "rows" in run.data
+    heights = [3.4, *([3.0] if pictures else []), *([7.4] if run.fidelity else [])]
+    figure = Figure(figsize=(10.0, sum(heights)), layout="constrained")
+    parts: Any = iter(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    left, right = next(parts).subplots(1, 2)
     _learning_curve(left, run)
     if run.model.is_layered or not run.model.n_hidden:
         _couplings(right, run)
     else:
         _coupling_matrix(right, run.model.couplings.matrix())
-    if bottom is not None and side is not None:
-        panels = bottom.subfigures(1, 3)
+    if pictures and side is not None:
+        panels = next(parts).subfigures(1, 3)
         _gallery(panels[0], _receptive_fields(run), side, "receptive fields", signed=True)
         _gallery(panels[1], _samples(run), side, "samples")
         _gallery(panels[2], run.data["rows"][:64], side, "data")
+    if run.fidelity:
+        fill_fidelity(next(parts), run.fidelity)
     return figure
 
 

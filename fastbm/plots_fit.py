@@ -38,6 +38,12 @@ def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
 def fidelity_figure(fidelity: Fidelity) -> Figure:
     """Means, covariances and triples, machine against data, and the distribution of the population count."""
     figure = Figure(figsize=(9.0, 7.6), layout="constrained")
+    fill_fidelity(figure, fidelity)
+    return figure
+
+
+def fill_fidelity(figure: Any, fidelity: Fidelity) -> None:
+    """Draw the four panels of `fidelity_figure` into a figure, or a part of one."""
     panels = figure.subplots(2, 2)
     for axes, one, title, label in (
         (panels[0, 0], fidelity.mean, "means", r"$\langle s_i \rangle$"),
@@ -46,7 +52,6 @@ def fidelity_figure(fidelity: Fidelity) -> Figure:
     ):
         _against(axes, one, title, label)
     _population(panels[1, 1], fidelity)
-    return figure
 
 
 def _against(axes: Any, one: Compared, title: str, label: str) -> None:

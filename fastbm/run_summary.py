@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .run_summary_sample import summarise_sample
 
 if TYPE_CHECKING:
@@ -33,11 +35,13 @@ def summarise(run: Run) -> Summary:
 
 def _fit(run: Run) -> dict[str, Any]:
     settings = run.config["fit"]
-    phases = f"clamped {settings['clamped']}, free {settings['free']}"
+    phases = f"clamped {settings['clamped']}, free {settings['free']}, {settings['optimizer']}"
+    if settings["free"] == "none":
+        phases = "a formula" if settings["optimizer"] == "none" else f"convex, {settings['optimizer']}"
     found: dict[str, Any] = {
         "model": repr(run.model)[1:-1],
-        "method": f"{settings['method']} ({phases}, {settings['optimizer']})",
-        "rows": f"{run.config['data']['n_rows']}, held out {run.config['data']['n_holdout']}",
+        "method": f"{settings['method']} ({phases})",
+        "rows": _rows(run.config["data"]),
     }
     steps = run.metrics["step"]
     if len(steps):
@@ -54,7 +58,37 @@ def _fit(run: Run) -> dict[str, Any]:
         "classifier_error": "error of one machine a class",
     }
     found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}
+    found |= _errors(run) | _fidelity(run)
     return found if run.converged is None else found | {"converged": run.converged}
+
+
+def _rows(data: dict[str, Any]) -> str:
+    if data["n_rows"] is None:
+        return "exact moments"
+    return f"{data['n_rows']}, held out {data['n_holdout']}"
+
+
+def _errors(run: Run) -> dict[str, Any]:
+    """The middle of the couplings' errors, and how many couplings the data leave open."""
+    arrays = [values[-1] for name, values in run.errors.items() if name != "bias" and len(values)]
+    if not arrays:
+        return {}
+    symmetric = len(arrays) == 1 and not run.model.is_layered and arrays[0].ndim == 2
+    sizes = arrays[0][np.triu_indices(len(arrays[0]), 1)] if symmetric else np.concatenate([a.ravel() for a in arrays])
+    found: dict[str, Any] = {"standard error of couplings, median": float(np.median(sizes))}
+    unknown = int(np.isinf(sizes).sum())
+    return found | ({"couplings that the data leave open": unknown} if unknown else {})
+
+
+def _fidelity(run: Run) -> dict[str, Any]:
+    """The largest deviations from the data, in standard errors."""
+    if (found := run.fidelity) is None:
+        return {}
+    names = {"means": found.mean, "covariances": found.covariance, "triples": found.triple}
+    largest: dict[str, Any] = {f"largest |z| of {name}": one.largest_z for name, one in names.items()}
+    return largest | {
+        "divergence of population counts": (found.population_divergence, found.population_divergence_noise)
+    }
 
 
 def _results(run: Run) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .inference.result import Inference
 from .inference.stored import from_json
 from .inference.task import RESULT
 from .inference.use import complete, reconstruct, transform
+from .learning.fidelity import Fidelity
 from .learning.moments import Parameters
 from .model import BoltzmannMachine
 from .run_convergence import has_converged
@@ -75,6 +76,17 @@ class Run(SampledRun):
     @property
     def evaluation(self) -> Columns:
         return Columns(self._reader, "evaluation")
+
+    @property
+    def errors(self) -> Columns:
+        """Standard errors of learned couplings and biases, "weights" and "bias", where `fit` was asked for them."""
+        return Columns(self._reader, "errors")
+
+    @property
+    def fidelity(self) -> Fidelity | None:
+        """How the learned machine stands beside its data, where `fit` was asked for it and is done."""
+        rows = Columns(self._reader, "fidelity")
+        return Fidelity.of_rows(rows) if "n_rows" in rows and len(rows["n_rows"]) else None
 
     @cached_property
     def _start(self) -> BoltzmannMachine:

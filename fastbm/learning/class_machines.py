@@ -22,7 +22,10 @@ from .task import FitTask
 
 ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
-NOT_OPTIONS = {"method", "seed", "weights_every", "samples_every", "monitor_every", "evaluate"}
+NOT_OPTIONS = {
+    "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
+    "fidelity", "patience",
+}  # fmt: skip
 NEVER = 1 << 40  # epochs
 
 

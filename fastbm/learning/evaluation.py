@@ -69,7 +69,7 @@ class Evaluation:
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
         if self._settings.fidelity:
-            found |= {f"evaluation/fidelity/{k}": v for k, v in Fidelity.streams(self._start.n_visible).items()}
+            found |= {f"fidelity/{k}": v for k, v in Fidelity.streams(self._start.n_visible).items()}
         if self._settings.errors:
             arrays = self._blank_errors().to_rows()
             found |= {name: Stream("<f8", array.shape[1:]) for name, array in arrays.items()}
@@ -92,7 +92,7 @@ class Evaluation:
             compared = fidelity(
                 model, self._values("rows"), beta=beta, seed=seed, threads=self._threads, max_seconds=FIDELITY_SECONDS
             )
-            rows |= {f"evaluation/fidelity/{name}": array for name, array in compared.rows().items()}
+            rows |= {f"fidelity/{name}": array for name, array in compared.rows().items()}
         if self._settings.errors:
             rows |= self._errors(model).to_rows()
         return rows

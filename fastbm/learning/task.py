@@ -182,8 +182,9 @@ class FitTask:
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         counters = {"n_epochs": np.array(self.n_epochs), "evaluated": np.array(self._evaluated)}
+        stopping = with_prefix("stopping", self._stopping.state())
         best = {} if self._best is None else with_prefix("best", self._best.to_state())
-        return {**self._driver.state(), **counters, **with_prefix("stopping", self._stopping.state()), **best}
+        return {**self._driver.state(), **counters, **stopping, **best, **self.parameters.to_state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
