@@ -107,8 +107,8 @@ def test_bits_do_not_depend_on_threads_blocks_or_stops(method: str, monkeypatch:
     start, up = machine(40, 37), rows_of(330, 40)
     options = {"batch_size": 100, "n_chains": 130, "momentum": 0.9, "learning_rate": 0.05}
     found = []
-    for threads, entries in ((1, restricted_steps.ENTRIES), (2, restricted_steps.ENTRIES), (3, 1)):
-        monkeypatch.setattr(restricted_steps, "ENTRIES", entries)
+    for threads, least in ((1, 1), (2, 1), (3, 1), (3, 1 << 40)):
+        monkeypatch.setattr(restricted_steps, "THREADS_WORK", least)
         driver = steps(start, up, method, threads, **options)
         for epoch in range(3):
             assert driver.epoch(epoch)

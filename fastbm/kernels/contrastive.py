@@ -90,6 +90,24 @@ def sum_words(counts, turned):
 
 
 @kernel
+def sum_lanes(sums, means, split):
+    """Sum every row up to lane `split`, and from there on. Mutates `sums` (2, n); `means` is (at least n, lanes)
+    float32, `split` and the lanes multiples of 16.
+
+    Cost: one addition a number, in vectors.
+    """
+    part = np.empty(16)
+    for j in range(sums.shape[1]):
+        row = means[j]
+        for side in range(2):
+            part[:] = 0.0
+            for first in range(split if side else 0, row.size if side else split, 16):
+                for k in range(16):
+                    part[k] += np.float64(row[first + k])
+            sums[side, j] = part.sum()
+
+
+@kernel
 def step_couplings(weights, velocity, single, gap, slope, centres, numbers):
     """Take a step of gradient ascent with momentum. Mutates `weights` and `velocity` (n_hidden, n_visible) float64,
     `single` (at least as large) float32, in which beta weights are kept, and `gap` float32, to which <v h>_clamped -
@@ -116,8 +134,13 @@ def step_couplings(weights, velocity, single, gap, slope, centres, numbers):
             for i in range(weights.shape[1]):
                 g[i] += d[i]
         hidden_taken[j] = total
-        for i in range(weights.shape[1]):
-            v[i] = momentum * v[i] + rate * (beta * np.float64(d[i]) - l2 * w[i])
-            w[i] += v[i]
-            s[i] = np.float32(beta * w[i])
+        if momentum:
+            for i in range(weights.shape[1]):
+                v[i] = momentum * v[i] + rate * (beta * np.float64(d[i]) - l2 * w[i])
+                w[i] += v[i]
+                s[i] = np.float32(beta * w[i])
+        else:  # the memory of velocities, which takes as long to walk as that of weights, is left alone
+            for i in range(weights.shape[1]):
+                w[i] += rate * (beta * np.float64(d[i]) - l2 * w[i])
+                s[i] = np.float32(beta * w[i])
     return taken

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import aligned, rng
-from ..kernels.contrastive import draw_words, step_couplings, sum_words, turn_words, write_means
+from ..kernels.contrastive import draw_words, step_couplings, sum_lanes, sum_words, turn_words, write_means
 from ..model import BoltzmannMachine
 from ..threads import fan_out
 from .lanes import WORD, Lanes, add_bits, to_words
@@ -23,9 +23,9 @@ from .offsets import Offsets
 from .schedule import rate
 from .settings import FitSettings
 
-ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
-LANES = 64  # chains of a block of a large machine
+LANES = 64  # that blocks come in multiples of
 ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
+THREADS_WORK = 1 << 23  # batch rows times couplings from which on a second thread is worth its call
 CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
 
 
@@ -39,8 +39,10 @@ class RestrictedSteps:
     converged = done = False
 
     def __init__(self, like: BoltzmannMachine, up: np.ndarray, settings: FitSettings, threads: int) -> None:
-        self._like, self._settings, self._threads = like, settings, threads
+        self._like, self._settings = like, settings
         n, m = like.couplings.sizes
+        work = settings.batch_size * n * m
+        self._threads = threads if work >= THREADS_WORK else 1
         self._n, self._m = n, m
         padded_n, padded_m = (-(-size // WORD) * WORD for size in (n, m))
         self._rows = to_words(up)
@@ -53,7 +55,6 @@ class RestrictedSteps:
         self._batch = 0
         self._n_batches = len(up) // settings.batch_size
         self._make_lanes(padded_n, padded_m)
-        work = settings.batch_size * n * m
         self._batches_a_call = max(1, CALL_WORK // work)
 
     def _make_lanes(self, n: int, m: int) -> None:
@@ -61,11 +62,12 @@ class RestrictedSteps:
         settings = self._settings
         self._persistent = settings.free == "gibbs"
         n_chains = settings.n_chains if self._persistent else settings.batch_size
-        size = max(LANES, ENTRIES // (n + m) // WORD * WORD)
         self._data: list[Lanes] = []
         self._chains: list[Lanes] = []
         first = 0
         for total, blocks in ((settings.batch_size, self._data), (n_chains, self._chains)):
+            # few blocks, as each makes tables of its own, but one for every thread
+            size = max(-(-total // self._threads // LANES) * LANES, LANES)
             for start in range(0, total, size):
                 blocks.append(Lanes(min(size, total - start), first, n, m))
                 first += -(-blocks[-1].n_chains // WORD) * WORD
@@ -107,9 +109,8 @@ class RestrictedSteps:
             tasks += [(self._run, k, chosen) for k in range(len(self._chains))]
         else:
             tasks = [(self._reconstruct, k, chosen) for k in range(len(self._data))]
-        self._visible_bias, self._hidden_bias = (
-            (self._settings.beta * part).astype(np.float32)[:, None] for part in np.split(self._bias, [self._n])
-        )
+        bias = (self._settings.beta * self._bias).astype(np.float32)[:, None]
+        self._visible_bias, self._hidden_bias = bias[: self._n], bias[self._n :]
         fan_out(lambda task: task[0](task[1], task[2]), tasks, self._threads)
         self._move(len(chosen))
 
@@ -163,9 +164,10 @@ class RestrictedSteps:
         sum_words(clamped, self._turned[: self._free_from // WORD])
         sum_words(free, self._turned[self._free_from // WORD :])
         n_chains = s.n_chains if self._persistent else n_rows
-        hidden_sums = np.add.reduceat(self._means[: self._m], [0, self._free_from], axis=1, dtype=np.float64)
-        visible_gap, hidden_gap = clamped / n_rows - free / n_chains, hidden_sums.sum(axis=1)
-        visible_centre, hidden_centre = np.split(self._offsets.values, [self._n])
+        hidden_sums = np.empty((2, self._m))
+        sum_lanes(hidden_sums, self._means, self._free_from)
+        visible_gap, hidden_gap = clamped / n_rows - free / n_chains, hidden_sums[0] + hidden_sums[1]
+        visible_centre, hidden_centre = self._offsets.values[: self._n], self._offsets.values[self._n :]
         taken = np.zeros(self._m)
         numbers = (s.beta, self._rate, s.momentum, s.l2, s.centring)
 
@@ -186,7 +188,7 @@ class RestrictedSteps:
         velocity += self._rate * (s.beta * gap - s.l2_bias * self._bias)
         self._bias += velocity
         if s.centring:
-            self._offsets.follow(hidden_sums[:, 0])
+            self._offsets.follow(hidden_sums[0])
 
     def samples(self) -> np.ndarray | None:
         """Packed states of the chains, where they persist."""
