@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .inference.use import complete, reconstruct, transform
     from .learning.classifier import BoltzmannClassifier
     from .learning.fidelity import fidelity
+    from .learning.inverse_comparison import RuleComparison
     from .model import BoltzmannMachine
     from .modelfile import load
     from .moments import Moments
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .run_compare import compare
     from .run_fit import fit
     from .run_infer import infer
+    from .run_rules import compare_rules
     from .run_sample import sample
     from .run_view import Run
 
@@ -39,10 +41,12 @@ _PLACES = {
     "Interrupted": "_checks",
     "LogLikelihood": "inference.likelihood",
     "Moments": "moments",
+    "RuleComparison": "learning.inverse_comparison",
     "Run": "run_view",
     "StorageError": "_checks",
     "Temperatures": "inference.temperatures",
     "compare": "run_compare",
+    "compare_rules": "run_rules",
     "complete": "inference.use",
     "fidelity": "learning.fidelity",
     "fit": "run_fit",
@@ -67,10 +71,12 @@ __all__ = [
     "Interrupted",
     "LogLikelihood",
     "Moments",
+    "RuleComparison",
     "Run",
     "StorageError",
     "Temperatures",
     "compare",
+    "compare_rules",
     "complete",
     "data",
     "diagnostics",

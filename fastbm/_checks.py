@@ -41,6 +41,12 @@ class Interrupted(KeyboardInterrupt):
         self.run, self.reason = run, reason
 
 
+class Diverged(ValueError):
+    """Learning came to parameters that mean nothing; ``run``, where there is one, holds what was learned before."""
+
+    run: Any = None
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string."""
     close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)

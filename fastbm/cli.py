@@ -69,7 +69,7 @@ def compare(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a comparison of methods: a file with a compare table."""
+    """Run a comparison of methods, or of rules of learning: a file with a compare table."""
     from . import report
 
     _stoppable(

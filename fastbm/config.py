@@ -20,12 +20,14 @@ from . import _checks, data, models, rng
 from .inference.methods import METHODS, SETTINGS, check_options
 from .learning.class_machines import fit_options
 from .learning.classifier import BoltzmannClassifier
+from .learning.inverse_rules import read_rules
 from .model import BoltzmannMachine
 from .modelfile import load
 from .run import open as open_run
 from .run_compare import compare
 from .run_fit import fit
 from .run_infer import infer, infer_run
+from .run_rules import compare_rules
 from .run_sample import sample
 
 MODELS = (
@@ -66,6 +68,7 @@ NOT_IN_FILES = {
     "holdout",
     "labels",
     "holdout_labels",
+    "row_weights",
     "classify",
     "init",
     "clamp",
@@ -139,7 +142,7 @@ def check(tables: Mapping[str, Any]) -> str:
         raise ValueError("[classify] stands beside [fit] only.")
     keys = {
         "store": STORE_KEYS
-        | ({"max_seconds": float} if verb in ("sample", "fit") else {})
+        | ({"max_seconds": float} if verb in ("sample", "fit") or _has_rules(tables) else {})
         | (FIT_STORE_KEYS if verb == "fit" else {}),
         "data": DATA_KEYS,
         "classify": _classifier_keys(),
@@ -165,7 +168,14 @@ def _classifier_keys() -> dict[str, Any]:
     return rules | _arguments(BoltzmannClassifier, drop={"units"})
 
 
+def _has_rules(tables: Mapping[str, Any]) -> bool:
+    """Whether a comparison is one of rules of learning."""
+    return "rules" in tables.get("compare", {})
+
+
 def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    if _has_rules(tables):
+        return _rules_keys(tables["compare"])
     keys = _arguments(VERBS[verb], NOT_IN_FILES)
     if verb == "infer":
         method = tables["infer"].get("method", "")
@@ -181,6 +191,18 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "sample":
         keys |= SAMPLE_KEYS
     return keys
+
+
+def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
+    if "methods" in table:
+        raise ValueError("[compare] takes methods of inference or rules of learning, not both. Make two files of them.")
+    return _arguments(compare_rules, {"models", *NOT_IN_FILES}) | {
+        "rules": list[str | dict[str, Any]],
+        "beta": float | list[float],
+        "n_rows": int | list[int],
+        "seed": int | list[int],
+        "options": dict[str, dict[str, Any]],
+    }
 
 
 def _check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
@@ -207,9 +229,15 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     if verb == "infer":
         common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
         return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
+    if _has_rules(tables):
+        rules = settings.pop("rules")
+        read_rules(rules, settings.get("options"))
+        return partial(compare_rules, _many_models(tables["model"]), rules, **settings)
     options = settings.pop("options", {})
     if "methods" not in settings:
-        raise ValueError(f"[compare] needs methods, a list of some of {', '.join(METHODS)}.")
+        raise ValueError(
+            f"[compare] needs methods, a list of some of {', '.join(METHODS)}; or rules, a list of methods of fit."
+        )
     methods = {name: options.pop(name, {}) for name in settings.pop("methods")}
     if options:
         raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")

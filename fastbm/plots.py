@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from .inference.temperatures import KEY, Temperatures
 from .plots_compare import draw_comparison
 from .plots_fit import fill_fidelity
+from .plots_rules import draw_rules
 from .plots_sample import draw_sample
 from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
 from .plots_temperatures import draw_temperatures
@@ -163,4 +164,6 @@ def _inference(run: Run) -> Figure:
     return draw_comparison(run)
 
 
-DRAWERS = {"fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": _inference}
+DRAWERS = {
+    "fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": _inference, "rules": draw_rules,
+}  # fmt: skip

@@ -117,6 +117,9 @@ def show(out: Path) -> None:
     console.print(table)
     if run.kind in ("compare", "infer"):
         print_comparison(console, run.comparison)
+    elif run.kind == "rules":
+        console.print()
+        console.print(str(run.rules), markup=False, soft_wrap=True)
     elif (rows := temperatures(run)) is not None:
         console.print()
         console.print(rows)

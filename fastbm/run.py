@@ -81,8 +81,13 @@ def _go(
     task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
 ) -> Run:
     stop = Stop() if stop is None else stop
-    with writer:
-        done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
+    try:
+        with writer:
+            done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
+    except _checks.Diverged as error:
+        if writer.n_blocks:
+            error.run = Run(writer if path is None else store.open_reader(path))
+        raise
     run = Run(writer if path is None else store.open_reader(path))
     if done and run.kind == "sample":
         warn_of(run)

@@ -25,6 +25,7 @@ def fit(
     layout: str | None = None,
     units: str | None = None,
     init: BoltzmannMachine | None = None,
+    row_weights: Any = None,
     holdout: Any = None,
     labels: Any = None,
     holdout_labels: Any = None,
@@ -89,6 +90,9 @@ def fit(
         Told from the data unless given.
     init : BoltzmannMachine, optional
         Where learning starts; fixes layout, units and n_hidden.
+    row_weights : (n_rows,) array, optional
+        What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher" take the
+        number of rows of equal weight that are worth as much.
     holdout : (m, n_visible) array, optional
         Rows to be judged by at the end.
     labels, holdout_labels : arrays, optional
@@ -153,7 +157,8 @@ def fit(
     Raises
     ------
     ValueError, TypeError
-        For data that are empty or not in the machine's units, and arguments out of range.
+        For data that are empty or not in the machine's units, and arguments out of range or that would do nothing. For
+        learning that diverges: what was learned before is in the error's `run`, and in the file.
     StorageError
         If `out` exists or cannot be written.
 
@@ -187,7 +192,7 @@ def fit(
     }
     if init is not None:
         _check_start(init, n_hidden, layout, units)
-    read = FitData.read(data, units, init, holdout, labels, holdout_labels)
+    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:

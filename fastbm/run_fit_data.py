@@ -30,6 +30,7 @@ class FitData:
 
     kind: Units
     up: np.ndarray | None
+    weights: np.ndarray | None
     moments: Moments | None
     held: np.ndarray | None
     labels: np.ndarray | None
@@ -42,13 +43,14 @@ class FitData:
         data: Any,
         units: str | None,
         init: BoltzmannMachine | None,
+        row_weights: Any,
         holdout: Any,
         labels: Any,
         holdout_labels: Any,
     ) -> FitData:
         """Check data as users give them."""
         if isinstance(data, Moments):
-            return cls._of_moments(data, units, init, holdout, labels, holdout_labels)
+            return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
         source = str(data) if isinstance(data, (str, Path)) else None
         rows = data_module.check_rows(data_module.load(source).rows if source else data)
         kind = init.convention if init is not None else _tell_units(rows) if units is None else convention(units)
@@ -57,16 +59,17 @@ class FitData:
         if held is not None and held.shape[1] != up.shape[1]:
             raise ValueError(f"holdout must have {up.shape[1]} units a row, as data; got {held.shape[1]}.")
         labels = _check_labels(labels, up, "labels")
-        return cls(kind, up, None, held, labels, _check_labels(holdout_labels, held, "holdout_labels"), source)
+        weights = _check_weights(row_weights, len(up))
+        return cls(kind, up, weights, None, held, labels, _check_labels(holdout_labels, held, "holdout_labels"), source)
 
     @classmethod
     def _of_moments(cls, data: Moments, units: str | None, init: BoltzmannMachine | None, *rows: Any) -> FitData:
-        for name, given in zip(("holdout", "labels", "holdout_labels"), rows, strict=True):
+        for name, given in zip(("row_weights", "holdout", "labels", "holdout_labels"), rows, strict=True):
             if given is not None:
                 raise ValueError(f"{name} goes with rows; data are moments. Leave it out.")
         target = init.units if init is not None else data.units if units is None else units
         moments = data.to_units(target)
-        return cls(convention(target), None, moments, None, None, None, None)
+        return cls(convention(target), None, None, moments, None, None, None, None)
 
     @property
     def n_rows(self) -> int:
@@ -77,7 +80,7 @@ class FitData:
     def p(self) -> np.ndarray:
         """The parts of rows in which units are up, kept from 0 and 1."""
         if self.up is not None:
-            return smoothed_means(self.up)
+            return smoothed_means(self.up, self.weights)
         assert self.moments is not None
         part = (self.moments.mean - self.kind.lo) / self.kind.span
         n = self.moments.n_samples or 10**9
@@ -112,6 +115,13 @@ class FitData:
                     raise ValueError(f"{name} needs rows; data are moments. Give rows, or use another method.")
             if s.errors and self.moments is not None and self.moments.n_samples is None:
                 raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
+        weighed = {
+            "fidelity": s.fidelity,
+            'method="exact" with hidden units': s.optimizer == "l-bfgs" and start.n_hidden > 0,
+        }
+        for name, asked in weighed.items():
+            if self.weights is not None and asked:
+                raise ValueError(f"{name} takes no row_weights. Leave them out, or use another method.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
         visible = self.up is not None and not start.n_hidden
@@ -133,7 +143,8 @@ class FitData:
     def inputs(self) -> Arrays:
         """The arrays that a run keeps."""
         if self.up is not None:
-            return data_inputs(self.up, self.held, self.labels, self.holdout_labels)
+            more = {} if self.weights is None else {"data/weights": self.weights}
+            return data_inputs(self.up, self.held, self.labels, self.holdout_labels) | more
         assert self.moments is not None
         found = {"data/mean": self.moments.mean, "data/second_moment": self.moments.second_moment}
         if self.moments.n_samples is not None:
@@ -158,3 +169,14 @@ def _check_labels(labels: Any, rows: np.ndarray | None, argument: str) -> np.nda
     if array.shape != (n_rows,):
         raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
     return array
+
+
+def _check_weights(weights: Any, n_rows: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    found = _checks.finite_array("row_weights", weights)
+    if found.shape != (n_rows,):
+        raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
+    if (found < 0).any() or not found.any():
+        raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
+    return found

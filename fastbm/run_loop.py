@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ._checks import Diverged
 from .store import Memory, Stream, Writer
 from .threads import single_threaded_blas
 
@@ -97,7 +98,11 @@ def execute(
         task.halt = lambda: bool(stop.requested)
     with stop, single_threaded_blas():
         while not task.done:
-            rows = _advance(task, stop)
+            try:
+                rows = _advance(task, stop)
+            except Diverged:
+                writer.commit(task.state())  # of the last block that was whole
+                raise
             if rows is not None:
                 writer.append(rows, task.state)
                 if progress is not None:

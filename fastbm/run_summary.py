@@ -96,4 +96,11 @@ def _results(run: Run) -> dict[str, Any]:
     return {"cells": f"{len(table)} of {len(run.config['cells'])}", "seconds": sum(row["seconds"] for row in table)}
 
 
-SUMMARIES = {"sample": summarise_sample, "fit": _fit, "infer": _results, "compare": _results}
+def _rules(run: Run) -> dict[str, Any]:
+    cells = run.rules.cells
+    skipped = sum(cell.skipped is not None for cell in cells)
+    found = {"cells": f"{len(cells)} of {len(run.config['cells'])}", "seconds": sum(cell.seconds for cell in cells)}
+    return found | ({"cells that lack something": skipped} if skipped else {})
+
+
+SUMMARIES = {"sample": summarise_sample, "fit": _fit, "infer": _results, "compare": _results, "rules": _rules}

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import modelfile
 from .inference.task import CellsTask
+from .learning.inverse_task import InverseTask
 from .learning.settings import FitSettings
 from .learning.task import FitTask
 from .model import BoltzmannMachine
@@ -23,7 +24,14 @@ from .sampling.settings import SampleSettings
 from .sampling.task import SampleTask
 
 Arrays = dict[str, np.ndarray]
-UNPACKED = ("labels", "holdout_labels", "mean", "second_moment", "n_samples")  # arrays of data that are as they are
+UNPACKED = (
+    "weights",
+    "labels",
+    "holdout_labels",
+    "mean",
+    "second_moment",
+    "n_samples",
+)  # arrays of data that are as they are
 
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
@@ -89,6 +97,8 @@ def build(
         raise ValueError(f"observables go with runs of sample; this is one of {spec['kind']}.")
     if spec["kind"] == "fit":
         return _fit(spec, inputs, threads)
+    if spec["kind"] == "rules":
+        return InverseTask(_models(spec, inputs), spec["cells"], threads=threads)
     return _cells(spec, inputs, threads, executor)
 
 
@@ -124,8 +134,11 @@ def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int
     return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
 
 
+def _models(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, BoltzmannMachine]:
+    return {one["name"]: read_model(inputs, one, f"models/{k}") for k, one in enumerate(spec["models"])}
+
+
 def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, executor: Executor | None) -> Task:
-    models = {one["name"]: read_model(inputs, one, f"models/{k}") for k, one in enumerate(spec["models"])}
     clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
     about = {"clamp": clamp, "moments": spec["moments"], "threads": threads, "executor": executor}
-    return CellsTask(models, spec["cells"], **about)
+    return CellsTask(_models(spec, inputs), spec["cells"], **about)

@@ -16,6 +16,7 @@ from .inference.stored import from_json
 from .inference.task import RESULT
 from .inference.use import complete, reconstruct, transform
 from .learning.fidelity import Fidelity
+from .learning.inverse_comparison import RuleComparison
 from .learning.moments import Parameters
 from .model import BoltzmannMachine
 from .run_convergence import has_converged
@@ -34,7 +35,7 @@ class Run(SampledRun):
         Its file; None in memory.
     config : dict
         All that it was told (the spec).
-    kind : {"sample", "fit", "infer", "compare"}
+    kind : {"sample", "fit", "infer", "compare", "rules"}
     metrics, weights, evaluation : mappings of name to array
         One row for each record; `metrics["step"]` and `weights["epoch"]` tell when. `evaluation` is the last look of
         `fit`.
@@ -152,6 +153,13 @@ class Run(SampledRun):
         ]
         return Comparison(tuple(cells))
 
+    @property
+    def rules(self) -> RuleComparison:
+        """The results of `compare_rules`, as far as they are there."""
+        self._need("results/gamma", "rules")
+        seconds = self._reader.read("meta/seconds")
+        return RuleComparison.of(self.config["cells"], Columns(self._reader, "results"), seconds)
+
     def _results(self) -> list[Inference]:
         self._need(f"results/{RESULT}", "results")
         texts, seconds = self._reader.read(f"results/{RESULT}"), self._reader.read("meta/seconds")
@@ -166,6 +174,8 @@ class Run(SampledRun):
             return has_converged(self)
         if self.kind in ("infer", "compare"):
             return all(result.converged for result in self._results())
+        if self.kind == "rules":
+            return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
         if self.config["fit"]["optimizer"] != "l-bfgs":
             return None
         gradients = self.metrics["gradient"]

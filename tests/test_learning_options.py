@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.learning.batches import order_of_rows
 from fastbm.learning.moments import Parameters
 from fastbm.learning.offsets import Offsets
 from fastbm.learning.phase import PhaseSettings
@@ -189,7 +190,8 @@ def test_held_out_rows_say_when_to_stop(tmp_path: Path):
 def test_errors_of_couplings_are_in_the_run(errors: str, tmp_path: Path):
     model = planted(5, scale=0.3)
     rows = draw(model, 3_000)
-    run = bm.fit(rows, method="exact", errors=errors, n_resamples=40, out=tmp_path / "run.h5")
+    resamples = {"n_resamples": 40} if errors == "bootstrap" else {}
+    run = bm.fit(rows, method="exact", errors=errors, **resamples, out=tmp_path / "run.h5")
     found = bm.open(tmp_path / "run.h5").errors
     upper = np.triu_indices(5, 1)
     z = (run.model.weights - model.weights)[upper] / found["weights"][-1][upper]
@@ -204,3 +206,49 @@ def test_fidelity_is_in_the_run(tmp_path: Path):
     assert "largest |z| of covariances" in run.summary()
     assert run.fidelity.covariance.largest_z < 1
     assert run.fidelity.population.data.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("exact", {}), ("mean-field", {"epochs": 20, "init": planted(5)}), ("tap", {}), ("pseudolikelihood", {}),
+        ("rise", {}), ("exact", {"errors": "bootstrap", "n_resamples": 3}),
+    ],
+)  # fmt: skip
+def test_weights_count_as_copies_of_rows(method: str, options: dict[str, Any]):
+    rows = draw(planted(5), 300)
+    counts = np.random.default_rng(0).integers(0, 4, 300)
+    settings = {"method": method, "evaluate": "exact", **options}
+    if method not in ("mean-field", "tap"):
+        settings["tolerance"] = 1e-9
+    weighed, copied = bm.fit(rows, row_weights=0.7 * counts, **settings), bm.fit(np.repeat(rows, counts, 0), **settings)
+    assert np.abs(weighed.model.weights - copied.model.weights).max() < 1e-6
+    found = [run.evaluation["log_likelihood"][-1] for run in (weighed, copied)]
+    assert found[0] == pytest.approx(found[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_mini_batches_are_drawn_by_weight(optimizer: str):
+    """Rows without weight are those that differ: they must leave no trace."""
+    rows = draw(planted(6), 200)
+    weights = np.where(rows[:, 2] == 1, 0.0, 1.0)
+    rate = {"sgd": 0.1, "adam": 0.01}[optimizer]
+    settings = {"n_hidden": 4, "epochs": 60, "batch_size": 20, "optimizer": optimizer, "learning_rate": rate}
+    run = bm.fit(rows, row_weights=weights, **settings)
+    means = bm.infer(run.model, "exact").mean[:6]
+    assert means[2] < 0.1
+    expected = np.average(rows, axis=0, weights=weights)
+    assert np.abs(means - expected).max() < 0.15
+    order = order_of_rows(3, 0, 0, np.array([0.0, 1.0, 3.0]))
+    assert len(order) == 3 and 0 not in order
+    drawn = np.concatenate([order_of_rows(3, 0, k, np.array([0.0, 1.0, 3.0])) for k in range(2_000)])
+    assert abs((drawn == 2).mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / len(drawn))
+
+
+def test_weights_that_cannot_be_are_refused():
+    rows = draw(planted(4), 20)
+    for weights, text in (([1.0], "one entry for each row"), (-np.ones(20), "0 or more"), (np.zeros(20), "not all 0")):
+        with pytest.raises(ValueError, match=text):
+            bm.fit(rows, row_weights=weights)
+    with pytest.raises(ValueError, match="fidelity takes no row_weights"):
+        bm.fit(rows, row_weights=np.ones(20), fidelity=True, method="exact")

@@ -70,7 +70,7 @@ def test_learning_raises_the_likelihood_of_bars_and_stripes(options: dict[str, A
     rows = bm.data.bars_and_stripes(3)
     if options.get("units") == "spin":
         rows = 2 * rows.astype(int) - 1
-    run = bm.fit(rows, **{"epochs": 500, "batch_size": len(rows), "n_chains": 128, **options})
+    run = bm.fit(rows, **{"epochs": 500, "batch_size": len(rows), **options})
     likelihood = run.metrics["log_likelihood"]
     best = -np.log(len(rows))
     assert likelihood[-1] > likelihood[0] + (0.6 if options.get("n_hidden") else 0.3)

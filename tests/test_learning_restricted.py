@@ -34,6 +34,8 @@ def steps(
 ) -> RestrictedSteps:
     values = GIVEN | {"epochs": 5, "batch_size": len(up), "n_chains": 8, "seed": 1} | options
     values.pop("method")
+    if method == "cd":
+        values["n_chains"] = None
     settings = fit_settings.check(start, len(up), method, values)
     assert settings.engine == "lanes"
     return RestrictedSteps(start, up, settings, threads)

@@ -29,6 +29,7 @@ from .exact_sums import ExactSums
 from .result import Inference
 
 FEW_SECONDS = 1.0
+CHOICE_SECONDS = 0.01  # that the choice of an engine takes, where there is much to choose from
 LIMITS = Limits()
 FULL = Wanted(True, True)
 
@@ -136,6 +137,20 @@ def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1
         return choose(_request_like(model, moments, threads), None).seconds
     except ValueError:
         return math.inf
+
+
+def usual_engine(model: BoltzmannMachine, *, moments: bool) -> str | None:
+    """Return "layers" where no engine is quicker by more than the choice itself takes, whatever the couplings are: to
+    be asked for where many sums follow one another. Return None where each sum may as well choose.
+    """
+    if not model.is_layered:
+        return None
+    request = _request_like(model, moments, 1)
+    try:
+        layers, best = choose(request, "layers"), choose(request, None)
+    except ValueError:
+        return None
+    return "layers" if layers.seconds <= best.seconds + CHOICE_SECONDS else None
 
 
 def refuse_if_long(model: BoltzmannMachine, threads: int) -> None:

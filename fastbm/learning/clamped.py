@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import rng
+from .._checks import Diverged
 from ..clamping import Clamped
 from ..couplings import Layered
 from ..inference.hidden import hidden_are_independent
@@ -159,7 +160,7 @@ class ClampedMeanField(Phase):
             for weight, arguments in zip(weights, solution.arguments.T, strict=True):
                 response = linear_response(clamped.couplings, beta, arguments)
                 if response is None:
-                    raise ValueError("the clamped mean-field phase diverges. Lower learning_rate or raise l2.")
+                    raise Diverged("the clamped phase has no finite linear response.")
                 second[hidden, hidden] += weight * response
         mean = weights @ means
         if model.units == "binary":

@@ -55,17 +55,15 @@ class Driver(Protocol):
         """Go back to what `state` returned."""
 
 
-def make(
-    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, weights: np.ndarray | None = None
-) -> Driver:
-    """The driver that settings ask for; `weights` are those of the rows, which local rules take."""
+def make(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int) -> Driver:
+    """The driver that settings ask for."""
     kind = presets.PRESETS[settings.method].driver
     if kind == "closed":
         return ClosedForm(start, sample, settings)
     if kind == "local":
-        return LocalRules(start, sample.rows, settings, threads, weights)
+        return LocalRules(start, sample.rows, settings, threads, sample.weights)
     if settings.engine == "lanes":
-        return RestrictedSteps(start, sample.rows, settings, threads)
+        return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
     clamped, free = phases(start, settings, threads)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)

@@ -11,6 +11,7 @@ import numpy as np
 from .. import rng
 from ..couplings import Layered
 from ..inference.exact import forecast_seconds
+from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
@@ -18,7 +19,7 @@ from ..store import Stream
 from .bootstrap import bootstrap_errors
 from .errors import Errors
 from .fidelity import Fidelity, fidelity
-from .fisher import fisher_errors
+from .fisher import fisher_errors, has_enough, refuse_information
 from .moments import Parameters
 from .sample import Sample
 from .settings import FitSettings
@@ -50,6 +51,8 @@ class Evaluation:
         self._sample = Sample.of(start, data)
         self._classify = classify
         self.method = self._choose()
+        if settings.errors == "fisher":
+            refuse_information(start)
 
     def _choose(self) -> str | None:
         wanted = self._settings.evaluate
@@ -57,6 +60,10 @@ class Evaluation:
             return wanted
         if forecast_seconds(self._start, moments=False) <= EXACT_SECONDS:
             return "exact"
+        if not hidden_are_independent(self._start):  # rows need sums over the hidden units, each its own
+            each = forecast_seconds(machine_of_hidden(self._start), moments=False)
+            n_rows = sum(len(self._data[name]) for name in ("rows", "holdout") if name in self._data)
+            return "ais" if each * n_rows <= EXACT_SECONDS else None
         return "ais" if self._start.n_hidden == 0 or isinstance(self._start.couplings, Layered) else None
 
     @property
@@ -112,7 +119,8 @@ class Evaluation:
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
             if name in self._data:
                 sums, _, _ = log_sums(model, self._values(name), s.beta, self._threads)
-                found[f"{prefix}log_likelihood"] = float(sums.mean()) - result.log_z
+                weights = self._sample.weights if name == "rows" else None
+                found[f"{prefix}log_likelihood"] = float(np.average(sums, weights=weights)) - result.log_z
         return found
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
@@ -139,7 +147,8 @@ class Evaluation:
             return bootstrap_errors(
                 lambda counts: self._refit(model, counts), len(self._sample.rows), n_resamples=s.n_resamples, seed=seed
             )
-        rows = None if self._sample.up is None else self._values("rows")
+        enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
+        rows = self._values("rows") if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
         assert n_rows is not None
         return fisher_errors(
@@ -150,12 +159,16 @@ class Evaluation:
         """What is learned, from `model` on, of rows drawn again."""
         from .task import FitTask  # which makes evaluations
 
-        never = self._settings.epochs + 1
-        settings = replace(
-            self._settings, errors=None, fidelity=False, evaluate=None, monitor_every=never, weights_every=0
-        )
-        rows = self._sample.rows[np.repeat(np.arange(len(counts)), counts)]
-        task = FitTask(model, {"rows": rows}, settings, classify=None, threads=self._threads)
+        s = self._settings
+        every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
+        settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
+        chosen = np.repeat(np.arange(len(counts)), counts)
+        data = {"rows": self._sample.rows[chosen]}
+        if self._sample.weights is not None:
+            data["weights"] = self._sample.weights[chosen]
+        if s.patience:
+            data["holdout"] = self._data["holdout"]
+        task = FitTask(model, data, settings, classify=None, threads=self._threads)
         while not task.done:
             task.advance()
         return task.parameters

@@ -138,17 +138,8 @@ def fisher_information(
     """Return the Fisher information of one row; arguments as for `fisher_errors`."""
     beta = _checks.real("beta", beta, least=0.0)
     refuse_beyond_range(model, beta)
-    if not hidden_are_independent(model):
-        raise ValueError(
-            "the Fisher information needs hidden units that are coupled to visible ones only (a restricted machine). "
-            + WAY_OUT
-        )
+    refuse_information(model)
     n_parameters = _n_parameters(model)
-    if n_parameters > MOST_PARAMETERS:
-        raise ValueError(
-            f"the Fisher information of {n_parameters} parameters is too large to be inverted; the limit is "
-            f"{MOST_PARAMETERS}. {WAY_OUT}"
-        )
     method = _resolve(model, method, rows is not None)
     if method == "exact":
         moments = visible_moments(model, beta, threads) if model.n_hidden else exact_moments(model, beta)
@@ -169,6 +160,26 @@ def fisher_information(
     matrix = moments.covariance() * (beta**2 * len(up) / surplus)
     about = {"n_samples": len(up), "relative_error": float(np.sqrt(0.5 / surplus))}
     return Information(matrix, moments.mean, method, {**detail, **about})
+
+
+def refuse_information(model: BoltzmannMachine) -> None:
+    """Refuse machines whose Fisher information cannot be had, whatever their parameters are."""
+    if not hidden_are_independent(model):
+        raise ValueError(
+            "the Fisher information needs hidden units that are coupled to visible ones only (a restricted machine). "
+            + WAY_OUT
+        )
+    n_parameters = _n_parameters(model)
+    if n_parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"the Fisher information of {n_parameters} parameters is too large to be inverted; the limit is "
+            f"{MOST_PARAMETERS}. {WAY_OUT}"
+        )
+
+
+def has_enough(model: BoltzmannMachine, n_samples: int) -> bool:
+    """Whether as many samples tell the information so well that it can be inverted."""
+    return n_samples >= FEWEST_SAMPLES * _n_parameters(model)
 
 
 def _n_parameters(model: BoltzmannMachine) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from .. import rng
+from .._checks import Diverged
+from ..inference.exact import usual_engine
 from ..inference.mean_field import mean_field
 from ..inference.methods import run_method
 from ..inference.monte_carlo import PairCounts
@@ -25,11 +27,16 @@ class FreeExact(Phase):
 
     name = "exact"
 
+    _engine: str | None = None
+
+    def prepare(self, model: BoltzmannMachine) -> None:
+        self._engine = usual_engine(model, moments=True)
+
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         s = self.settings
         exact = run_method(
             model, "exact", beta=s.beta, clamp=None, moments=True, seed=s.seed, threads=s.threads,
-            energy_variance=False, pairs=learned_pairs(model.couplings),
+            energy_variance=False, pairs=learned_pairs(model.couplings), engine=self._engine,
         )  # fmt: skip
         return from_matrix(model.couplings, exact.mean, exact.second_moment, exact.log_z)
 
@@ -47,9 +54,7 @@ class FreeMeanField(Phase):
         s = self.settings
         found = mean_field(model, beta=s.beta, moments=True, seed=s.seed, n_starts=1, tolerance=1e-8)
         if found.second_moment is None:
-            raise ValueError(
-                "mean-field learning came to a machine whose response diverges. Lower learning_rate or raise l2."
-            )
+            raise Diverged("the free phase has no finite linear response.")
         return from_matrix(model.couplings, found.mean, found.second_moment)
 
 

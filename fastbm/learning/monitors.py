@@ -9,7 +9,7 @@ import numpy as np
 from .. import rng
 from ..couplings import Couplings
 from ..inference.conditionals import log_conditionals
-from ..inference.exact import forecast_seconds
+from ..inference.exact import forecast_seconds, usual_engine
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
@@ -31,13 +31,20 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
 class PseudoLikelihood:
     """sum_i log p(v_i | other visible units), averaged over at most 256 rows, which are the same at every look.
 
+    Rows that have weights are drawn by them.
+
     Of more than 64 units as many are drawn once and stand for all. Hidden units are summed out, which needs them
     independent. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
     """
 
-    def __init__(self, model: BoltzmannMachine, rows: np.ndarray, beta: float, seed: int) -> None:
+    def __init__(
+        self, model: BoltzmannMachine, rows: np.ndarray, beta: float, seed: int, weights: np.ndarray | None = None
+    ) -> None:
         generator = rng.keyed(seed, rng.MONITOR)
-        chosen = generator.permutation(len(rows))[:MOST_ROWS]
+        if weights is None:
+            chosen = generator.permutation(len(rows))[:MOST_ROWS]
+        else:
+            chosen = generator.choice(len(rows), size=MOST_ROWS, p=weights / weights.sum())
         self._rows = model.convention.values(rows[np.sort(chosen)], np.float64)
         self._units = np.sort(generator.permutation(model.n_visible)[:MOST_UNITS])
         self._beta = beta
@@ -76,10 +83,11 @@ class Monitors:
             for name, prefix in (("rows", ""), ("holdout", "holdout_"))
             if name in data
         }
+        self._weights = {"": data.get("weights"), "holdout_": None}
         self._pseudo: dict[str, PseudoLikelihood] = {}
         if hidden_are_independent(start):
             self._pseudo = {
-                prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed)
+                prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed, self._weights[prefix])
                 for name, prefix in (("rows", ""), ("holdout", "holdout_"))
                 if name in data
             }
@@ -91,6 +99,7 @@ class Monitors:
             # which L-BFGS tells of the rows itself
             and not (prefix == "" and settings.optimizer == "l-bfgs")
         ]
+        self._engine = usual_engine(start, moments=False) if self._exact else None
         exact = [f"{prefix}log_likelihood" for prefix in self._exact]
         self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._pseudo))
 
@@ -100,9 +109,16 @@ class Monitors:
         if self._exact:
             s = self._settings
             log_z = run_method(
-                model, "exact", beta=s.beta, clamp=None, moments=False, seed=s.seed, threads=self._threads
+                model,
+                "exact",
+                beta=s.beta,
+                clamp=None,
+                moments=False,
+                seed=s.seed,
+                threads=self._threads,
+                engine=self._engine,
             ).log_z
             for prefix in self._exact:
                 sums, _, _ = log_sums(model, self._values[prefix], s.beta, self._threads)
-                found[f"{prefix}log_likelihood"] = float(sums.mean() - log_z)
+                found[f"{prefix}log_likelihood"] = float(np.average(sums, weights=self._weights[prefix]) - log_z)
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import _checks
+from ..couplings import Dense
 from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
 from .clamped import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
@@ -62,6 +63,11 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
     preset = PRESETS[_checks.choice("method", method, PRESETS)]
     if preset.driver != "phases":
         _check_visible(model, method, clamped, free)
+        if preset.driver == "closed" and not isinstance(model.couplings, Dense):
+            raise ValueError(
+                f"method={method!r} couples all pairs; init has {model.couplings.kind} couplings. Leave init out, "
+                'or use method="exact" or "pseudolikelihood", which keep to its pairs.'
+            )
         return preset, preset.clamped, preset.free
     if clamped is None:
         clamped = preset.clamped

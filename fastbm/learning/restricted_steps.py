@@ -17,6 +17,7 @@ from .. import aligned, rng
 from ..kernels.contrastive import draw_words, step_couplings, sum_lanes, sum_words, turn_words, write_means
 from ..model import BoltzmannMachine
 from ..threads import fan_out
+from .batches import order_of_rows
 from .lanes import WORD, Lanes, add_bits, to_words
 from .moments import Parameters
 from .offsets import Offsets
@@ -38,8 +39,15 @@ class RestrictedSteps:
     metric_names = ("moment_error",)
     converged = done = False
 
-    def __init__(self, like: BoltzmannMachine, up: np.ndarray, settings: FitSettings, threads: int) -> None:
-        self._like, self._settings = like, settings
+    def __init__(
+        self,
+        like: BoltzmannMachine,
+        up: np.ndarray,
+        settings: FitSettings,
+        threads: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self._like, self._settings, self._row_weights = like, settings, weights
         n, m = like.couplings.sizes
         work = settings.batch_size * n * m
         self._threads = threads if work >= THREADS_WORK else 1
@@ -50,7 +58,7 @@ class RestrictedSteps:
         self._slope = aligned.zeros((padded_m, padded_n), np.float32)
         self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
         self._gap = np.zeros((m, n), np.float32)
-        self._offsets = Offsets(like, up.mean(axis=0))
+        self._offsets = Offsets(like, np.average(up, axis=0, weights=weights))
         self._take(Parameters.of(like))
         self._batch = 0
         self._n_batches = len(up) // settings.batch_size
@@ -79,8 +87,8 @@ class RestrictedSteps:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters as they are."""
-        return Parameters((np.ascontiguousarray(self._weights.T),), self._bias.copy())
+        """The parameters as they are, copied: steps change them in place."""
+        return Parameters((np.array(self._weights.T, order="C"),), self._bias.copy())
 
     def _take(self, parameters: Parameters) -> None:
         self._weights = np.array(parameters.weights[0].T, np.float64, order="C")
@@ -91,7 +99,7 @@ class RestrictedSteps:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
         settings = self._settings
         self._rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
-        order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._rows))
+        order = order_of_rows(len(self._rows), settings.seed, number, self._row_weights)
         for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
             self._step(order[k * settings.batch_size : (k + 1) * settings.batch_size])
             self._batch = k + 1

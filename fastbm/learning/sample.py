@@ -17,18 +17,22 @@ from .moments import PhaseMoments, from_matrix
 class Sample:
     """Rows, (m, n_visible) of 0 and 1, or what is known of them without.
 
-    `given` are moments in the units of the machine, where there are no rows.
+    `given` are moments in the units of the machine, where there are no rows; `weights` are those of the rows, all alike
+    unless given.
     """
 
     like: BoltzmannMachine
     up: np.ndarray | None
     given: Moments | None = None
+    weights: np.ndarray | None = None
 
     @classmethod
     def of(cls, like: BoltzmannMachine, data: Mapping[str, np.ndarray]) -> Sample:
-        """The arrays that a run keeps: "rows", or "mean", "second_moment" and, where it is known, "n_samples"."""
+        """Read the arrays that a run keeps: "rows" and, where they have any, their "weights"; or "mean",
+        "second_moment" and, where it is known, "n_samples".
+        """
         if "rows" in data:
-            return cls(like, data["rows"])
+            return cls(like, data["rows"], weights=data.get("weights"))
         n_samples = int(data["n_samples"]) if "n_samples" in data else None
         return cls(like, None, Moments.trusted(data["mean"], data["second_moment"], n_samples, like.convention))
 
@@ -44,14 +48,14 @@ class Sample:
         """Moments of the visible units, in the units of the machine."""
         if self.given is not None:
             return self.given
-        return Moments.of(self.like.convention.values(self.rows), self.like.units)
+        return Moments.of(self.like.convention.values(self.rows), self.like.units, self.weights)
 
     @property
     def mean(self) -> np.ndarray:
         """Means of the visible units, in the units of the machine."""
         if self.given is not None:
             return self.given.mean
-        return self.like.convention.values(self.rows.mean(axis=0), np.float64)
+        return self.like.convention.values(np.average(self.rows, axis=0, weights=self.weights), np.float64)
 
     @property
     def spread(self) -> np.ndarray:
@@ -61,8 +65,12 @@ class Sample:
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are; None where moments are exact."""
-        return self.moments.n_samples if self.up is None else len(self.up)
+        """How many rows there are, of equal weight or worth as much (Kish, Survey Sampling, 1965); None where moments
+        are exact.
+        """
+        if self.up is None:
+            return self.moments.n_samples
+        return len(self.up) if self.weights is None else round(self.weights.sum() ** 2 / (self.weights**2).sum())
 
     def clamped(self) -> PhaseMoments:
         """The clamped phase of a machine without hidden units."""

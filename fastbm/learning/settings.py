@@ -11,6 +11,7 @@ import numpy as np
 from .. import _checks, rng
 from ..model import BoltzmannMachine
 from . import presets
+from .idle import refuse_idle
 from .lanes import serves
 from .optimizers import OPTIMIZERS
 from .schedule import SCHEDULES
@@ -116,6 +117,7 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         n_resamples=whole("n_resamples", 100, least=2),
         fidelity=_flag("fidelity", values.get("fidelity", False)),
     )
+    refuse_idle(found, values, model.n_hidden, n_rows)
     return replace(found, engine="lanes") if serves(model, found) and n_rows else found
 
 

@@ -34,7 +34,8 @@ def start_machine(
     return BoltzmannMachine(upper + upper.T, bias, units="binary", n_hidden=n_hidden).to_units(units)
 
 
-def smoothed_means(up: np.ndarray) -> np.ndarray:
-    """The parts of rows (m, n) in which units are up, kept from 0 and 1 by one row more, half up."""
-    means: np.ndarray = (up.sum(axis=0) + 0.5) / (len(up) + 1.0)
+def smoothed_means(up: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """The parts of rows (m, n), by weight, in which units are up, kept from 0 and 1 by one row more, half up."""
+    sums = up.sum(axis=0) if weights is None else weights @ up * (len(up) / weights.sum())
+    means: np.ndarray = (sums + 0.5) / (len(up) + 1.0)
     return means

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import rng
 from ..model import BoltzmannMachine
+from .batches import order_of_rows
 from .moments import Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .offsets import Offsets
@@ -39,9 +39,12 @@ class Steps:
         self._optimizer: Any = OPTIMIZERS[settings.optimizer](
             self.parameters, settings.learning_rate, settings.momentum
         )
-        # all rows, nothing hidden: the clamped phase is the data's moments
-        whole = sample.up is None or (settings.batch_size == len(sample.up) and not like.n_hidden)
+        # all rows, nothing hidden: the clamped phase is the data's moments, and no other phase needs the rows
+        whole = sample.up is None or (
+            settings.batch_size == len(sample.up) and not like.n_hidden and settings.free != "contrastive"
+        )
         self._whole = sample.clamped() if whole else None
+        self._weights = sample.weights
         self._up = np.zeros((1, like.n_visible), np.uint8) if sample.up is None else sample.up
         self._offsets: Offsets | None = None
         if settings.centring:
@@ -63,7 +66,7 @@ class Steps:
         settings = self._settings
         order = np.zeros(0, np.int64)
         if self._whole is None:
-            order = rng.keyed(settings.seed, rng.BATCHES, number).permutation(len(self._up))
+            order = order_of_rows(len(self._up), settings.seed, number, self._weights)
         self._optimizer.learning_rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
         for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
             model = self.parameters.machine(self._like)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import Diverged
 from ..inference.exact import refuse_if_long
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..model import BoltzmannMachine
@@ -22,9 +23,10 @@ from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
 from .sample import Sample
 from .settings import FitSettings
-from .stopping import Stopping
+from .stopping import HELD_OUT, Stopping
 
 FLOAT = "<f8"
+LARGEST = 1e8  # beta times a parameter: log-odds that float32 no longer tells from their neighbours
 
 
 class FitTask:
@@ -35,8 +37,8 @@ class FitTask:
     start : BoltzmannMachine
         Where learning starts.
     data : dict of arrays
-        "rows", bits (m, n_visible); where there are any "weights" of the rows (local rules take them), "holdout",
-        "labels", "holdout_labels".
+        "rows", bits (m, n_visible), or "mean" and "second_moment" in their place; where there are any "weights" of the
+        rows, "holdout", "labels", "holdout_labels".
     settings : FitSettings
     classify : dict, optional
         Settings of a `BoltzmannClassifier` that is learned beside it from the labels.
@@ -58,10 +60,16 @@ class FitTask:
         self.n_epochs, self._evaluated = 0, False
         self._seconds = 0.0  # spent on the present epoch
         self._refuse_long_sums()
-        self._driver = drivers.make(start, Sample.of(start, data), settings, threads, data.get("weights"))
+        self._driver = drivers.make(start, Sample.of(start, data), settings, threads)
         self._stopping = Stopping(settings.until or {}, settings.patience)
         self._best: Parameters | None = None
+        self._last, self._diverged = self._driver.parameters, False
         self._monitors = Monitors(start, data, settings, threads)
+        if settings.patience and not set(HELD_OUT) & set(self._monitors.names):
+            raise ValueError(
+                f"patience={settings.patience} needs a likelihood of held-out rows, which has no cheap form where "
+                'hidden units are coupled to one another. Leave it out, or use layout="restricted".'
+            )
         self._evaluation = Evaluation(start, data, settings, classify, threads)
         self.method = self._evaluation.method
 
@@ -70,14 +78,16 @@ class FitTask:
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
-        if hidden_coupled and (settings.clamped == "exact" or settings.evaluate == "exact"):
+        if hidden_coupled and (settings.clamped == "exact" or settings.evaluate in ("exact", "ais")):
             refuse_if_long(machine_of_hidden(self.start), self.threads)
 
     @property
     def parameters(self) -> Parameters:
         """The parameters as they are learned so far; when learning is over those of the best look at held-out rows,
-        where these say when to stop.
+        where these say when to stop, and if it diverged those of the epoch before.
         """
+        if self._diverged:
+            return self._last
         return self._best if self._best is not None and self._over else self._driver.parameters
 
     @property
@@ -133,7 +143,10 @@ class FitTask:
         """Do one epoch, or the last look when the epochs are done; return the rows."""
         over = self._over
         started = time.perf_counter()
-        metrics = [] if over else self._driver.epoch(self.n_epochs)
+        try:
+            metrics = [] if over else self._driver.epoch(self.n_epochs)
+        except Diverged as error:
+            raise self._divergence(str(error)) from None
         if over or (not metrics and self._driver.done):
             rows = self._evaluation(self.model)
             self._evaluated = True
@@ -142,21 +155,28 @@ class FitTask:
         if not metrics:
             return {}
         parameters = self._driver.parameters
-        if not all(np.isfinite(array).all() for array in parameters.arrays):
-            raise ValueError(
-                f"learning diverged in epoch {self.n_epochs}: parameters are not finite. Lower learning_rate (it is "
-                f"{self.settings.learning_rate:g}) or raise l2. The weights stored before are whole."
-            )
+        if not all((self.settings.beta * np.abs(array) < LARGEST).all() for array in parameters.arrays):  # nor is nan
+            raise self._divergence(f"parameters are not finite, or above {LARGEST:g} / beta.")
+        self._last = parameters
         self.n_epochs += 1
         rows = self._record(parameters, self.n_epochs - 1, metrics[0])
         rows["meta/epoch_seconds"] = np.array([self._seconds])
         self._seconds = 0.0
         return rows
 
+    def _divergence(self, why: str) -> Diverged:
+        """The error to raise; what was learned in the epochs before stays."""
+        self._diverged = True
+        return Diverged(
+            f"learning diverged in epoch {self.n_epochs}: {why} Lower learning_rate (it is "
+            f"{self.settings.learning_rate:g}) or raise l2. What was learned before is kept."
+        )
+
     def _record(self, parameters: Parameters, epoch: int, metrics: dict[str, float]) -> dict[str, np.ndarray]:
         """What is due after an epoch: metrics, weights, states of the free chains."""
         rows: dict[str, np.ndarray] = {}
         model = parameters.machine(self.start)
+        self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
         if self._due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
             if self._stopping.look(found, epoch) and self.settings.patience:
@@ -192,5 +212,6 @@ class FitTask:
         self._driver.restore(state)
         if stopping := without_prefix("stopping", state):
             self._stopping.restore(stopping)
+        self._last = self._driver.parameters
         best = without_prefix("best", state)
         self._best = Parameters.from_state(best) if best else None

@@ -1,0 +1,46 @@
+"""Options that nothing would look at: better refused than ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .optimizers import OPTIMIZERS
+
+if TYPE_CHECKING:
+    from .settings import FitSettings
+
+OFF = (0, False, "constant")  # values that ask for nothing
+
+
+def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int) -> None:
+    """Refuse those of the `given` options that do nothing under `settings`; say what they go with."""
+    s = settings
+    steps, chains = s.optimizer in OPTIMIZERS, s.free in ("gibbs", "restarted", "annealed", "tempering")
+    by_steps = f"{' and '.join(map(repr, OPTIMIZERS))}; the optimizer here is {s.optimizer!r}"
+    rows = s.optimizer == "l-bfgs" or (steps and n_rows > 0)
+    goes_with = {
+        "learning_rate": (steps, f"optimizers {by_steps}"),
+        "schedule": (steps, f"optimizers {by_steps}"),
+        "momentum": (s.optimizer == "sgd", f"optimizer 'sgd'; here it is {s.optimizer!r}"),
+        "batch_size": (rows, f"rows that are learned in steps, by optimizers {by_steps}"),
+        "tolerance": (s.optimizer == "l-bfgs", f"optimizer 'l-bfgs'; here it is {s.optimizer!r}"),
+        "n_chains": (chains, f"a free phase that is sampled by chains of its own; free is {s.free!r}"),
+        "n_sweeps": (chains or s.free == "contrastive", f"a free phase that is sampled; free is {s.free!r}"),
+        "n_betas": (s.free == "tempering", f"free='tempering'; free is {s.free!r}"),
+        "clamped_sweeps": (
+            n_hidden > 0 and s.clamped in ("gibbs", "annealed"),
+            f"hidden units that are sampled given the rows; clamped is {s.clamped!r}, n_hidden {n_hidden}",
+        ),
+        "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
+        "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
+    }
+    for name, (used, partner) in goes_with.items():
+        if name in given and not used and given[name] not in OFF:
+            raise ValueError(f"{name} goes with {partner}. Leave {name} out.")
+    told = {"moment_error"} if steps else {"gradient"}
+    for name in s.until or ():
+        if name not in told:
+            raise ValueError(
+                f"until names {name!r}, which optimizer={s.optimizer!r} does not tell; it tells {min(told)!r}."
+            )
