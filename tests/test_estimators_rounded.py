@@ -87,3 +87,7 @@ def test_draft_equations_are_those_of_the_machine():
     expected = 0.7 * (means @ model.weights + model.bias)
     assert np.abs(equations.arguments() - expected).max() < 1e-3 * np.abs(expected).max()
     assert np.abs(draft.scale * equations.pulled(means[0]) - model.weights @ means[0]).max() < 5e-3
+    assert np.array_equal(draft.coarse, np.minimum((draft.array.astype(int) + 128) // 256, 127))
+    equations.curvature(means[0], np.sqrt(1 - means[0] ** 2))  # from far away, where eight bits do
+    rough = draft.scale * equations.pulled(means[0]) - model.weights @ means[0]
+    assert 1e-3 < np.abs(rough).max() < 0.5

@@ -8,17 +8,19 @@ means, of which only the last steps are left to do.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..couplings import Couplings
-from ..kernels.rounded import add_rounded, round_rows
+from ..kernels.rounded import STEP, add_rounded, coarsen_rows, round_rows
 from ..threads import fan_out
 from .mean_field_equations import MeanFieldEquations
 
 LEAST_UNITS = 512  # from which on a draft is worth its making
 LARGEST = 32767
+COARSE = 1e-3  # residual above which steps make do with eight bits
 FINE = 2.0**-9  # of the root mean square of most rows, that a unit of the rounded couplings may be at most
 RANGE = 1e30  # of biases and temperatures in those units
 ROWS = 1000  # that a thread takes at a time
@@ -29,6 +31,7 @@ class Rounded:
     """Couplings in units of `scale`: what sweeps of dense equations ask for."""
 
     array: np.ndarray
+    coarse: np.ndarray
     scale: float
     kind = "dense"
 
@@ -48,9 +51,14 @@ class Rounded:
         pull = float(np.abs(bias).max())
         if not 0.0 < scale <= FINE * typical or pull > RANGE * scale or not 1.0 < RANGE * beta * scale < RANGE**2:
             return None
-        array = np.empty((n, n), np.int16)
-        fan_out(lambda part: round_rows(array[part], weights[part], scale), rows, threads)
-        return cls(array, scale)
+        array, coarse = np.empty((n, n), np.int16), np.empty((n, n), np.int8)
+
+        def fill(part: slice) -> None:
+            round_rows(array[part], weights[part], scale)
+            coarsen_rows(coarse[part], array[part])
+
+        fan_out(fill, rows, threads)
+        return cls(array, coarse, scale)
 
     @property
     def n_units(self) -> int:
@@ -59,14 +67,17 @@ class Rounded:
     def matrix(self) -> np.ndarray:
         return self.array
 
-    def field(self, values: np.ndarray, threads: int = 1) -> np.ndarray:
-        """The rounded couplings times every row of `values` (m, n_units), float32."""
-        right = values.astype(np.float32)
+    def field(self, values: np.ndarray, threads: int = 1, *, coarse: bool = False) -> np.ndarray:
+        """The rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
+        `coarse`.
+        """
+        right = values.astype(np.float32) * np.float32(STEP if coarse else 1)
+        array = self.coarse if coarse else self.array
 
         def some(first: int) -> np.ndarray:
             found = np.empty_like(right)
             for product, numbers in zip(found, right[:, first : first + ROWS], strict=True):
-                add_rounded(product, self.array[first : first + ROWS], numbers)
+                add_rounded(product, array[first : first + ROWS], numbers)
             return found
 
         return np.add.reduce(fan_out(some, range(0, self.n_units, ROWS), threads))
@@ -76,7 +87,7 @@ class DraftEquations(MeanFieldEquations):
     """The equations of rounded couplings, at the temperature and with the biases that go with them."""
 
     def __init__(self, rounded: Rounded, bias: np.ndarray, beta: float, start: np.ndarray) -> None:
-        self.rounded = rounded
+        self.rounded, self._far = rounded, False
         super().__init__(rounded, bias / rounded.scale, beta * rounded.scale, start)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
@@ -85,6 +96,10 @@ class DraftEquations(MeanFieldEquations):
     def arguments(self) -> np.ndarray:
         return self.beta * self.fields.astype(np.float64)
 
+    def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        self._far = float(np.abs(np.tanh(self.arguments()[0]) - means).max()) > COARSE
+        return super().curvature(means, root)
+
     def pulled(self, y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.rounded.field(y[None], self.threads)[0].astype(np.float64)
+        found: np.ndarray = self.rounded.field(y[None], self.threads, coarse=self._far)[0].astype(np.float64)
         return found

@@ -4,6 +4,8 @@ import numpy as np
 
 from .._jit import kernel
 
+STEP = 256  # of eight bits, in units of sixteen
+
 
 @kernel
 def round_rows(rounded, weights, scale):
@@ -19,9 +21,21 @@ def round_rows(rounded, weights, scale):
 
 
 @kernel
+def coarsen_rows(coarse, rounded):
+    """Write the upper eight bits, rounded: rounded / 256. Mutates `coarse` (n, m) int8; `rounded` is (n, m) int16.
+
+    Cost: one pass.
+    """
+    for i in range(rounded.shape[0]):
+        row, target = rounded[i], coarse[i]
+        for j in range(row.shape[0]):
+            target[j] = np.int8(min(np.int32(np.int32(row[j]) + np.int32(STEP // 2)) >> np.int32(8), np.int32(127)))
+
+
+@kernel
 def add_rounded(product, rounded, right):
-    """Multiply rows with numbers and add them up, in float32. Mutates `product` (m,); `rounded` (n, m) int16, `right`
-    (n,) float32.
+    """Multiply rows with numbers and add them up, in float32. Mutates `product` (m,); `rounded` (n, m) int16 or int8,
+    `right` (n,) float32.
 
     Rows are added, eight at a time, so that all of it is vector code.  Cost: a multiplication and an addition an entry.
     """
