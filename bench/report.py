@@ -134,8 +134,14 @@ def updated(block: str, old: str) -> str:
     kept = [row for row in old_rows[2:] if _workload(row) not in measured]
     if not kept:
         return block
-    since = f'Rows from "{_workload(kept[0])}" on are of an earlier run: '
-    return "\n".join([*new_rows, *kept, "", *new_notes, "", since + " ".join(old_notes)])
+    others = [note for note in _machines(old_notes) if note not in new_notes]
+    since = f'Rows from "{_workload(kept[0])}" on are of earlier runs{": " if others else "."}'
+    return "\n".join([*new_rows, *kept, "", *new_notes, "", since + " ".join(others)])
+
+
+def _machines(notes: list[str]) -> list[str]:
+    """What notes say of machines and versions, each once."""
+    return list(dict.fromkeys(re.findall(r"Medians on .+?\.(?= Rows from|\s*$)", "\n".join(notes), re.MULTILINE)))
 
 
 def _parted(block: str) -> tuple[list[str], list[str]]:
