@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config as _config
+from llvmlite import ir
+from numba.core import cgutils, config as _config, types
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
+
+# what code that no loop compiles to is made of; see `fastbm._vectors`
+__all__ = ["cgutils", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types"]
 
 _HERE = Path(__file__).parent
 

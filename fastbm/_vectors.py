@@ -10,12 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.codegen import get_host_cpu_features
-from numba.extending import intrinsic
-
-from ._jit import config
+from ._jit import cgutils, config, get_host_cpu_features, intrinsic, ir, types
 
 COLUMNS = 4  # of the weights, whose sums are taken together
 ROWS = 32  # a word: eight tables of four rows

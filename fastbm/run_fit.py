@@ -141,8 +141,8 @@ def fit(
     evaluate : {"auto", "exact", "ais", "none"}
         How log Z, and so the likelihood, is computed at the end.
     errors : {"fisher", "bootstrap"}, optional
-        Standard errors of couplings and biases, from the Fisher information or from `n_resamples` fits to rows drawn
-        again.
+        Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
+        "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule).
     n_resamples : int
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).

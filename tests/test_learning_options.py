@@ -252,3 +252,9 @@ def test_weights_that_cannot_be_are_refused():
             bm.fit(rows, row_weights=weights)
     with pytest.raises(ValueError, match="fidelity takes no row_weights"):
         bm.fit(rows, row_weights=np.ones(20), fidelity=True, method="exact")
+
+
+@pytest.mark.parametrize("method", ["mean-field", "pseudolikelihood", "tap", "cd"])
+def test_fisher_errors_of_other_rules_than_maximum_likelihood_are_refused(method: str):
+    with pytest.raises(ValueError, match=r"errors='fisher' goes with .* Use errors='bootstrap'"):
+        bm.fit(draw(planted(4), 50), method=method, errors="fisher", n_hidden=2 if method == "cd" else 0)

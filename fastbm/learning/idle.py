@@ -38,9 +38,20 @@ def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, 
     for name, (used, partner) in goes_with.items():
         if name in given and not used and given[name] not in OFF:
             raise ValueError(f"{name} goes with {partner}. Leave {name} out.")
+    if s.errors == "fisher" and not _of_maximum_likelihood(s):
+        raise ValueError(
+            "errors='fisher' goes with rules of maximum likelihood, methods 'exact', 'monte-carlo' and 'pcd'; got "
+            f"method={s.method!r} (clamped={s.clamped!r}, free={s.free!r}). Use errors='bootstrap'."
+        )
     told = {"moment_error"} if steps else {"gradient"}
     for name in s.until or ():
         if name not in told:
             raise ValueError(
                 f"until names {name!r}, which optimizer={s.optimizer!r} does not tell; it tells {min(told)!r}."
             )
+
+
+def _of_maximum_likelihood(s: FitSettings) -> bool:
+    """Whether the parameters that the rule comes to are those of maximum likelihood, but for noise."""
+    sampled = ("exact", "gibbs", "annealed")
+    return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering")
