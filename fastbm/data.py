@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from . import _checks, rng
 
 LARGEST_SIDE = 14
+LISTED = 1 << 20  # rows of which lists are made
+DRAWN = 1 << 16  # rows that are drawn at a time
+DIGITS = "sklearn:digits"
 PATTERNS = ("bars-and-stripes", "shifter")
 
 
@@ -36,12 +42,28 @@ def load(source: str, *, side: int = 4) -> Data:
     ValueError, StorageError
         For an unknown source, a missing file, or a file without that member.
     """
-    if source == "sklearn:digits":
+    if source == DIGITS:
         return _digits()
     if source == "bars-and-stripes":
         return Data(bars_and_stripes(side))
     if source == "shifter":
         return Data(*shifter(side))
+    with opened(source, side) as table:
+        return Data(np.asarray(table[...]))
+
+
+@contextmanager
+def opened(source: str, side: int | None = None) -> Iterator[Any]:
+    """Give what rows are read from, an array or a dataset of an open file; parameters as for `load`.
+
+    Raises
+    ------
+    ValueError, StorageError
+        As for `load`.
+    """
+    if source in (DIGITS, *PATTERNS):
+        yield load(source, **({} if side is None else {"side": side})).rows
+        return
     path, _, member = source.rpartition(":") if ":" in source else (source, "", "")
     if Path(path).suffix not in (".h5", ".hdf5", ".mat", ".npz", ".npy"):
         raise ValueError(
@@ -50,27 +72,25 @@ def load(source: str, *, side: int = 4) -> Data:
         )
     if not Path(path).is_file():
         raise _checks.StorageError(f"{path} does not exist (source = {source!r}).")
-    return Data(_read(path, member))
-
-
-def _read(path: str, member: str) -> np.ndarray:
     if path.endswith(".npy"):
-        return np.load(path)
-    if path.endswith(".npz"):
+        yield np.load(path, mmap_mode="r")
+    elif path.endswith(".npz"):
         with np.load(path) as archive:
             _check_member(path, member, archive.files)
-            return archive[member]
-    import h5py
+            yield archive[member]
+    else:
+        with _hdf5(path) as file:
+            names: list[str] = []
+            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+            _check_member(path, member.lstrip("/"), names)
+            yield file[member]
 
+
+def _hdf5(path: str) -> h5py.File:
     try:
-        file = h5py.File(path, "r")
+        return h5py.File(path, "r")
     except OSError as error:
         raise _checks.StorageError(f"{path} is not an HDF5 file ({error}). MATLAB files must be v7.3.") from None
-    with file:
-        names: list[str] = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-        _check_member(path, member.lstrip("/"), names)
-        return np.asarray(file[member])
 
 
 def _check_member(path: str, member: str, names: list[str]) -> None:
@@ -131,12 +151,37 @@ def split(n_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarra
 
     With `holdout` above 0 at least one row is held out, and at least one is left.
     """
-    holdout = _checks.real("holdout", holdout, least=0.0)
-    if holdout >= 1.0:
-        raise ValueError(f"holdout must be below 1; got {holdout:g}.")
+    holdout = _check_holdout(holdout)
     order = rng.keyed(seed, rng.SPLIT).permutation(n_rows)
     n_held = min(max(round(holdout * n_rows), 1), n_rows - 1) if holdout else 0
     return np.sort(order[n_held:]), np.sort(order[:n_held])
+
+
+def _check_holdout(holdout: float) -> float:
+    holdout = _checks.real("holdout", holdout, least=0.0)
+    if holdout >= 1.0:
+        raise ValueError(f"holdout must be below 1; got {holdout:g}.")
+    return holdout
+
+
+def holding_out(n_rows: int, holdout: float, seed: int) -> Callable[[int, int], np.ndarray]:
+    """Return a function that tells which of the rows from `first` to before `last` are held out, (m,) bool.
+
+    Of many rows each is drawn by itself, so that no list of all of them is needed; else as `split` does.
+    """
+    holdout = _check_holdout(holdout)
+    if n_rows <= LISTED or not holdout:
+        held = np.zeros(n_rows, bool)
+        held[split(n_rows, holdout, seed)[1]] = True
+        return lambda first, last: held[first:last]
+
+    def drawn(first: int, last: int) -> np.ndarray:
+        blocks = range(first // DRAWN, -(-last // DRAWN))
+        uniform = np.concatenate([rng.keyed(seed, rng.SPLIT, block).random(DRAWN) for block in blocks])
+        found: np.ndarray = uniform[first - blocks.start * DRAWN :][: last - first] < holdout
+        return found
+
+    return drawn
 
 
 def check_rows(data: Any, argument: str = "data") -> np.ndarray:

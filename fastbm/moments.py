@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _checks, moments_checks as checks
 from .couplings.protocol import frozen, row_blocks
+from .rows import Rows
 from .threads import single_threaded_blas
 from .units import BINARY, SPIN, Units, units as convention
 
@@ -114,12 +115,7 @@ class Moments:
             raise ValueError(f"rows must have shape (n_rows, n_units), at least one of each; got {given.shape}.")
         kind = _units_of_rows(given) if units is None else convention(units)
         up = kind.bits("rows", given)
-        counts, total, n_samples = _check_weights(weights, len(up))
-        with single_threaded_blas():
-            pairs = _pairs_up(up, counts) / total
-        p = np.diagonal(pairs).copy()
-        binary = cls.trusted(p, pairs, n_samples, BINARY)
-        return binary.to_units(kind.name)
+        return moments_of_rows(Rows.of(up), weights).to_units(kind.name)
 
     @property
     def n_units(self) -> int:
@@ -186,13 +182,22 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
     return counts, float(counts.sum()), int(np.count_nonzero(counts))
 
 
-def _pairs_up(up: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
+def moments_of_rows(up: Rows, weights: Any = None) -> Moments:
+    """Moments of bits, as of binary units; parameters as for `Moments.of`."""
+    counts, total, n_samples = _check_weights(weights, len(up))
+    with single_threaded_blas():
+        pairs = _pairs_up(up, counts) / total
+    return Moments.trusted(np.diagonal(pairs).copy(), pairs, n_samples, BINARY)
+
+
+def _pairs_up(up: Rows, counts: np.ndarray | None) -> np.ndarray:
     """Sum over rows of x_i x_j. Whole numbers below 2^24 are exact in float32, which is twice as fast."""
-    total = np.zeros((up.shape[1],) * 2)
-    for rows in row_blocks(*up.shape):
+    total = np.zeros((up.n_units,) * 2)
+    for some in row_blocks(*up.shape):
+        bits = up[some]
         if counts is None:
-            block = up[rows].astype(np.float32)
+            block = bits.astype(np.float32)
             total += block.T @ block
         else:
-            total += up[rows].T @ (up[rows] * counts[rows, None])
+            total += bits.T @ (bits * counts[some, None])
     return (total + total.T) / 2

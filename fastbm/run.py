@@ -12,7 +12,9 @@ import numpy as np
 
 from . import _checks, store, threads as threads_module
 from .model import BoltzmannMachine
+from .rows import Rows
 from .run_convergence import warn_of
+from .run_data import read_again
 from .run_loop import Progress, Stop, execute
 from .run_tasks import build
 from .run_view import Run
@@ -36,15 +38,16 @@ def begin(
     functions: Mapping[str, Function] | None = None,
     model: BoltzmannMachine | None = None,
     executor: Executor | None = None,
+    data: Mapping[str, Rows] | None = None,
 ) -> Run:
-    """Make the task, and the place for its rows, and start; `functions`, `model` and `executor` as for `build`."""
+    """Make the task, and the place for its rows, and start; `functions`, `model`, `executor`, `data` as for `build`."""
     if max_seconds is not None:
         max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)
     if unknown := set(storage) - set(STORAGE):
         name = min(unknown)
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
     _check_storage(out, **storage)
-    task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor)
+    task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor, data)
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     if sum(stream.row_bytes for stream in task.streams.values()) > LARGE_ROW:
@@ -118,6 +121,8 @@ def resume(
     exact: bool = True,
     observables: Mapping[str, Function] | None = None,
     executor: Executor | None = None,
+    data: Any = None,
+    holdout: Any = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
@@ -135,13 +140,16 @@ def resume(
         The functions that the run measures, which no file can hold, as they were given to `sample`.
     executor : Executor, optional
         Does the pieces of exact sums, as for `infer`.
+    data, holdout : optional
+        The rows that a fit learns from, or is judged by, where the run's file does not hold them: generators, which
+        must be given again, and HDF5 files that have been moved.
 
     Raises
     ------
     StorageError
         If there is no such run, it is being written, or it is damaged from its start.
     ValueError
-        If functions that the run measures are not given again.
+        If functions that the run measures, or rows that came from a generator, are not given again.
     """
     writer = store.resume(path, exact=exact)
     if writer.finished:  # but for the merge
@@ -149,7 +157,11 @@ def resume(
             writer.finish(writer.state)
         return Run(store.open_reader(path))
     try:
-        task = build(writer.spec, writer.inputs, threads_module.resolve(threads), observables, executor=executor)
+        given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
+        rows = read_again(writer.spec, given)
+        task = build(
+            writer.spec, writer.inputs, threads_module.resolve(threads), observables, executor=executor, data=rows
+        )
         task.restore(dict(writer.state))
     except BaseException:
         writer.close()

@@ -210,7 +210,10 @@ def fit(
         "data": read.describe(),
     }
     inputs = model_inputs(start) | read.inputs()
-    return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or ())
+    return begin(
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or (),
+        data=read.rows(),
+    )  # fmt: skip
 
 
 def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _checks, data as data_module
+from . import _checks, data as datasets, sources
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
 from .learning.degenerate import describe_degenerate
 from .learning.presets import PRESETS
@@ -18,8 +18,9 @@ from .learning.settings import FitSettings
 from .learning.start import smoothed_means
 from .model import BoltzmannMachine
 from .moments import Moments
-from .run_tasks import Arrays, data_inputs
-from .units import BINARY, SPIN, Units, units as convention
+from .rows import Rows
+from .run_data import Arrays, inputs_of, origin
+from .units import Units, units as convention
 
 UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
 
@@ -29,13 +30,13 @@ class FitData:
     """Rows of bits, or moments in their place; rows that are held out; labels of both."""
 
     kind: Units
-    up: np.ndarray | None
+    up: Rows | None
     weights: np.ndarray | None
     moments: Moments | None
-    held: np.ndarray | None
+    held: Rows | None
     labels: np.ndarray | None
     holdout_labels: np.ndarray | None
-    source: str | None
+    origins: dict[str, Any]
 
     @classmethod
     def read(
@@ -51,16 +52,19 @@ class FitData:
         """Check data as users give them."""
         if isinstance(data, Moments):
             return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
-        source = str(data) if isinstance(data, (str, Path)) else None
-        rows = data_module.check_rows(data_module.load(source).rows if source else data)
-        kind = init.convention if init is not None else _tell_units(rows) if units is None else convention(units)
-        up = kind.bits("data", rows)
-        held = None if holdout is None else kind.bits("holdout", data_module.check_rows(holdout, "holdout"))
-        if held is not None and held.shape[1] != up.shape[1]:
-            raise ValueError(f"holdout must have {up.shape[1]} units a row, as data; got {held.shape[1]}.")
+        known = init.convention if init is not None else None if units is None else convention(units)
+        up, kind = sources.read(data, known)
+        origins = origin("rows", data, up)
+        held = None
+        if holdout is not None:
+            held, _ = sources.read(holdout, kind, "holdout")
+            origins |= origin("holdout", holdout, held)
+            if held.n_units != up.n_units:
+                raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
         labels = _check_labels(labels, up, "labels")
         weights = _check_weights(row_weights, len(up))
-        return cls(kind, up, weights, None, held, labels, _check_labels(holdout_labels, held, "holdout_labels"), source)
+        holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
+        return cls(kind, up, weights, None, held, labels, holdout_labels, origins)
 
     @classmethod
     def _of_moments(cls, data: Moments, units: str | None, init: BoltzmannMachine | None, *rows: Any) -> FitData:
@@ -69,7 +73,7 @@ class FitData:
                 raise ValueError(f"{name} goes with rows; data are moments. Leave it out.")
         target = init.units if init is not None else data.units if units is None else units
         moments = data.to_units(target)
-        return cls(convention(target), None, None, moments, None, None, None, None)
+        return cls(convention(target), None, None, moments, None, None, None, {})
 
     @property
     def n_rows(self) -> int:
@@ -126,7 +130,8 @@ class FitData:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
         visible = self.up is not None and not start.n_hidden
         if visible and s.method in UNBOUNDED and not s.l2:
-            for line in describe_degenerate(self.up):  # type: ignore[arg-type]
+            assert self.up is not None
+            for line in describe_degenerate(self.up):
                 warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
@@ -143,8 +148,11 @@ class FitData:
     def inputs(self) -> Arrays:
         """The arrays that a run keeps."""
         if self.up is not None:
-            more = {} if self.weights is None else {"data/weights": self.weights}
-            return data_inputs(self.up, self.held, self.labels, self.holdout_labels) | more
+            more: Arrays = {} if self.weights is None else {"data/weights": self.weights}
+            for name, labels in (("labels", self.labels), ("holdout_labels", self.holdout_labels)):
+                if labels is not None:
+                    more[f"data/{name}"] = labels
+            return inputs_of(self.rows()) | more
         assert self.moments is not None
         found = {"data/mean": self.moments.mean, "data/second_moment": self.moments.second_moment}
         if self.moments.n_samples is not None:
@@ -154,16 +162,23 @@ class FitData:
     def describe(self) -> dict[str, Any]:
         """What the spec says of the data."""
         n_rows = self.n_rows if self.moments is None else self.moments.n_samples
-        return {"n_rows": n_rows, "n_holdout": 0 if self.held is None else len(self.held), "source": self.source}
+        n_held = 0 if self.held is None else len(self.held)
+        source = self.origins.get("rows", {}).get("source")
+        name = None if source is None else source["name"]
+        return {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+
+    def rows(self) -> dict[str, Rows]:
+        """Rows by the names that a run has for them."""
+        found = {"rows": self.up, "holdout": self.held}
+        return {name: rows for name, rows in found.items() if rows is not None}
 
 
-def _tell_units(rows: np.ndarray) -> Units:
-    return SPIN if rows.dtype.kind in "if" and (rows == -1).any() else BINARY
-
-
-def _check_labels(labels: Any, rows: np.ndarray | None, argument: str) -> np.ndarray | None:
+def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray | None:
     if labels is None:
         return None
+    if isinstance(labels, (str, Path)):
+        with datasets.opened(str(labels)) as table:
+            labels = np.asarray(table[...])
     array = _checks.any_array(argument, labels)
     n_rows = 0 if rows is None else len(rows)
     if array.shape != (n_rows,):

@@ -11,9 +11,10 @@ import numpy as np
 
 from . import _checks, threads as threads_module
 from .model import BoltzmannMachine
+from .rows import pack
 from .run import begin, check_model
 from .run_loop import Progress, Stop
-from .run_tasks import describe, model_inputs, pack_rows
+from .run_tasks import describe, model_inputs
 from .run_view import Run
 from .sampling.conditioned import Conditioned
 from .sampling.engine import start_bits
@@ -232,7 +233,7 @@ def sample(
         spec["initial"] = _checks.choice("initial", initial, ("random", "up"))
     else:
         up = start_bits(initial, model.n_units, settings.n_chains, settings.seed, first_chain, model.convention)
-        inputs["initial"] = pack_rows(np.ascontiguousarray(up))
+        inputs["initial"] = pack(np.ascontiguousarray(up))
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
     return begin(

@@ -14,6 +14,8 @@ from .learning.inverse_task import InverseTask
 from .learning.settings import FitSettings
 from .learning.task import FitTask
 from .model import BoltzmannMachine
+from .rows import Rows, unpack
+from .run_data import stored_rows
 from .run_loop import Task
 from .sampling.conditioned import Conditioned
 from .sampling.observables import Function, check_given
@@ -49,28 +51,6 @@ def read_model(
     return model
 
 
-def pack_rows(up: np.ndarray) -> np.ndarray:
-    """Bits, eight units a byte."""
-    return np.packbits(up, axis=1, bitorder="little")
-
-
-def _unpack(inputs: Mapping[str, np.ndarray], name: str, n_units: int) -> np.ndarray:
-    return np.unpackbits(inputs[name], axis=1, count=n_units, bitorder="little")
-
-
-def data_inputs(
-    up: np.ndarray, holdout: np.ndarray | None, labels: np.ndarray | None, holdout_labels: np.ndarray | None
-) -> Arrays:
-    """A data set, packed, as inputs of a run."""
-    found: Arrays = {"data/rows": pack_rows(up)}
-    if holdout is not None:
-        found["data/holdout"] = pack_rows(holdout)
-    for name, array in (("labels", labels), ("holdout_labels", holdout_labels)):
-        if array is not None:
-            found[f"data/{name}"] = array
-    return found
-
-
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
     """What the spec says of a machine."""
     return modelfile.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
@@ -83,20 +63,23 @@ def build(
     functions: Mapping[str, Function] | None = None,
     model: BoltzmannMachine | None = None,
     executor: Executor | None = None,
+    data: Mapping[str, Rows] | None = None,
 ) -> Task:
     """Make the task that `spec` tells of.
 
     `functions` are the observables that no file can hold, `executor` does the pieces of exact sums; `model` is the
-    machine in `inputs`, where it is at hand.
+    machine in `inputs`, `data` are the rows that a fit learns from, where they are at hand.
     """
     if executor is not None and spec["kind"] != "infer":
         raise ValueError(f"executor goes with runs of infer; this is one of {spec['kind']}.")
+    if data and spec["kind"] != "fit":
+        raise ValueError(f"data and holdout go with runs of fit; this is one of {spec['kind']}.")
     if spec["kind"] == "sample":
         return _sample(spec, inputs, threads, functions, model)
     if functions:
         raise ValueError(f"observables go with runs of sample; this is one of {spec['kind']}.")
     if spec["kind"] == "fit":
-        return _fit(spec, inputs, threads)
+        return _fit(spec, inputs, threads, data or {})
     if spec["kind"] == "rules":
         return InverseTask(_models(spec, inputs), spec["cells"], threads=threads)
     return _cells(spec, inputs, threads, executor)
@@ -117,19 +100,15 @@ def _sample(
     subject = Conditioned(model, clamp, settings.n_chains)
     initial = spec["initial"]
     if "initial" in inputs:
-        up = subject.restrict(_unpack(inputs, "initial", model.n_units))
+        up = subject.restrict(unpack(inputs["initial"], model.n_units))
         initial = model.convention.values(up)
     kind = ScheduleTask if SAMPLERS[settings.sampler].ends else SampleTask
     return kind(subject, settings, functions=given, initial=initial, threads=threads)
 
 
-def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int) -> Task:
+def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Mapping[str, Rows]) -> Task:
     start = read_model(inputs, spec["model"])
-    data = {
-        name: _unpack(inputs, f"data/{name}", start.n_visible)
-        for name in ("rows", "holdout")
-        if f"data/{name}" in inputs
-    }
+    data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given)
     data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
     return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
 

@@ -142,7 +142,7 @@ def test_equal_rows_are_one_row_with_a_weight(n_units: int) -> None:
                 expected[row.tobytes()] = expected.get(row.tobytes(), 0.0) + weight
         total = sum(expected.values())
         assert len(found) == len(expected)
-        for row, share in zip(found, shares, strict=True):
+        for row, share in zip(found[:], shares, strict=True):
             assert share == pytest.approx(expected[row.tobytes()] / total)
 
 

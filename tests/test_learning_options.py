@@ -239,9 +239,9 @@ def test_mini_batches_are_drawn_by_weight(optimizer: str):
     assert means[2] < 0.1
     expected = np.average(rows, axis=0, weights=weights)
     assert np.abs(means - expected).max() < 0.15
-    order = order_of_rows(3, 0, 0, np.array([0.0, 1.0, 3.0]))
+    order = order_of_rows(3, 0, 0, np.array([0.0, 1.0, 3.0]), slice(None))
     assert len(order) == 3 and 0 not in order
-    drawn = np.concatenate([order_of_rows(3, 0, k, np.array([0.0, 1.0, 3.0])) for k in range(2_000)])
+    drawn = np.concatenate([order_of_rows(3, 0, k, np.array([0.0, 1.0, 3.0]), slice(None)) for k in range(2_000)])
     assert abs((drawn == 2).mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / len(drawn))
 
 

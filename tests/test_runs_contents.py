@@ -45,7 +45,7 @@ def test_the_data_and_the_config_can_be_read_back(tmp_path: Path) -> None:
     assert np.array_equal(again.data["holdout"], ROWS[:2])
     assert np.array_equal(again.data["labels"], LABELS)
     assert again.config["fit"]["method"] == "pcd"
-    assert again.config["data"] == {"n_rows": 14, "n_holdout": 2, "source": None}
+    assert again.config["data"] == {"n_rows": 14, "n_holdout": 2, "source": None, "origins": {}}
     assert run.config == again.config
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from .. import rng
 from ..kernels.moments import count_pairs
 from ..kernels.triplets import count_triples
+from ..rows import Rows
 from ..threads import fan_out
 
 MOST_TRIPLES = 19_600  # all of 50 units
@@ -57,7 +58,7 @@ class Counts:
         )
 
 
-def count(up: np.ndarray, triples: np.ndarray, threads: int) -> Counts:
+def count(up: Rows | np.ndarray, triples: np.ndarray, threads: int) -> Counts:
     """Count bits (m, n_units) uint8, a block of states at a time on each thread."""
     n_units = up.shape[1]
 

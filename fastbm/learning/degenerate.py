@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..rows import Rows
 from ..threads import single_threaded_blas
 
 MOST_NAMED = 10
@@ -19,11 +20,12 @@ EXACT_ROWS = 1 << 24  # counts up to here are exact in float32
 Pairs = list[tuple[int, int]]
 
 
-def count_together(up: np.ndarray) -> np.ndarray:
+def count_together(up: Rows | np.ndarray) -> np.ndarray:
     """Return how often units i and j are up together, (n_units, n_units) float64 whole numbers.
 
     By matrix products of blocks of rows, so that memory stays bounded.
     """
+    up = Rows.of(up)
     m, n = up.shape
     total = np.zeros((n, n))
     step = min(EXACT_ROWS, max(1, BLOCK_NUMBERS // n))
@@ -34,12 +36,12 @@ def count_together(up: np.ndarray) -> np.ndarray:
     return total
 
 
-def describe_degenerate(up: np.ndarray, names: Sequence[str] | None = None) -> list[str]:
+def describe_degenerate(up: Rows | np.ndarray, names: Sequence[str] | None = None) -> list[str]:
     """Describe what makes maximum-likelihood parameters infinite or undetermined, one line for each kind of trouble.
 
     Parameters
     ----------
-    up : (m, n_units) uint8 array
+    up : Rows, or (m, n_units) uint8 array
         Rows of bits.
     names : list of str, optional
         Of the units; their numbers when left out.

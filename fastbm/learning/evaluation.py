@@ -12,15 +12,16 @@ from .. import rng
 from ..couplings import Layered
 from ..inference.exact import forecast_seconds
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
-from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..store import Stream
 from .bootstrap import bootstrap_errors
 from .errors import Errors
 from .fidelity import Fidelity, fidelity
 from .fisher import fisher_errors, has_enough, refuse_information
 from .moments import Parameters
+from .row_sums import mean_log_sum
 from .sample import Sample
 from .settings import FitSettings
 
@@ -42,7 +43,7 @@ class Evaluation:
     def __init__(
         self,
         start: BoltzmannMachine,
-        data: Mapping[str, np.ndarray],
+        data: Mapping[str, Any],
         settings: FitSettings,
         classify: dict[str, Any] | None,
         threads: int,
@@ -97,7 +98,7 @@ class Evaluation:
         if self._settings.fidelity:
             seed, beta = rng.derive(self._settings.seed, rng.MONITOR, 1), self._settings.beta
             compared = fidelity(
-                model, self._values("rows"), beta=beta, seed=seed, threads=self._threads, max_seconds=FIDELITY_SECONDS
+                model, self._sample.rows, beta=beta, seed=seed, threads=self._threads, max_seconds=FIDELITY_SECONDS
             )
             rows |= {f"fidelity/{name}": array for name, array in compared.rows().items()}
         if self._settings.errors:
@@ -118,9 +119,9 @@ class Evaluation:
             found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
             if name in self._data:
-                sums, _, _ = log_sums(model, self._values(name), s.beta, self._threads)
                 weights = self._sample.weights if name == "rows" else None
-                found[f"{prefix}log_likelihood"] = float(np.average(sums, weights=weights)) - result.log_z
+                mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights)
+                found[f"{prefix}log_likelihood"] = mean - result.log_z
         return found
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
@@ -130,7 +131,7 @@ class Evaluation:
         return self._settings.beta * float(pairs + model.flat_bias @ data.mean - model.offset)
 
     def _values(self, name: str) -> np.ndarray:
-        return self._start.convention.values(self._data[name], np.float64)
+        return self._start.convention.values(Rows.of(self._data[name])[:], np.int8)
 
     def _classifier_error(self) -> float:
         from .classifier import BoltzmannClassifier  # which learns by tasks of its own
@@ -148,7 +149,7 @@ class Evaluation:
                 lambda counts: self._refit(model, counts), len(self._sample.rows), n_resamples=s.n_resamples, seed=seed
             )
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
-        rows = self._values("rows") if enough else None  # without, samples of the machine tell the information
+        rows = self._sample.rows if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
         assert n_rows is not None
         return fisher_errors(
@@ -163,7 +164,7 @@ class Evaluation:
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
         settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
         chosen = np.repeat(np.arange(len(counts)), counts)
-        data = {"rows": self._sample.rows[chosen]}
+        data: dict[str, Any] = {"rows": self._sample.rows.chosen(chosen)}
         if self._sample.weights is not None:
             data["weights"] = self._sample.weights[chosen]
         if s.patience:

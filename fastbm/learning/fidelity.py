@@ -17,6 +17,7 @@ import numpy as np
 from .. import _checks, data as data_module, rng, threads as threads_module
 from ..diagnostics import R_HAT_LIMIT
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..store import Stream
 from .central import ORDERS, UpMoments
 from .counts import MOST_TRIPLES, count, some_triples
@@ -175,7 +176,7 @@ def fidelity(
     ----------
     model : BoltzmannMachine
         Visible, restricted, or with hidden units anywhere.
-    rows : (n_rows, n_visible) array
+    rows : (n_rows, n_visible) array, or Rows
         In the machine's units; those it was learned from, or better, those held out.
     beta : float
         Inverse temperature.
@@ -216,7 +217,10 @@ def fidelity(
             f"model must have at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "
             f"{model.n_visible}. bm.log_likelihood and bm.pseudo_likelihood judge larger ones."
         )
-    up = model.check_states(data_module.check_rows(rows, "rows"), argument="rows", n_units=model.n_visible)
+    if isinstance(rows, Rows):
+        up = rows
+    else:
+        up = Rows.of(model.check_states(data_module.check_rows(rows, "rows"), argument="rows", n_units=model.n_visible))
     beta, seed = _checks.real("beta", beta, least=0.0), rng.resolve(seed)
     max_seconds = _checks.real("max_seconds", max_seconds, above=0.0)
     threads = threads_module.resolve(threads)

@@ -20,6 +20,7 @@ from ..exact.choosing import refuse_beyond_range
 from ..inference.annealed_starts import draw_starts
 from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from .errors import Errors, sandwich
 from .sufficient import Statistics, exact_moments, never_seen, row_moments, visible_moments
 
@@ -50,7 +51,7 @@ def fisher_errors(
     *,
     n_rows: int,
     beta: float = 1.0,
-    rows: np.ndarray | None = None,
+    rows: np.ndarray | Rows | None = None,
     l2: float = 0.0,
     l2_bias: float = 0.0,
     method: str = "auto",
@@ -128,7 +129,7 @@ def fisher_information(
     model: BoltzmannMachine,
     *,
     beta: float = 1.0,
-    rows: np.ndarray | None = None,
+    rows: np.ndarray | Rows | None = None,
     method: str = "auto",
     n_samples: int | None = None,
     n_sweeps: int | None = None,
@@ -145,7 +146,7 @@ def fisher_information(
         moments = visible_moments(model, beta, threads) if model.n_hidden else exact_moments(model, beta)
         return Information(beta**2 * moments.covariance(), moments.mean, method, {})
     if method == "rows":
-        up = model.check_states(rows, argument="rows", n_units=model.n_visible)
+        up = rows if isinstance(rows, Rows) else model.check_states(rows, argument="rows", n_units=model.n_visible)
         _refuse_few(
             "rows has", len(up), n_parameters, 'Leave rows out, which takes samples of the machine ("monte-carlo").'
         )

@@ -11,6 +11,7 @@ from .._vectors import has_look_up
 from ..kernels.bit_products import MASKS, add_plainly, add_with_rows
 from ..kernels.contrastive import unpack_words
 from ..model import BoltzmannMachine
+from ..rows import pack
 
 WORD = 32
 
@@ -56,9 +57,15 @@ class Lanes:
 
 def to_words(up: np.ndarray) -> np.ndarray:
     """Bits (m, n) in words, (m, ceil(n / 32))."""
-    packed = np.zeros((len(up), -(-up.shape[1] // WORD) * 4), np.uint8)
-    packed[:, : -(-up.shape[1] // 8)] = np.packbits(up, axis=1, bitorder="little")
-    return packed.view("<u4")
+    return in_words(pack(up))
+
+
+def in_words(packed: np.ndarray) -> np.ndarray:
+    """Bits that are packed into bytes, in words."""
+    n_bytes = packed.shape[1]
+    if n_bytes % 4:
+        packed = np.pad(packed, ((0, 0), (0, -n_bytes % 4)))
+    return np.ascontiguousarray(packed).view("<u4")
 
 
 def add_bits(fields: np.ndarray, weights: np.ndarray, words: np.ndarray) -> None:

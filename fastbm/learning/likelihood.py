@@ -26,7 +26,9 @@ class Likelihood(Descent):
     ) -> None:
         super().__init__(like, settings)
         self._clamped, self._free = clamped, free
-        self._rows = NO_ROWS if sample.up is None else like.convention.values(sample.up, np.float64)
+        self._rows = NO_ROWS
+        if like.n_hidden:
+            self._rows = like.convention.values(sample.rows[:], np.float64)
         self._centring = Centring(like, sample.mean, sample.spread)
         self._data = None if like.n_hidden else sample.clamped()
         self._lbfgs = Lbfgs(self._objective, self._centring.vector(self.parameters), settings.tolerance)

@@ -107,7 +107,7 @@ class LocalObjective:
         """Return the objective, averaged over rows, and its gradient."""
         couplings = self._like.couplings.with_arrays([np.array(w) for w in parameters.weights])
         pairs = _SparsePairs(couplings) if isinstance(couplings, Sparse) else _DensePairs(couplings)
-        n_blocks = len(self._patterns.values)
+        n_blocks = self._patterns.n_blocks
         strands = np.array_split(np.arange(n_blocks), min(STRANDS, n_blocks))
         found = fan_out(lambda blocks: self._strand(pairs, parameters.bias, blocks), strands, self._threads)
         total = found[0]
@@ -132,15 +132,15 @@ class LocalObjective:
 
     def _strand(self, pairs: _DensePairs | _SparsePairs, bias: np.ndarray, blocks: np.ndarray) -> _Sums:
         """Sums over some blocks, one after the other."""
-        _, n_units, size = self._patterns.values.shape
+        n_units, size = self._patterns.n_units, self._patterns.size
         values, field = np.empty((n_units, size)), np.empty((n_units, size))
         cut = (n_units, size // LANES, LANES)
         total: _Sums | None = None
         for k in blocks:
-            values[:] = self._patterns.values[k]
+            values[:], weights = self._patterns.block(k)
             pairs.field(values, field)
             losses, peaks = np.empty(n_units), np.zeros(n_units)
-            about = field.reshape(cut), values.reshape(cut), self._patterns.weights[k], bias, self._scale, losses
+            about = field.reshape(cut), values.reshape(cut), weights, bias, self._scale, losses
             if self._logistic:
                 logistic_residuals(*about)
             else:

@@ -13,6 +13,7 @@ import numpy as np
 from .. import _checks
 from ..couplings import Dense
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..threads import single_threaded_blas
 from .centring import Centring
 from .coordinates import Plain, Rotation, Split
@@ -36,13 +37,14 @@ class LocalRules(Descent):
     def __init__(
         self,
         like: BoltzmannMachine,
-        up: np.ndarray,
+        up: Rows | np.ndarray,
         settings: FitSettings,
         threads: int,
         weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(like, settings)
-        up, weights = (up, None) if weights is None else (up[weights > 0], weights[weights > 0])
+        up = Rows.of(up) if weights is None else Rows.of(up).chosen(np.flatnonzero(weights > 0))
+        weights = None if weights is None else weights[weights > 0]
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread)

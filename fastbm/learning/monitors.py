@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from ..couplings import Couplings
 from ..inference.conditionals import log_conditionals
 from ..inference.exact import forecast_seconds, usual_engine
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
-from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
+from ..rows import Rows
+from .distinct import distinct
+from .row_sums import mean_log_sum
 from .settings import FitSettings
 
 MOST_ROWS = 256
@@ -38,11 +41,16 @@ class PseudoLikelihood:
     """
 
     def __init__(
-        self, model: BoltzmannMachine, rows: np.ndarray, beta: float, seed: int, weights: np.ndarray | None = None
+        self,
+        model: BoltzmannMachine,
+        rows: Rows | np.ndarray,
+        beta: float,
+        seed: int,
+        weights: np.ndarray | None = None,
     ) -> None:
-        generator = rng.keyed(seed, rng.MONITOR)
+        generator, rows = rng.keyed(seed, rng.MONITOR), Rows.of(rows)
         if weights is None:
-            chosen = generator.permutation(len(rows))[:MOST_ROWS]
+            chosen = generator.choice(len(rows), size=min(MOST_ROWS, len(rows)), replace=False)
         else:
             chosen = generator.choice(len(rows), size=MOST_ROWS, p=weights / weights.sum())
         self._rows = model.convention.values(rows[np.sort(chosen)], np.float64)
@@ -54,13 +62,13 @@ class PseudoLikelihood:
         return float(log_p.mean(axis=0).sum() * model.n_visible / len(self._units))
 
 
-def has_exact_likelihood(model: BoltzmannMachine, rows: np.ndarray) -> bool:
+def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
     """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
     if forecast_seconds(model, moments=False) > EXACT_SECONDS:
         return False
     if hidden_are_independent(model):
         return True
-    n_patterns = len(np.unique(rows, axis=0))
+    n_patterns = len(distinct(rows)[0])
     each = max(forecast_seconds(machine_of_hidden(model), moments=False), CALL_SECONDS)
     return n_patterns * each <= EXACT_SECONDS
 
@@ -74,14 +82,10 @@ class Monitors:
     names : tuple of str
     """
 
-    def __init__(
-        self, start: BoltzmannMachine, data: Mapping[str, np.ndarray], settings: FitSettings, threads: int
-    ) -> None:
+    def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
         self._settings, self._threads = settings, threads
-        self._values = {
-            prefix: start.convention.values(data[name], np.float64)
-            for name, prefix in (("rows", ""), ("holdout", "holdout_"))
-            if name in data
+        self._rows = {
+            prefix: Rows.of(data[name]) for name, prefix in (("rows", ""), ("holdout", "holdout_")) if name in data
         }
         self._weights = {"": data.get("weights"), "holdout_": None}
         self._pseudo: dict[str, PseudoLikelihood] = {}
@@ -95,7 +99,7 @@ class Monitors:
             prefix
             for name, prefix in (("rows", ""), ("holdout", "holdout_"))
             if name in data
-            and has_exact_likelihood(start, data[name])
+            and has_exact_likelihood(start, Rows.of(data[name]))
             # which L-BFGS tells of the rows itself
             and not (prefix == "" and settings.optimizer == "l-bfgs")
         ]
@@ -119,6 +123,6 @@ class Monitors:
                 engine=self._engine,
             ).log_z
             for prefix in self._exact:
-                sums, _, _ = log_sums(model, self._values[prefix], s.beta, self._threads)
-                found[f"{prefix}log_likelihood"] = float(np.average(sums, weights=self._weights[prefix]) - log_z)
+                mean = mean_log_sum(model, self._rows[prefix], s.beta, self._threads, self._weights[prefix])
+                found[f"{prefix}log_likelihood"] = mean - log_z
         return found

@@ -16,9 +16,10 @@ import numpy as np
 from .. import aligned, rng
 from ..kernels.contrastive import draw_words, step_couplings, sum_lanes, sum_words, turn_words, write_means
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..threads import fan_out
 from .batches import order_of_rows
-from .lanes import WORD, Lanes, add_bits, to_words
+from .lanes import WORD, Lanes, add_bits, in_words, to_words
 from .moments import Parameters
 from .offsets import Offsets
 from .schedule import rate
@@ -42,7 +43,7 @@ class RestrictedSteps:
     def __init__(
         self,
         like: BoltzmannMachine,
-        up: np.ndarray,
+        up: Rows | np.ndarray,
         settings: FitSettings,
         threads: int,
         weights: np.ndarray | None = None,
@@ -53,12 +54,12 @@ class RestrictedSteps:
         self._threads = threads if work >= THREADS_WORK else 1
         self._n, self._m = n, m
         padded_n, padded_m = (-(-size // WORD) * WORD for size in (n, m))
-        self._rows = to_words(up)
+        self._rows = Rows.of(up)
         self._single = aligned.zeros((padded_m, padded_n), np.float32)
         self._slope = aligned.zeros((padded_m, padded_n), np.float32)
         self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
         self._gap = np.zeros((m, n), np.float32)
-        self._offsets = Offsets(like, np.average(up, axis=0, weights=weights))
+        self._offsets = Offsets(like, self._rows.sums(weights) / (len(up) if weights is None else weights.sum()))
         self._take(Parameters.of(like))
         self._batch = 0
         self._n_batches = len(up) // settings.batch_size
@@ -99,10 +100,12 @@ class RestrictedSteps:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
         settings = self._settings
         self._rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
-        order = order_of_rows(len(self._rows), settings.seed, number, self._row_weights)
-        for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
-            self._step(order[k * settings.batch_size : (k + 1) * settings.batch_size])
-            self._batch = k + 1
+        last = min(self._batch + self._batches_a_call, self._n_batches)
+        places = slice(self._batch * settings.batch_size, last * settings.batch_size)
+        order = order_of_rows(len(self._rows), settings.seed, number, self._row_weights, places)
+        for chosen in order.reshape(-1, settings.batch_size):
+            self._step(chosen)
+            self._batch += 1
         if self._batch < self._n_batches:
             return []
         error = float(np.sqrt(np.mean(np.square(self._gap, dtype=np.float64)))) / self._n_batches
@@ -125,7 +128,7 @@ class RestrictedSteps:
     def _clamp(self, k: int, chosen: np.ndarray) -> None:
         """Hidden means given some rows of the batch."""
         block = self._data[k]
-        block.visible[:, : block.n_chains] = self._rows[chosen[block.first : block.first + block.n_chains]].T
+        block.visible[:, : block.n_chains] = in_words(self._rows.packed(chosen[block.first :][: block.n_chains])).T
         self._infer(block)
         self._tell(block, 1.0 / len(chosen))
 

@@ -5,40 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..model import BoltzmannMachine
-from ..moments import Moments
+from ..moments import Moments, moments_of_rows
+from ..rows import Rows
 from .moments import PhaseMoments, from_matrix
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows, (m, n_visible) of 0 and 1, or what is known of them without.
+    """Rows of bits, or what is known of them without.
 
     `given` are moments in the units of the machine, where there are no rows; `weights` are those of the rows, all alike
     unless given.
     """
 
     like: BoltzmannMachine
-    up: np.ndarray | None
+    up: Rows | None
     given: Moments | None = None
     weights: np.ndarray | None = None
 
     @classmethod
-    def of(cls, like: BoltzmannMachine, data: Mapping[str, np.ndarray]) -> Sample:
-        """Read the arrays that a run keeps: "rows" and, where they have any, their "weights"; or "mean",
+    def of(cls, like: BoltzmannMachine, data: Mapping[str, Any]) -> Sample:
+        """Read what a run keeps: "rows", packed or bits, and, where they have any, their "weights"; or "mean",
         "second_moment" and, where it is known, "n_samples".
         """
         if "rows" in data:
-            return cls(like, data["rows"], weights=data.get("weights"))
+            return cls(like, Rows.of(data["rows"]), weights=data.get("weights"))
         n_samples = int(data["n_samples"]) if "n_samples" in data else None
         return cls(like, None, Moments.trusted(data["mean"], data["second_moment"], n_samples, like.convention))
 
     @property
-    def rows(self) -> np.ndarray:
-        """The rows of bits."""
+    def rows(self) -> Rows:
+        """The rows."""
         if self.up is None:
             raise ValueError("data are moments, of which there are no rows.")
         return self.up
@@ -48,14 +50,15 @@ class Sample:
         """Moments of the visible units, in the units of the machine."""
         if self.given is not None:
             return self.given
-        return Moments.of(self.like.convention.values(self.rows), self.like.units, self.weights)
+        return moments_of_rows(self.rows, self.weights).to_units(self.like.units)
 
     @property
     def mean(self) -> np.ndarray:
         """Means of the visible units, in the units of the machine."""
         if self.given is not None:
             return self.given.mean
-        return self.like.convention.values(np.average(self.rows, axis=0, weights=self.weights), np.float64)
+        total = len(self.rows) if self.weights is None else self.weights.sum()
+        return self.like.convention.values(self.rows.sums(self.weights) / total, np.float64)
 
     @property
     def spread(self) -> np.ndarray:

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from ..rows import Rows
 from .degenerate import count_together
 
 NAMED = 5  # so many are named in a warning
 
 
-def never_seen(up: np.ndarray, coupled: Callable[[np.ndarray], np.ndarray], *, pairs: bool, biases: bool) -> str | None:
+def never_seen(up: Rows, coupled: Callable[[np.ndarray], np.ndarray], *, pairs: bool, biases: bool) -> str | None:
     """Say which units are constant, and which coupled pairs of the others lack a combination; None where none is.
 
     `coupled` takes a full matrix and returns the (m, 2) indices, i < j, of the coupled pairs where it is not 0;
     `pairs` and `biases` tell whether couplings and biases are free, so that nothing holds them back.
     """
-    counts = up.sum(axis=0, dtype=np.float64)
+    counts = up.sums()
     constant = (counts == 0) | (counts == len(up))
     said = []
     if (biases or pairs) and constant.any():

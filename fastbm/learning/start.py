@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import _checks, rng
 from ..model import BoltzmannMachine
+from ..rows import Rows
 
 
 def start_machine(
@@ -34,8 +35,9 @@ def start_machine(
     return BoltzmannMachine(upper + upper.T, bias, units="binary", n_hidden=n_hidden).to_units(units)
 
 
-def smoothed_means(up: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The parts of rows (m, n), by weight, in which units are up, kept from 0 and 1 by one row more, half up."""
-    sums = up.sum(axis=0) if weights is None else weights @ up * (len(up) / weights.sum())
+def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """The parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up."""
+    up = Rows.of(up)
+    sums = up.sums(weights) * (1.0 if weights is None else len(up) / weights.sum())
     means: np.ndarray = (sums + 0.5) / (len(up) + 1.0)
     return means

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from .batches import order_of_rows
 from .moments import Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
@@ -45,7 +46,7 @@ class Steps:
         )
         self._whole = sample.clamped() if whole else None
         self._weights = sample.weights
-        self._up = np.zeros((1, like.n_visible), np.uint8) if sample.up is None else sample.up
+        self._up = Rows.of(np.zeros((1, like.n_visible), np.uint8)) if sample.up is None else sample.up
         self._offsets: Offsets | None = None
         if settings.centring:
             self._offsets = Offsets(like, sample.mean)
@@ -64,11 +65,13 @@ class Steps:
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
         settings = self._settings
+        last = min(self._batch + self._batches_a_call, self._n_batches)
         order = np.zeros(0, np.int64)
         if self._whole is None:
-            order = order_of_rows(len(self._up), settings.seed, number, self._weights)
+            places = slice(self._batch * settings.batch_size, last * settings.batch_size)
+            order = order_of_rows(len(self._up), settings.seed, number, self._weights, places)
         self._optimizer.learning_rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
-        for k in range(self._batch, min(self._batch + self._batches_a_call, self._n_batches)):
+        for k in range(last - self._batch):
             model = self.parameters.machine(self._like)
             rows = NO_ROWS
             if self._whole is None:
@@ -84,7 +87,7 @@ class Steps:
                 self._offsets.follow(clamped.mean[model.n_visible :])
             for total, c, f in zip(self._gap, clamped.pairs, free.pairs, strict=True):
                 total += c - f
-            self._batch = k + 1
+            self._batch += 1
         if self._batch < self._n_batches:
             return []
         error = root_mean_square(self._like.couplings, self._gap) / self._n_batches

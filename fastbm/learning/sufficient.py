@@ -15,6 +15,7 @@ import numpy as np
 
 from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..threads import fan_out, single_threaded_blas
 from ..units import Units
 from .moments import hidden_means
@@ -110,7 +111,7 @@ def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
 
 
 def row_moments(
-    model: BoltzmannMachine, up: np.ndarray, beta: float, threads: int, weights: np.ndarray | None = None
+    model: BoltzmannMachine, up: Rows | np.ndarray, beta: float, threads: int, weights: np.ndarray | None = None
 ) -> StatisticsMoments:
     """Averages over rows of E[phi | v], by bits (m, n_visible); hidden units are independent given the visible ones.
 

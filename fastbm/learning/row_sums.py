@@ -1,0 +1,24 @@
+"""The mean log Z of a machine whose visible units are held at rows of data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..inference.hidden import has_free_energy
+from ..inference.likelihood import log_sums
+from ..model import BoltzmannMachine
+from ..rows import Rows
+from .distinct import distinct
+
+
+def mean_log_sum(
+    model: BoltzmannMachine, rows: Rows, beta: float, threads: int, weights: np.ndarray | None = None
+) -> float:
+    """Average over rows, by weight; a part of the rows at a time."""
+    if not has_free_energy(model):  # each distinct row takes a sum of its own
+        rows, weights = distinct(rows, weights)
+    total = 0.0
+    for some in rows.blocks():
+        sums, _, _ = log_sums(model, model.convention.values(rows[some], np.float64), beta, threads)
+        total += float(sums.sum() if weights is None else sums @ weights[some])
+    return total / (len(rows) if weights is None else float(weights.sum()))
