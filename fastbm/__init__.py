@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .run_rules import compare_rules
     from .run_sample import sample
     from .run_view import Run
+    from .sources import Packed, Source
 
 __version__ = "0.1.0"
 
@@ -41,8 +42,10 @@ _PLACES = {
     "Interrupted": "_checks",
     "LogLikelihood": "inference.likelihood",
     "Moments": "moments",
+    "Packed": "sources",
     "RuleComparison": "learning.inverse_comparison",
     "Run": "run_view",
+    "Source": "sources",
     "StorageError": "_checks",
     "Temperatures": "inference.temperatures",
     "compare": "run_compare",
@@ -71,8 +74,10 @@ __all__ = [
     "Interrupted",
     "LogLikelihood",
     "Moments",
+    "Packed",
     "RuleComparison",
     "Run",
+    "Source",
     "StorageError",
     "Temperatures",
     "compare",

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
-import numpy as np
 
-from . import _checks, data, models, rng
+from . import _checks, config_data, models, rng
 from .inference.methods import METHODS, SETTINGS, check_options
 from .learning.class_machines import fit_options
 from .learning.classifier import BoltzmannClassifier
@@ -51,7 +50,6 @@ STORE_KEYS = {
     "compression": str,
     "merge": bool,
 }
-DATA_KEYS = {"source": str, "side": int, "threshold": float, "holdout": float, "units": str, "max_rows": int}
 # arguments of sample that take more than a file can say
 SAMPLE_KEYS: dict[str, Any] = {
     "beta": float | list[float],
@@ -144,7 +142,7 @@ def check(tables: Mapping[str, Any]) -> str:
         "store": STORE_KEYS
         | ({"max_seconds": float} if verb in ("sample", "fit") or _has_rules(tables) else {})
         | (FIT_STORE_KEYS if verb == "fit" else {}),
-        "data": DATA_KEYS,
+        "data": config_data.KEYS,
         "classify": _classifier_keys(),
         verb: _verb_keys(verb, tables),
     }
@@ -248,30 +246,15 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
 
 def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
     table, settings = tables["data"], dict(tables["fit"])
-    if "source" not in table:
-        raise ValueError('[data] needs a source, for instance source = "sklearn:digits".')
-    found = data.load(table["source"], **{k: table[k] for k in ("side",) if k in table})
-    if "side" in table and table["source"] not in data.PATTERNS:
-        raise ValueError(
-            f"data.side goes with {' and '.join(map(repr, data.PATTERNS))}; source is {table['source']!r}."
-        )
-    rows = data.check_rows(found.rows)
-    rows = rows[: _checks.whole("data.max_rows", table.get("max_rows", len(rows)), least=1)]
-    labels = None if found.labels is None else found.labels[: len(rows)]
-    if "threshold" in table:
-        rows = (rows > table["threshold"]).astype(np.uint8)
-    if "units" in table:
-        settings["units"] = table["units"]
-    seed = rng.resolve(settings.get("seed", 0))
-    kept, held = data.split(len(rows), table.get("holdout", 0.0), seed)
-    settings |= {"seed": seed, "holdout": rows[held] if len(held) else None}
-    if labels is not None:
-        settings |= {"labels": labels[kept], "holdout_labels": labels[held]}
+    settings["seed"] = rng.resolve(settings.get("seed", 0))
+    settings |= config_data.arguments(table, settings["seed"])
     if "classify" in tables:
-        if labels is None:
-            raise ValueError(f"[classify] needs labels, which {table['source']!r} does not have.")
+        if "labels" not in settings:
+            raise ValueError(
+                f"[classify] needs labels, which {table['source']!r} does not have. Name them: data.labels."
+            )
         settings["classify"] = dict(tables["classify"])
-    return partial(fit, rows[kept], **settings)
+    return partial(fit, settings.pop("data"), **settings)
 
 
 def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:

@@ -91,6 +91,10 @@ class Source:
         path, colon, member = self.name.rpartition(":")
         return replace(self, name=f"{Path(path).absolute()}:{member}") if self.in_file and colon else self
 
+    def opposite(self) -> Source:
+        """The rows that are held out here, or the others."""
+        return replace(self, held=not self.held)
+
     def as_dict(self) -> dict[str, Any]:
         """For the spec of a run."""
         return asdict(self)

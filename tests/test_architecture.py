@@ -18,14 +18,14 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 
 FLOORS = [
     ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py"],
-    ["kernels/*", "rng.py"],
+    ["kernels/*", "rng.py", "rows.py", "spool.py"],
     ["couplings/*", "clamping.py", "model.py", "modelfile.py"],
-    ["store/*", "diagnostics/*", "models/*", "data.py", "moments*.py", "lattice.py"],
+    ["store/*", "diagnostics/*", "models/*", "data.py", "gathering.py", "sources.py", "moments*.py", "lattice.py"],
     ["exact/*"],
     ["sampling/*"],
     ["inference/*", "learning/*"],
     ["run*"],
-    ["config.py", "plots*", "report.py", "interop/*", "scale.py"],
+    ["config*.py", "plots*", "report.py", "interop/*", "scale.py"],
     ["cli.py"],
 ]
 EXEMPT = ["__init__.py", "__main__.py"]  # the public names of all floors, and the door to the command line

@@ -1,0 +1,290 @@
+"""Data in every form that `fit` takes: the same bits, and memory that does not grow with rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from run_helpers import assert_same
+
+import fastbm as bm
+from fastbm import gathering, rng
+from fastbm.data import holding_out, split
+from fastbm.learning import batches
+from fastbm.learning.batches import order_of_rows, shuffled
+from fastbm.learning.distinct import distinct
+from fastbm.learning.patterns import Patterns
+from fastbm.rows import Held, Rows, pack
+from fastbm.sources import Source, read
+from fastbm.spool import Spool
+from fastbm.units import BINARY, SPIN
+
+METHODS: dict[str, dict[str, Any]] = {
+    "lanes": {"method": "pcd", "n_hidden": 5, "epochs": 3, "batch_size": 20},
+    "weighed order": {"method": "cd", "n_hidden": 5, "epochs": 3, "batch_size": 20, "optimizer": "adam"},
+    "clamped chains": {"method": "monte-carlo", "n_hidden": 2, "layout": "general", "epochs": 2},
+    "hidden exact": {"method": "exact", "n_hidden": 2, "epochs": 5},
+    "moments": {"method": "mean-field", "epochs": 5},
+    "exact": {"method": "exact", "l2": 1e-3, "errors": "fisher"},
+    "local": {"method": "pseudolikelihood", "l2": 1e-3, "errors": "bootstrap", "n_resamples": 3, "fidelity": True},
+    "formula": {"method": "naive-mean-field", "flip_noise": 0.05},
+}
+
+
+def bits(n_rows: int = 300, n_units: int = 11, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return (generator.random((n_rows, n_units)) < 0.2 + 0.5 * generator.random((n_rows, 1))).astype(np.uint8)
+
+
+def spooled(up: np.ndarray) -> Rows:
+    spool = Spool(-(-up.shape[1] // 8))
+    spool.append(pack(up[:3]))
+    spool.append(pack(up[3:]))
+    spool.close()
+    return Rows(spool, up.shape[1])
+
+
+def blocks_of(up: np.ndarray) -> Iterator[np.ndarray]:
+    yield up[:7]
+    yield up[7:100].astype(float)
+    yield up[100:]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = bits()
+        file["spins"] = 2.0 * bits() - 1.0
+    return tmp_path
+
+
+@pytest.fixture
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that need not be in memory goes to a file."""
+    monkeypatch.setattr(gathering, "KEPT", 0)
+
+
+@pytest.mark.parametrize("make", [Rows.of, spooled])
+def test_rows_are_read_like_an_array(make: Any) -> None:
+    up = bits()
+    rows = make(up)
+    assert rows.shape == up.shape
+    assert len(rows) == len(up)
+    assert rows.complete
+    for which in (slice(None), slice(3, 9), slice(290, 400), slice(0, 0), slice(2, 50, 7)):
+        assert np.array_equal(rows[which], up[which])
+        assert rows.known(which).all()
+        assert rows.known(which).shape == up[which].shape
+    for indices in (np.array([5, 1, 1, 299]), np.zeros(0, np.int64)):
+        assert np.array_equal(rows[indices], up[indices])
+    assert np.array_equal(rows[up[:, 0] == 1], up[up[:, 0] == 1])
+    assert np.array_equal(np.concatenate([rows[some] for some in rows.blocks(50)]), up)
+    weights = np.random.default_rng(1).random(len(up))
+    np.testing.assert_allclose(rows.sums(weights), weights @ up, rtol=1e-13)
+    assert np.array_equal(rows.sums(), up.sum(axis=0))
+    assert rows.digest() == Rows.of(up).digest()
+    assert rows.digest() != Rows.of(1 - up).digest()
+    assert np.array_equal(rows.chosen(np.array([4, 2]))[:], up[[4, 2]])
+
+
+@pytest.mark.usefixtures("no_room")
+def test_every_form_of_data_is_the_same_rows(folder: Path) -> None:
+    up = bits()
+    forms: dict[str, tuple[Any, Any]] = {
+        "array": (up, BINARY),
+        "floats": (up.astype(np.float32), BINARY),
+        "bool": (up.astype(bool), BINARY),
+        "spins": (2 * up.astype(np.int8) - 1, SPIN),
+        "packed": (bm.Packed(np.packbits(up, axis=1, bitorder="little"), 11), BINARY),
+        "packed spins": (bm.Packed(np.packbits(up, axis=1, bitorder="little"), 11, units="spin"), SPIN),
+        "generator": (blocks_of(up), BINARY),
+        "function": (lambda: blocks_of(up), BINARY),
+        "file": (f"{folder}/a.h5:x", BINARY),
+        "file of spins": (f"{folder}/a.h5:spins", SPIN),
+        "source": (Source(f"{folder}/a.h5:spins", threshold=0.0), BINARY),
+    }
+    for name, (data, kind) in forms.items():
+        rows, told = read(data, None)
+        assert told == kind, name
+        assert np.array_equal(rows[:], up), name
+        assert rows.in_memory == (name in ("array", "floats", "bool", "spins", "packed", "packed spins")), name
+
+
+def test_a_generator_whose_spins_begin_late_is_told() -> None:
+    ones = np.ones((2, 3), np.int8)
+    rows, kind = read(iter([ones, -ones]), None)
+    assert kind == SPIN
+    assert rows[:].tolist() == [[1, 1, 1]] * 2 + [[0, 0, 0]] * 2
+    with pytest.raises(ValueError, match="got both -1 and 0"):
+        read(iter([ones - 1, -ones]), None)
+    with pytest.raises(ValueError, match="data from row 2 on must be -1 or 1"):
+        read(iter([-ones, ones - 1]), None)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (lambda: iter([]), "data is empty: no rows came"),
+        (lambda: iter([np.ones((2, 3)), np.ones((2, 4))]), "data must have 3 units in every block; got 4"),
+        (lambda: iter([np.ones(3)]), "must have shape"),
+        (lambda: iter([np.full((2, 3), np.inf)]), "must be finite"),
+        (lambda: bm.Packed(np.zeros((2, 2), np.uint8), 20), "packed bits .n_rows, 3. uint8 for 20 units"),
+        (lambda: bm.Packed(np.full((2, 2), 255, np.uint8), 11), "bits set beyond unit 10"),
+    ],
+)
+def test_bad_forms_are_named(data: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        bm.fit(data(), method="exact", l2=0.1)
+
+
+@pytest.mark.parametrize("options", METHODS.values(), ids=list(METHODS))
+@pytest.mark.usefixtures("no_room")
+def test_a_file_gives_the_bits_of_an_array(folder: Path, options: dict[str, Any]) -> None:
+    first = bm.fit(bits(), holdout=bits(40, seed=1), seed=3, **options)
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["held"] = bits(40, seed=1)
+    for data in (f"{folder}/a.h5:x", blocks_of(bits())):
+        second = bm.fit(data, holdout=f"{folder}/a.h5:held", seed=3, **options)
+        assert_same(first, second)
+
+
+@pytest.mark.usefixtures("no_room")
+def test_a_run_goes_on_with_rows_that_stayed_where_they_were(folder: Path) -> None:
+    options: dict[str, Any] = {"method": "pcd", "n_hidden": 4, "epochs": 6, "batch_size": 50, "merge": False}
+    whole = bm.fit(bits(), **options)
+    out = folder / "run.h5"
+
+    def begin(data: Any) -> None:
+        assert not bm.fit(data, out=out, overwrite=True, max_seconds=0.0, **options).finished
+
+    begin(f"{folder}/a.h5:x")
+    assert "data/rows" not in bm.open(out)._reader.inputs
+    assert_same(whole, bm.resume(out))
+
+    begin(f"{folder}/a.h5:x")
+    (folder / "a.h5").rename(folder / "b.h5")
+    with pytest.raises(bm.StorageError, match=r"a.h5 does not exist.*pass resume\(..., data=...\)"):
+        bm.resume(out)
+    with pytest.raises(ValueError, match="data holds other rows than those that the run began with"):
+        bm.resume(out, data=1 - bits())
+    assert_same(whole, bm.resume(out, data=f"{folder}/b.h5:x"))
+
+    begin(blocks_of(bits()))
+    with pytest.raises(ValueError, match=r"data came from a generator.*resume\(..., data=...\)"):
+        bm.resume(out)
+    assert_same(whole, bm.resume(out, data=blocks_of(bits())))
+
+    (folder / "b.h5").rename(folder / "a.h5")
+    begin(f"{folder}/a.h5:x")
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["x"][5, 5] ^= 1
+    with pytest.raises(bm.StorageError, match=r"a.h5:x holds other rows than those that the run began with"):
+        bm.resume(out)
+
+
+def test_data_that_the_run_holds_are_not_to_be_given_again(tmp_path: Path) -> None:
+    run = bm.fit(bits(), method="pcd", n_hidden=2, epochs=4, out=tmp_path / "a.h5", max_seconds=0.0)
+    assert not run.finished
+    with pytest.raises(ValueError, match="data is not needed: the run holds all that it needs"):
+        bm.resume(tmp_path / "a.h5", data=bits())
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 255, 256, 257, 4097])
+def test_a_computed_order_is_a_permutation(n: int) -> None:
+    orders = [shuffled(np.arange(n, dtype=np.uint64), n, rng.keyed(0, rng.BATCHES, k)) for k in range(3)]
+    for order in orders:
+        assert np.array_equal(np.sort(order), np.arange(n))
+    if n > 10:
+        assert not np.array_equal(orders[0], orders[1])
+
+
+def test_places_of_a_computed_order_are_uniform() -> None:
+    n, n_orders = 8, 4000
+    orders = np.array([shuffled(np.arange(n, dtype=np.uint64), n, rng.keyed(1, 0, k)) for k in range(n_orders)])
+    for place in range(n):
+        counts = np.bincount(orders[:, place], minlength=n)
+        assert (((counts - n_orders / n) ** 2) / (n_orders / n)).sum() < 30  # chi^2 of 7 degrees: 1e-4
+    pairs = np.bincount(orders[:, 0] * n + orders[:, 1], minlength=n * n).reshape(n, n)
+    off = pairs[~np.eye(n, dtype=bool)]
+    assert (((off - off.mean()) ** 2) / off.mean()).sum() < 110  # chi^2 of 55 degrees
+
+
+def test_the_order_of_many_rows_is_made_place_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "LISTED", 10)
+    whole = order_of_rows(1000, 3, 2, None, slice(None))
+    assert np.array_equal(np.sort(whole), np.arange(1000))
+    assert np.array_equal(order_of_rows(1000, 3, 2, None, slice(100, 250)), whole[100:250])
+
+
+def test_held_out_rows_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = holding_out(50, 0.2, 4)
+    assert np.array_equal(np.flatnonzero(few(0, 50)), split(50, 0.2, 4)[1])
+    assert np.array_equal(few(10, 20), few(0, 50)[10:20])
+    monkeypatch.setattr("fastbm.data.LISTED", 10)
+    n = 200_000
+    many = holding_out(n, 0.2, 4)
+    whole = many(0, n)
+    assert np.array_equal(many(65_000, 140_001), whole[65_000:140_001])
+    assert abs(whole.mean() - 0.2) < 4 * np.sqrt(0.16 / n)
+
+
+def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.learning.distinct.MOST_NUMBERS", 200)
+    up = bits(500, 30)
+    found, shares = distinct(up)
+    assert shares is None
+    assert np.array_equal(found[:], up)
+    monkeypatch.setattr("fastbm.learning.patterns.MOST_NUMBERS", 200)
+    kept, streamed = Patterns(up, SPIN), Patterns(spooled(up), SPIN)
+    assert np.array_equal(kept.correlations(), streamed.correlations())
+    for k in range(kept.n_blocks):
+        for one, other in zip(kept.block(k), streamed.block(k), strict=True):
+            assert np.array_equal(one, other)
+    total = sum(weights.sum() for _, weights in map(kept.block, range(kept.n_blocks)))
+    assert total == pytest.approx(1.0)
+    values = np.concatenate(
+        [values[:, weights.ravel() > 0] for values, weights in map(kept.block, range(kept.n_blocks))], axis=1
+    )
+    assert np.array_equal(values.T, SPIN.values(up))
+    assert isinstance(kept._rows.table, Held)
+
+
+SCRIPT = """
+import resource, sys
+import fastbm as bm
+options = {options}
+bm.fit(sys.argv[1], evaluate="none", **options)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "pcd", "n_hidden": 20, "epochs": 1},
+        {"method": "mean-field", "epochs": 2},
+        {"method": "pseudolikelihood", "epochs": 3},
+        {"method": "monte-carlo", "n_hidden": 3, "epochs": 1, "n_sweeps": 1, "clamped_sweeps": 1},
+    ],
+    ids=lambda options: options["method"],
+)
+@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path, options: dict[str, Any]) -> None:
+    peaks = []
+    for n_blocks in (2, 20):
+        path = tmp_path / f"{n_blocks}.h5"
+        with h5py.File(path, "w") as file:
+            rows = file.create_dataset("x", (n_blocks * 50_000, 100), np.uint8, chunks=(4096, 100))
+            for k in range(n_blocks):
+                rows[k * 50_000 : (k + 1) * 50_000] = bits(50_000, 100, seed=k)
+        command = [sys.executable, "-c", SCRIPT.format(options=options), f"{path}:x"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] < peaks[0] + 60, peaks  # MB; bits alone of the larger set are 100 MB as bytes
