@@ -67,13 +67,13 @@ def run_file(
     finish(Path(settings["out"]), time.perf_counter() - started)
 
 
-def resume_run(out: Path, *, threads: int | None, quiet: bool) -> None:
-    """Go on with a run to its end, and show it."""
+def resume_run(out: Path, *, data: str | None, holdout: str | None, threads: int | None, quiet: bool) -> None:
+    """Go on with a run to its end, and show it; `data` and `holdout` name files that were moved."""
     started = time.perf_counter()
     if open_run(out).finished:
         Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
     with Bar(quiet) as bar:
-        resume(out, threads=threads, progress=bar, stop=Stop(SIGNALS))
+        resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=Stop(SIGNALS))
     finish(out, time.perf_counter() - started)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ def read_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, R
         about = spec.get("data", {}).get("origins", {}).get(name, {})
         if "sha256" not in about:
             raise ValueError(f"{GIVEN_AS[name]} is not needed: the run holds all that it needs. Leave it out.")
+        if isinstance(data, (str, Path)) and about["source"]:  # the same part of it, by the same threshold
+            data = replace(Source(**about["source"]), name=str(data))
         rows, _ = read(data, convention(spec["model"]["units"]), GIVEN_AS[name])
         if rows.digest() != about["sha256"]:
             raise ValueError(f"{GIVEN_AS[name]} holds other rows than those that the run began with (sha256 differs).")

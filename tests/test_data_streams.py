@@ -15,6 +15,7 @@ from run_helpers import assert_same
 
 import fastbm as bm
 from fastbm import gathering, rng
+from fastbm.cli import main
 from fastbm.data import holding_out, split
 from fastbm.learning import batches
 from fastbm.learning.batches import order_of_rows, shuffled
@@ -175,6 +176,12 @@ def test_a_run_goes_on_with_rows_that_stayed_where_they_were(folder: Path) -> No
         bm.resume(out, data=1 - bits())
     assert_same(whole, bm.resume(out, data=f"{folder}/b.h5:x"))
 
+    begin(Source(f"{folder}/b.h5:spins", threshold=0.0))
+    (folder / "b.h5").rename(folder / "c.h5")
+    main_resumes(out, "--data", f"{folder}/c.h5:spins")
+    assert_same(whole, bm.open(out))
+    (folder / "c.h5").rename(folder / "b.h5")
+
     begin(blocks_of(bits()))
     with pytest.raises(ValueError, match=r"data came from a generator.*resume\(..., data=...\)"):
         bm.resume(out)
@@ -186,6 +193,12 @@ def test_a_run_goes_on_with_rows_that_stayed_where_they_were(folder: Path) -> No
         file["x"][5, 5] ^= 1
     with pytest.raises(bm.StorageError, match=r"a.h5:x holds other rows than those that the run began with"):
         bm.resume(out)
+
+
+def main_resumes(out: Path, *options: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["resume", str(out), "-q", *options])
+    assert not left.value.code
 
 
 def test_data_that_the_run_holds_are_not_to_be_given_again(tmp_path: Path) -> None:
