@@ -35,8 +35,10 @@ class Units(NamedTuple):
         if values.dtype.kind not in "biuf":
             raise TypeError(f"{argument} must be numbers, {self.lo} or {self.hi}; got dtype {values.dtype}.")
         up = values == self.hi
-        wrong = np.argwhere(~(up | (values == self.lo)))
-        if wrong.size:
+        known = values == self.lo
+        known |= up
+        if not known.all():
+            wrong = np.argwhere(~known)
             place = tuple(int(k) for k in wrong[0])
             raise ValueError(
                 f"{argument} must be {self.lo} or {self.hi} ({self.name} units); got {values[place]} at {place}, "

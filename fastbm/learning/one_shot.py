@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..couplings import row_blocks
 from ..model import BoltzmannMachine
 from .closed_forms import spin_machine
 from .inversions import naive_mean_field
@@ -25,8 +26,12 @@ class SpinSums(NamedTuple):
     @classmethod
     def of(cls, up: np.ndarray) -> SpinSums:
         """Of rows of bits (m, n)."""
-        values = 2.0 * up - 1.0
-        return cls(len(up), values.sum(axis=0), values.T @ values)
+        ups, pairs = np.zeros(up.shape[1]), np.zeros((up.shape[1],) * 2)
+        for some in row_blocks(*up.shape):  # in which counts are exact in float32, which is twice as fast
+            bits = up[some].astype(np.float32)
+            ups += bits.sum(axis=0)
+            pairs += bits.T @ bits
+        return cls(len(up), 2.0 * ups - len(up), 4.0 * pairs - 2.0 * (ups[:, None] + ups) + len(up))
 
     @classmethod
     def total(cls, parts: Sequence[SpinSums]) -> SpinSums:
