@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _checks, rng
+from . import rng
 from .learning import settings as fit_settings
-from .learning.start import start_machine
+from .learning.start import check_hidden, start_machine
 from .model import BoltzmannMachine
 from .run import begin
 from .run_fit_data import FitData
@@ -21,7 +21,7 @@ def fit(
     data: Any,
     *,
     method: str = "pcd",
-    n_hidden: int = 0,
+    n_hidden: int | Sequence[int] = 0,
     layout: str | None = None,
     units: str | None = None,
     init: BoltzmannMachine | None = None,
@@ -59,6 +59,7 @@ def fit(
     errors: str | None = None,
     n_resamples: int | None = None,
     fidelity: bool | None = None,
+    pretrain_epochs: int | None = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -196,7 +197,7 @@ def fit(
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:
-        start = start_machine(read.p, _checks.whole("n_hidden", n_hidden), layout, read.kind.name, seed)
+        start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
     read.check_machine(start)
     settings = fit_settings.check(start, read.n_rows, method, given)
     read.check_settings(settings, start)
@@ -213,12 +214,15 @@ def fit(
     return begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or ())
 
 
-def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None) -> None:
+def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:
     """Check that nothing contradicts the machine that learning starts from."""
     if not isinstance(init, BoltzmannMachine):
         raise TypeError(f"init must be a BoltzmannMachine; got {type(init).__name__}.")
-    if n_hidden not in (0, init.n_hidden):
-        raise ValueError(f"n_hidden is {n_hidden}, but init has {init.n_hidden} hidden units. Leave n_hidden out.")
+    hidden = init.couplings.sizes[1:] if init.is_layered else (init.n_hidden,)
+    if (given := check_hidden(n_hidden)) and given not in (hidden, (init.n_hidden,)):
+        raise ValueError(
+            f"n_hidden is {n_hidden}, but init has {' + '.join(map(str, hidden))} hidden units. Leave n_hidden out."
+        )
     if units not in (None, init.units):
         raise ValueError(f"units is {units!r}, but init has {init.units} units. Leave units out, or convert init.")
     if layout is not None:

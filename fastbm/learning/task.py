@@ -14,6 +14,7 @@ import numpy as np
 from .._checks import Diverged
 from ..inference.exact import refuse_if_long
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
+from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
 from ..store import Stream
 from . import drivers
@@ -78,7 +79,9 @@ class FitTask:
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
-        if hidden_coupled and (settings.clamped == "exact" or settings.evaluate in ("exact", "ais")):
+        # by ais the rows of deep machines get bounds in place of sums
+        summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and not is_deep(self.start))
+        if hidden_coupled and (settings.clamped == "exact" or summed):
             refuse_if_long(machine_of_hidden(self.start), self.threads)
 
     @property
