@@ -179,10 +179,13 @@ class FitTask:
         """What is due after an epoch: metrics, weights, states of the free chains."""
         rows: dict[str, np.ndarray] = {}
         model = parameters.machine(self.start)
-        self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+        # layers that are learned apart say nothing of when the whole machine is
+        whole = epoch >= self.settings.pretrain_epochs * len(self.start.couplings.arrays)
+        if whole:
+            self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
         if self._due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
-            if self._stopping.look(found, epoch) and self.settings.patience:
+            if whole and self._stopping.look(found, epoch) and self.settings.patience:
                 self._best = parameters
             rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()}
             rows["metrics/step"] = np.array([epoch])
