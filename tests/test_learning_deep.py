@@ -23,6 +23,7 @@ from fastbm.inference.hidden_layers import lower_bounds, mean_field_layers
 from fastbm.learning import bounds
 from fastbm.learning.clamped import ClampedExact
 from fastbm.learning.free import FreeExact
+from fastbm.learning.layer_averages import put_odd_means
 from fastbm.learning.phase import PhaseSettings
 from fastbm.learning.pretraining import Copies, Pretraining, Tied
 from fastbm.plots import plot_run
@@ -141,6 +142,51 @@ def test_restricted_machines_with_copies_climb_their_likelihood(copies: Copies, 
         move[k] = STEP
         expected = (value(theta + move) - value(theta - move)) / (2 * STEP)
         assert beta * numbers[k] * found[k] == pytest.approx(expected, abs=1e-6)
+
+
+def flipped(model: bm.BoltzmannMachine, flip: np.ndarray) -> bm.BoltzmannMachine:
+    """The same machine of binary units, 0 and 1 of some units exchanged."""
+    sign, layers = np.where(flip, -1.0, 1.0), model.couplings.layers
+    blocks = [
+        sign[a, None] * block * sign[b] for (a, b), block in zip(itertools.pairwise(layers), model.weights, strict=True)
+    ]
+    return bm.BoltzmannMachine(blocks, sign * (model.flat_bias + parameters(model)[0] @ flip), units="binary")
+
+
+@pytest.mark.parametrize("clamped", ["exact", "variational"])
+def test_flipping_units_of_any_layer_does_not_change_what_a_centred_machine_learns(clamped: str) -> None:
+    model, flip = deep("binary"), np.array([1, 0, 1, 1, 0, 0, 1, 1, 0])
+    rows = some_rows(model, 12)
+    options: dict[str, Any] = {
+        "method": "exact", "clamped": clamped, "optimizer": "sgd", "centring": True, "epochs": 5, "evaluate": "none",
+    }  # fmt: skip
+    plain = bm.fit(rows, init=model, **options).model
+    other = bm.fit(np.where(flip[:3], 1 - rows, rows), init=flipped(model, flip), **options).model
+    np.testing.assert_allclose(as_vector(flipped(other, flip)), as_vector(plain), atol=1e-7)
+    not_centred = bm.fit(rows, init=model, **options | {"centring": False}).model
+    assert np.abs(as_vector(not_centred) - as_vector(plain)).max() > 1e-3
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("sizes", [(3, 2, 2), (3, 2, 2, 2)])
+def test_odd_layers_stand_for_themselves_by_their_means(sizes: tuple[int, ...], units: str) -> None:
+    """Averages over all states, by their probabilities, stay what they are; those of one state are conditional ones."""
+    model, beta = deep(units, sizes), 0.8
+    states, log_p = helpers.log_joint(*parameters(model), units, beta)
+    values = states.copy()
+    put_odd_means(model, values, beta)
+    exact = helpers.enumerate_machine(model, beta)
+    p = np.exp(log_p)
+    np.testing.assert_allclose(p @ values, np.array(exact.mean, float), atol=1e-10)
+    second = (values * p[:, None]).T @ values
+    for i, j in coupled_pairs(model):
+        assert second[i, j] == pytest.approx(float(exact.second_moment[i, j]), abs=1e-10)
+    odd = np.concatenate([np.arange(layer.start, layer.stop) for layer in model.couplings.layers[1::2]])
+    even = np.setdiff1d(np.arange(model.n_units), odd)
+    assert np.array_equal(values[:, even], states[:, even])
+    field = model.field(states[7])
+    for i in odd:
+        assert values[7, i] == pytest.approx(reference_deep.mean_of_unit(field[i], beta, units), abs=1e-12)
 
 
 # Pretraining
