@@ -107,7 +107,7 @@ def test_moments_alone_are_enough_where_nothing_is_hidden() -> None:
 def test_runs_have_the_same_bits_however_they_are_run(hidden: dict[str, Any], tmp_path: Path) -> None:
     def run(name: str, **options: Any) -> bm.Run:
         out = tmp_path / name
-        return bm.fit(bm.data.bars_and_stripes(3), epochs=6, batch_size=7, out=out, **hidden, **TAP, **options)
+        return bm.fit(bm.data.bars_and_stripes(3), epochs=4, batch_size=7, out=out, **hidden, **TAP, **options)
 
     run("one.h5", threads=1)
     run("two.h5", threads=2)

@@ -70,7 +70,8 @@ class Tied(Phase):
 class Pretraining:
     """`pretrain_epochs` epochs of contrastive divergence for each two neighbouring layers, then the whole machine.
 
-    The parameters are at any time those of the machine that is made of what was learned so far.
+    Restricted machines start from what the whole one starts from. The parameters are at any time those of the machine
+    that is made of what was learned so far.
     """
 
     metric_names = Steps.metric_names
