@@ -30,7 +30,7 @@ class Gathering:
 
     def __init__(self, kind: Units | None, argument: str, *, keep: bool) -> None:
         self._kind, self._argument, self._keep = kind, argument, keep
-        self._bits, self._known = _Growing(keep), _Growing(keep)
+        self._bits, self._known = Growing(keep), Growing(keep)
         self._n_units: int | None = None
         self._n_rows = 0
         self._any_down = self._any_missing = False
@@ -99,8 +99,8 @@ def gather(blocks: Iterable[Any], kind: Units | None, argument: str, *, keep: bo
     return gathering.rows(), gathering.kind
 
 
-class _Growing:
-    """Packed rows: in memory at first, in a temporary file when they are many."""
+class Growing:
+    """Packed rows: in memory at first, in a temporary file when they are many, unless `keep` holds them there."""
 
     def __init__(self, keep: bool) -> None:
         self._keep, self._n_bytes = keep, 0

@@ -68,7 +68,9 @@ def _learning_curve(axes: Any, run: Run) -> None:
         axes.plot(step, run.metrics[name], color=colour, label=label)
     for name, label, marker in (
         ("log_likelihood", "data, at the end", "o"),
+        ("log_likelihood_bound", "bound, data, at the end", "o"),
         ("holdout_log_likelihood", "held out, at the end", "s"),
+        ("holdout_log_likelihood_bound", "bound, held out, at the end", "s"),
     ):
         values = run.evaluation.get(name, np.empty(0))
         if len(values) and len(step):

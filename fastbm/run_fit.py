@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _checks, rng
+from . import rng
 from .learning import settings as fit_settings
-from .learning.start import start_machine
+from .learning.start import check_hidden, start_machine
 from .model import BoltzmannMachine
 from .run import begin
 from .run_fit_data import FitData
@@ -21,7 +21,7 @@ def fit(
     data: Any,
     *,
     method: str = "pcd",
-    n_hidden: int = 0,
+    n_hidden: int | Sequence[int] = 0,
     layout: str | None = None,
     units: str | None = None,
     init: BoltzmannMachine | None = None,
@@ -59,6 +59,7 @@ def fit(
     errors: str | None = None,
     n_resamples: int | None = None,
     fidelity: bool | None = None,
+    pretrain_epochs: int | None = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -82,10 +83,11 @@ def fit(
         persistent chains; "mean-field" is the deterministic machine. The next four are convex rules for machines
         without hidden units that need no log Z and no chains (see Notes), the last five formulas for couplings from
         means and covariances (`fastbm.learning.inversions`).
-    n_hidden : int
-    layout : {"restricted", "general"}, optional
+    n_hidden : int or list of int
+        Hidden units; or their layers' sizes, the nearest to the data first, of a deep machine.
+    layout : {"restricted", "general", "deep"}, optional
         "general" couples hidden units to one another, and visible ones too; the default with hidden units is
-        "restricted".
+        "restricted", with several layers of them "deep".
     units : {"binary", "spin"}, optional
         Told from the data unless given.
     init : BoltzmannMachine, optional
@@ -100,11 +102,13 @@ def fit(
     classify : dict, optional
         Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
         rows is in the summary.
-    clamped : {"exact", "gibbs", "annealed", "mean-field"}, optional
-    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "mean-field"}, optional
-        The phases one by one, in place of the preset's. Chains of "gibbs" persist, those of "restarted" start anew for
-        every update, those of "annealed" are cooled before; "tempering" takes `n_chains` persistent ladders of
-        `n_betas` replicas from beta 0 on.
+    clamped : {"exact", "gibbs", "annealed", "mean-field", "variational", "tap"}, optional
+    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "mean-field", "tap"}, optional
+        The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
+        "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
+        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.tap`). Chains of
+        "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
+        "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on.
     optimizer : {"sgd", "adam", "l-bfgs"}, optional
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
@@ -146,6 +150,10 @@ def fit(
     n_resamples : int
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
+    pretrain_epochs : int
+        For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
+        divergence, from below, before the whole machine is (`fastbm.learning.pretraining`). 0 unless given: at the same
+        number of epochs `centring` brings more.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 
@@ -177,9 +185,17 @@ def fit(
     what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
     (`fastbm.learning.offsets`).
 
+    The likelihood of a deep machine has no closed form. Where sums over the hidden units of every row would take more
+    than a minute, `run.evaluation` has "log_likelihood_bound" and "holdout_log_likelihood_bound" in its place: the mean
+    of mean field's bounds of each row's log Z over the hidden units, less log Z. They are lower bounds but for the
+    error of log Z.
+
     References
     ----------
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+
+    Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448 (deep machines); Gabrie, Tramel and Krzakala, NIPS (2015),
+    doi:10.48550/arXiv.1506.02914 ("tap" phases).
 
     Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x (pseudo-likelihood); Lokhov,
     Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
@@ -196,7 +212,7 @@ def fit(
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:
-        start = start_machine(read.p, _checks.whole("n_hidden", n_hidden), layout, read.kind.name, seed)
+        start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
     read.check_machine(start)
     settings = fit_settings.check(start, read.n_rows, method, given)
     read.check_settings(settings, start)
@@ -216,12 +232,15 @@ def fit(
     )  # fmt: skip
 
 
-def _check_start(init: Any, n_hidden: int, layout: str | None, units: str | None) -> None:
+def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:
     """Check that nothing contradicts the machine that learning starts from."""
     if not isinstance(init, BoltzmannMachine):
         raise TypeError(f"init must be a BoltzmannMachine; got {type(init).__name__}.")
-    if n_hidden not in (0, init.n_hidden):
-        raise ValueError(f"n_hidden is {n_hidden}, but init has {init.n_hidden} hidden units. Leave n_hidden out.")
+    hidden = init.couplings.sizes[1:] if init.is_layered else (init.n_hidden,)
+    if (given := check_hidden(n_hidden)) and given not in (hidden, (init.n_hidden,)):
+        raise ValueError(
+            f"n_hidden is {n_hidden}, but init has {' + '.join(map(str, hidden))} hidden units. Leave n_hidden out."
+        )
     if units not in (None, init.units):
         raise ValueError(f"units is {units!r}, but init has {init.units} units. Leave units out, or convert init.")
     if layout is not None:

@@ -55,6 +55,8 @@ def _fit(run: Run) -> dict[str, Any]:
     names = {
         "log_likelihood": "log-likelihood, nats a row",
         "holdout_log_likelihood": "log-likelihood, held out",
+        "log_likelihood_bound": "log-likelihood, lower bound",
+        "holdout_log_likelihood_bound": "log-likelihood, held out, lower bound",
         "classifier_error": "error of one machine a class",
     }
     found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}

@@ -25,11 +25,20 @@ ROWS = [[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
         (TypeError, "fit has no argument 'learningrate'. Did you mean 'learning_rate'", {"learningrate": 3}),
         (ValueError, "n_hidden must be at least 0", {"n_hidden": -1}),
         (TypeError, "n_hidden must be a whole number", {"n_hidden": 2.0}),
-        (ValueError, "layout must be one of 'restricted', 'general'", {"n_hidden": 2, "layout": "deep"}),
+        (ValueError, "layout must be one of 'restricted', 'general', 'deep'", {"n_hidden": 2, "layout": "deeper"}),
+        (ValueError, 'layout="deep" and n_hidden with several layers', {"n_hidden": 2, "layout": "deep"}),
+        (ValueError, "got layout='general' with 2 hidden layers", {"n_hidden": [2, 3], "layout": "general"}),
+        (ValueError, "n_hidden must hold the size of at least one layer", {"n_hidden": []}),
+        (ValueError, r"n_hidden\[1\] must be at least 1; got 0", {"n_hidden": [2, 0]}),
+        (TypeError, r"n_hidden\[0\] must be a whole number", {"n_hidden": ["2", 3]}),
+        (ValueError, r"init has 2 \+ 2 hidden units", {"n_hidden": [3, 1], "init": machine("layers", "binary")}),
+        (ValueError, "pretrain_epochs goes with machines of several hidden layers", {"pretrain_epochs": 1}),
+        (ValueError, "which leaves none of epochs=4", {"pretrain_epochs": 2, "n_hidden": [2, 2], "epochs": 4}),
+        (ValueError, "method='rise' needs all units visible", {"method": "rise", "n_hidden": [2, 2]}),
         (ValueError, 'layout="restricted" needs n_hidden of at least 1', {"layout": "restricted"}),
         (ValueError, "units must be one of 'spin', 'binary'", {"units": "bits"}),
         (ValueError, "clamped must be one of", {"clamped": "gibs"}),
-        (ValueError, "free must be one of", {"free": "tap"}),
+        (ValueError, "free must be one of", {"free": "bethe"}),
         (ValueError, "optimizer must be one of .*Did you mean 'adam'", {"optimizer": "adm"}),
         (ValueError, 'optimizer="l-bfgs" needs exact phases', {"optimizer": "l-bfgs"}),
         (ValueError, 'optimizer="l-bfgs" needs all 4 rows', {"method": "exact", "batch_size": 2}),
@@ -65,6 +74,7 @@ def test_bad_arguments_are_named(error: type[Exception], text: str, arguments: d
 
 def test_contrastive_divergence_is_refused_where_hidden_units_are_coupled() -> None:
     for options in (
+        {"method": "cd", "n_hidden": [2, 2]},
         {"method": "cd", "n_hidden": 2, "layout": "general"},
         {"method": "pcd", "free": "contrastive", "init": machine("layers", "binary")},
     ):

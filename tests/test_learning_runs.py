@@ -138,11 +138,15 @@ def test_what_the_last_look_cannot_do_is_refused_before_anything_is_learned(tmp_
     rows, out = rows_of(40, 30), tmp_path / "run.h5"
     deep = {"init": bm.BoltzmannMachine([np.zeros((30, 40)), np.zeros((40, 40))], units="binary"), "out": out}
     with pytest.raises(ValueError, match="the Fisher information needs hidden units"):
-        bm.fit(rows, errors="fisher", **deep)
+        bm.fit(rows, errors="fisher", clamped="gibbs", **deep)
     with pytest.raises(ValueError, match="exact would"):
-        bm.fit(rows, evaluate="ais", **deep)
+        bm.fit(rows, evaluate="exact", **deep)
+    general = {"n_hidden": 60, "layout": "general", "clamped": "gibbs", "n_chains": 2, "out": out}
+    with pytest.raises(ValueError, match=r"2\^60 states"):
+        bm.fit(rows, evaluate="ais", **general)
     assert not list(tmp_path.iterdir())
-    run = bm.fit(rows, epochs=1, clamped_sweeps=1, **deep)  # "auto" gives no likelihood where there is none to be had
+    # "auto" gives no likelihood where there is none to be had
+    run = bm.fit(rows, epochs=1, clamped_sweeps=1, **general)
     assert run.finished
     assert "log_z" not in run.evaluation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from .likelihood import Likelihood
 from .local_rules import LocalRules
 from .moments import Parameters
 from .phase import Phase, PhaseSettings
+from .pretraining import Pretraining
 from .restricted_steps import RestrictedSteps
 from .sample import Sample
 from .settings import FitSettings
@@ -64,6 +66,8 @@ def make(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads
         return LocalRules(start, sample.rows, settings, threads, sample.weights)
     if settings.engine == "lanes":
         return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
+    if settings.pretrain_epochs:
+        return Pretraining(start, sample, settings, partial(phases, threads=threads))
     clamped, free = phases(start, settings, threads)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)

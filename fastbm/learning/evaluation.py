@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import rng
-from ..couplings import Layered
 from ..inference.exact import forecast_seconds
-from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
 from .bootstrap import bootstrap_errors
+from .bounds import name_of_likelihood
 from .errors import Errors
 from .fidelity import Fidelity, fidelity
 from .fisher import fisher_errors, has_enough, refuse_information
@@ -51,6 +50,7 @@ class Evaluation:
         self._start, self._data, self._settings, self._threads = start, data, settings, threads
         self._sample = Sample.of(start, data)
         self._classify = classify
+        self._likelihood = "log_likelihood" if settings.evaluate == "exact" else name_of_likelihood(start, data)
         self.method = self._choose()
         if settings.errors == "fisher":
             refuse_information(start)
@@ -61,19 +61,16 @@ class Evaluation:
             return wanted
         if forecast_seconds(self._start, moments=False) <= EXACT_SECONDS:
             return "exact"
-        if not hidden_are_independent(self._start):  # rows need sums over the hidden units, each its own
-            each = forecast_seconds(machine_of_hidden(self._start), moments=False)
-            n_rows = sum(len(self._data[name]) for name in ("rows", "holdout") if name in self._data)
-            return "ais" if each * n_rows <= EXACT_SECONDS else None
-        return "ais" if self._start.n_hidden == 0 or isinstance(self._start.couplings, Layered) else None
+        return "ais" if self._likelihood else None
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes of it."""
         names = []
         if self.method:
-            names += ["log_z", "log_z_error", "log_likelihood"]
-            names += ["holdout_log_likelihood"] if "holdout" in self._data else []
+            name = self._likelihood or "log_likelihood"
+            names += ["log_z", "log_z_error", name]
+            names += [f"holdout_{name}"] if "holdout" in self._data else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
         if self._settings.fidelity:
@@ -115,13 +112,14 @@ class Evaluation:
             model, self.method, beta=s.beta, clamp=None, moments=False, seed=seed, threads=self._threads, **options
         )
         found = {"log_z": result.log_z, "log_z_error": result.log_z_error}
+        kind = self._likelihood or "log_likelihood"
         if self._sample.up is None:
             found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
             if name in self._data:
                 weights = self._sample.weights if name == "rows" else None
-                mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights)
-                found[f"{prefix}log_likelihood"] = mean - result.log_z
+                mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
+                found[f"{prefix}{kind}"] = mean - result.log_z
         return found
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
@@ -163,6 +161,7 @@ class Evaluation:
         s = self._settings
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
         settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
+        settings = replace(settings, pretrain_epochs=0)
         chosen = np.repeat(np.arange(len(counts)), counts)
         data: dict[str, Any] = {"rows": self._sample.rows.chosen(chosen)}
         if self._sample.weights is not None:

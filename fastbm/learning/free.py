@@ -18,6 +18,7 @@ from ..model import BoltzmannMachine
 from ..sampling import Chains
 from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
+from .layer_averages import put_odd_means
 from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
 from .phase import SAMPLED, Phase
 
@@ -59,12 +60,14 @@ class FreeMeanField(Phase):
 
 
 def average_states(model: BoltzmannMachine, up: np.ndarray, beta: float) -> PhaseMoments:
-    """Moments of states (m, n_units) of 0 and 1, hidden units by their conditional means where a restricted machine
-    gives them.
+    """Moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
+    layers.
     """
     values = model.convention.values(up, SAMPLED)
     if model.is_layered and len(model.couplings.sizes) == 2:
         values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
+    elif model.is_layered:
+        put_odd_means(model, values, beta)
     return from_values(model.couplings, values)
 
 

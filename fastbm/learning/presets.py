@@ -7,19 +7,27 @@ from dataclasses import dataclass
 from .. import _checks
 from ..couplings import Dense
 from ..inference.hidden import hidden_are_independent
+from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
 from .clamped import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
+from .clamped_variational import ClampedVariational
 from .closed_forms import CLOSED_FORMS
 from .free import FreeContrastive, FreeExact, FreeGibbs, FreeMeanField
 from .free_restarted import FreeAnnealed, FreeRestarted
 from .free_tempering import FreeTempering
 from .local_objectives import RULES
+from .tap import ClampedTap, FreeTap
 
-CLAMPED = {phase.name: phase for phase in (ClampedExact, ClampedGibbs, ClampedAnnealed, ClampedMeanField)}
+CLAMPED = {
+    phase.name: phase
+    for phase in (ClampedExact, ClampedGibbs, ClampedAnnealed, ClampedMeanField, ClampedVariational, ClampedTap)
+}
 FREE = {
     phase.name: phase
-    for phase in (FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField)
-}
+    for phase in (
+        FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField, FreeTap,
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,15 +80,15 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
     if clamped is None:
         clamped = preset.clamped
         if clamped == "exact" and preset.free != "exact" and not hidden_are_independent(model):
-            clamped = "gibbs"  # hidden units that are coupled to one another have no closed form
+            # hidden units that are coupled to one another have no closed form
+            clamped = "variational" if is_deep(model) else "gibbs"
     free = preset.free if free is None else free
     _checks.choice("clamped", clamped, CLAMPED)
     _checks.choice("free", free, FREE)
     if free == "contrastive" and not hidden_are_independent(model):
         raise ValueError(
             'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '
-            'method="monte-carlo" '
-            'or layout="restricted".'
+            'method="monte-carlo", "pcd" for layers, or layout="restricted".'
         )
     return preset, clamped, free
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from ..inference.hidden import has_free_energy
-from ..inference.likelihood import log_sums
 from ..model import BoltzmannMachine
 from ..rows import Rows
+from .bounds import sums_of_rows
 from .distinct import distinct
 
 
 def mean_log_sum(
-    model: BoltzmannMachine, rows: Rows, beta: float, threads: int, weights: np.ndarray | None = None
+    model: BoltzmannMachine,
+    rows: Rows,
+    beta: float,
+    threads: int,
+    weights: np.ndarray | None = None,
+    kind: str = "log_likelihood",
 ) -> float:
-    """Average over rows, by weight; a part of the rows at a time."""
+    """Average over rows, by weight; a part of the rows at a time. `kind` as for `bounds.sums_of_rows`."""
     if not has_free_energy(model):  # each distinct row takes a sum of its own
         rows, weights = distinct(rows, weights)
     total = 0.0
     for some in rows.blocks():
-        sums, _, _ = log_sums(model, model.convention.values(rows[some], np.float64), beta, threads)
+        sums = sums_of_rows(model, model.convention.values(rows[some], np.float64), beta, threads, kind)
         total += float(sums.sum() if weights is None else sums @ weights[some])
     return total / (len(rows) if weights is None else float(weights.sum()))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, rng
+from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
 from . import presets
 from .idle import refuse_idle
@@ -57,6 +58,7 @@ class FitSettings:
     errors: str | None = None
     n_resamples: int = 100
     fidelity: bool = False
+    pretrain_epochs: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -116,7 +118,9 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         errors=None if errors is None else _checks.choice("errors", errors, ERRORS),
         n_resamples=whole("n_resamples", 100, least=2),
         fidelity=_flag("fidelity", values.get("fidelity", False)),
+        pretrain_epochs=whole("pretrain_epochs", 0, least=0),
     )
+    _check_pretraining(model, found)
     refuse_idle(found, values, model.n_hidden, n_rows)
     return replace(found, engine="lanes") if serves(model, found) and n_rows else found
 
@@ -155,6 +159,21 @@ def _check_rules(preset: presets.Preset, method: str, values: dict[str, Any]) ->
             raise ValueError(f"method={method!r} is a formula that knows no {name}. Use flip_noise or ridge.")
     if values.get("centring") and (preset.driver != "phases" or values.get("optimizer", preset.optimizer) == "l-bfgs"):
         raise ValueError('centring goes with optimizers "sgd" and "adam"; "l-bfgs" sees centred parameters anyhow.')
+
+
+def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:
+    if not (each := settings.pretrain_epochs):
+        return
+    if not is_deep(model) or settings.optimizer not in OPTIMIZERS:
+        raise ValueError(
+            "pretrain_epochs goes with machines of several hidden layers, such as n_hidden=[500, 250], that are "
+            f"learned in steps, by optimizers {' and '.join(map(repr, OPTIMIZERS))}. Leave pretrain_epochs out."
+        )
+    if (needed := each * len(model.couplings.arrays)) >= settings.epochs:
+        raise ValueError(
+            f"pretrain_epochs={each} for each two of {len(model.couplings.sizes)} layers takes {needed} epochs, which "
+            f"leaves none of epochs={settings.epochs} for the whole machine. Lower pretrain_epochs or raise epochs."
+        )
 
 
 def _until(given: Any) -> dict[str, float] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from .._checks import Diverged
 from ..inference.exact import refuse_if_long
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
+from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
 from ..store import Stream
 from . import drivers
@@ -78,7 +79,9 @@ class FitTask:
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
-        if hidden_coupled and (settings.clamped == "exact" or settings.evaluate in ("exact", "ais")):
+        # by ais the rows of deep machines get bounds in place of sums
+        summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and not is_deep(self.start))
+        if hidden_coupled and (settings.clamped == "exact" or summed):
             refuse_if_long(machine_of_hidden(self.start), self.threads)
 
     @property
@@ -176,10 +179,13 @@ class FitTask:
         """What is due after an epoch: metrics, weights, states of the free chains."""
         rows: dict[str, np.ndarray] = {}
         model = parameters.machine(self.start)
-        self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+        # layers that are learned apart say nothing of when the whole machine is
+        whole = epoch >= self.settings.pretrain_epochs * len(self.start.couplings.arrays)
+        if whole:
+            self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
         if self._due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
-            if self._stopping.look(found, epoch) and self.settings.patience:
+            if whole and self._stopping.look(found, epoch) and self.settings.patience:
                 self._best = parameters
             rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()}
             rows["metrics/step"] = np.array([epoch])
