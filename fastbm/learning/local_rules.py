@@ -55,7 +55,7 @@ class LocalRules(Descent):
             np.concatenate([self._coordinates.into(pairs), bias]),
             settings.tolerance,
             lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
-            newton=True,
+            finish="newton",
             halt=self._is_unbounded,
         )
         held = settings.l1 > 0 or settings.l2 > 0
