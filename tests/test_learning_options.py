@@ -252,8 +252,6 @@ def test_weights_that_cannot_be_are_refused():
     for weights, text in (([1.0], "one entry for each row"), (-np.ones(20), "0 or more"), (np.zeros(20), "not all 0")):
         with pytest.raises(ValueError, match=text):
             bm.fit(rows, row_weights=weights)
-    with pytest.raises(ValueError, match="fidelity takes no row_weights"):
-        bm.fit(rows, row_weights=np.ones(20), fidelity=True, method="exact")
 
 
 @pytest.mark.parametrize("method", ["mean-field", "pseudolikelihood", "tap", "cd"])

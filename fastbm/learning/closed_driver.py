@@ -43,3 +43,29 @@ class ClosedForm:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.parameters, self.done = Parameters.from_state(state), bool(state["done"])
+
+
+def learn_resample(
+    like: BoltzmannMachine, up: np.ndarray, weights: np.ndarray | None, settings: FitSettings
+) -> Parameters:
+    """What the formula makes of rows that were drawn again, infinite where these do not determine it.
+
+    Where a resample holds units still and the formula therefore has no solution, their biases and couplings are
+    infinite, and the others are estimated without them. Where there is none then either, everything is infinite. (To
+    draw again until there is one would leave out the resamples in which estimates scatter most, and so make the errors
+    too small.)
+    """
+    n = up.shape[1]
+    still = np.ptp(up if weights is None else up[weights > 0], axis=0) == 0
+    coupled, bias = np.full((n, n), np.inf), np.full(n, np.inf)
+    for kept in (np.arange(n), np.flatnonzero(~still)) if still.any() else (np.arange(n),):
+        smaller = like.trusted(like.couplings.restrict(kept), like.flat_bias[kept], like.convention, 0, 0.0)
+        driver = ClosedForm(smaller, Sample(smaller, up[:, kept], weights=weights), settings)
+        try:
+            driver.epoch(0)
+        except ValueError:  # units that are constant, a covariance that is singular, a pair without a solution
+            continue
+        coupled[np.ix_(kept, kept)], bias[kept] = driver.parameters.weights[0], driver.parameters.bias
+        break
+    np.fill_diagonal(coupled, 0.0)
+    return Parameters((coupled,), bias)

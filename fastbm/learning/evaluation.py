@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .. import rng
+from .. import _checks, rng
 from ..couplings import Layered
 from ..inference.exact import forecast_seconds
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
@@ -16,9 +17,10 @@ from ..inference.likelihood import log_sums
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..store import Stream
-from .bootstrap import bootstrap_errors
+from .bootstrap import bootstrap_errors, tell_once
+from .closed_driver import learn_resample
 from .errors import Errors
-from .fidelity import Fidelity, fidelity
+from .fidelity import Fidelity, fidelity, refuse_many_units
 from .fisher import fisher_errors, has_enough, refuse_information
 from .moments import Parameters
 from .sample import Sample
@@ -53,6 +55,8 @@ class Evaluation:
         self.method = self._choose()
         if settings.errors == "fisher":
             refuse_information(start)
+        if settings.fidelity:
+            refuse_many_units(start)
 
     def _choose(self) -> str | None:
         wanted = self._settings.evaluate
@@ -97,7 +101,13 @@ class Evaluation:
         if self._settings.fidelity:
             seed, beta = rng.derive(self._settings.seed, rng.MONITOR, 1), self._settings.beta
             compared = fidelity(
-                model, self._values("rows"), beta=beta, seed=seed, threads=self._threads, max_seconds=FIDELITY_SECONDS
+                model,
+                self._values("rows"),
+                row_weights=self._sample.weights,
+                beta=beta,
+                seed=seed,
+                threads=self._threads,
+                max_seconds=FIDELITY_SECONDS,
             )
             rows |= {f"fidelity/{name}": array for name, array in compared.rows().items()}
         if self._settings.errors:
@@ -144,9 +154,16 @@ class Evaluation:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":
-            return bootstrap_errors(
-                lambda counts: self._refit(model, counts), len(self._sample.rows), n_resamples=s.n_resamples, seed=seed
-            )
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", _checks.ConvergenceWarning)
+                found = bootstrap_errors(
+                    lambda counts: self._refit(model, counts),
+                    len(self._sample.rows),
+                    n_resamples=s.n_resamples,
+                    seed=seed,
+                )
+            tell_once(told, s.n_resamples)
+            return found
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
         rows = self._values("rows") if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
@@ -163,6 +180,9 @@ class Evaluation:
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
         settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
         chosen = np.repeat(np.arange(len(counts)), counts)
+        if s.optimizer == "none":
+            weights = None if self._sample.weights is None else self._sample.weights[chosen]
+            return learn_resample(model, self._sample.rows[chosen], weights, s)
         data = {"rows": self._sample.rows[chosen]}
         if self._sample.weights is not None:
             data["weights"] = self._sample.weights[chosen]

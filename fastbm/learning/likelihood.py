@@ -9,6 +9,7 @@ import numpy as np
 
 from ..model import BoltzmannMachine
 from .centring import Centring
+from .clamped import ClampedExact
 from .coordinates import Plain
 from .descent import Descent
 from .lbfgs import Lbfgs
@@ -31,6 +32,8 @@ class Likelihood(Descent):
     ) -> None:
         super().__init__(like, settings)
         self._clamped, self._free = clamped, free
+        if isinstance(clamped, ClampedExact):
+            clamped.row_weights = sample.weights
         self._rows = NO_ROWS if sample.up is None else like.convention.values(sample.up, np.float64)
         self._centring = Centring(like, sample.mean, sample.spread)
         self._data = None if like.n_hidden else sample.clamped()

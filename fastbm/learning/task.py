@@ -19,6 +19,7 @@ from ..store import Stream
 from . import drivers
 from .descent import Descent
 from .evaluation import Evaluation
+from .forecasts import refuse_long_rows
 from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
 from .sample import Sample
@@ -80,6 +81,7 @@ class FitTask:
             refuse_if_long(self.start, self.threads)
         if hidden_coupled and (settings.clamped == "exact" or settings.evaluate in ("exact", "ais")):
             refuse_if_long(machine_of_hidden(self.start), self.threads)
+            refuse_long_rows(self.start, [self.data[k] for k in ("rows", "holdout") if k in self.data], settings)
 
     @property
     def parameters(self) -> Parameters:
