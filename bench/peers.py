@@ -68,6 +68,28 @@ def sweep(
     return states
 
 
+def persistent_chains(
+    rows: np.ndarray, n_steps: int, n_chains: int, rate: float, threads: int, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and bias of spins, learned from rows (m, n_units) by chains that go on for a sweep a step."""
+    n = rows.shape[1]
+    mean, second = rows.mean(axis=0), rows.T @ rows / len(rows)
+    states = np.random.default_rng(seed).choice([-1.0, 1.0], (n_chains, n))
+    parts = np.array_split(states, threads)
+    weights, bias = np.zeros((n, n)), np.arctanh(mean)
+
+    def run(k: int) -> None:
+        _sweep_chains(weights, bias, 1.0, parts[k], 1, False, seed + step * threads + k)
+
+    for step in range(n_steps):
+        _on_threads(run, threads)
+        falling = rate / (1.0 + 9.0 * step / n_steps)
+        weights += falling * (second - states.T @ states / n_chains)
+        np.fill_diagonal(weights, 0.0)
+        bias += falling * (mean - states.mean(axis=0))
+    return weights, bias
+
+
 @njit(nogil=True, error_model="numpy")
 def _gray_slice(weights, bias, first, last, moments):
     """Sums over steps `first` to `last` of the Gray code, relative to exp(top): weights, spins, pairs."""

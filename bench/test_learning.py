@@ -1,4 +1,8 @@
-"""Epochs of persistent contrastive divergence, and exact maximum likelihood to a gradient of 1e-6."""
+"""Epochs of persistent contrastive divergence, and exact maximum likelihood of a planted machine.
+
+The gradient is to be below 1e-8. SciPy's L-BFGS on plain parameters stalls long before, where values are equal to
+rounding, and is asked for 1e-6.
+"""
 
 from functools import cache, partial
 
@@ -16,7 +20,7 @@ from .machine import installed
 
 ROWS, PIXELS, HIDDEN, BATCH, RATE, EPOCHS = 1797, 64, 128, 100, 0.05, 20
 PCD = f"PCD, {ROWS} x {PIXELS}, {HIDDEN} hidden, batch {BATCH}"
-UNITS, SAMPLES, TOLERANCE = 20, 10_000, 1e-6
+UNITS, SAMPLES, TOLERANCE, TOLERANCE_OF_PEER = 20, 10_000, 1e-8, 1e-6
 EXACT = f"exact maximum likelihood, n = {UNITS}, {SAMPLES:,} rows, to {TOLERANCE:g}"
 NO_RECORDS = 1 << 30  # epochs between two records
 
@@ -83,9 +87,9 @@ def test_pcd_numpy(threads, work, effort):
 
 @cache
 def samples():
-    """Rows (10,000, 20) of spins from a random machine."""
-    model = bm.models.random_machine(UNITS, bias_scale=0.3, seed=4)
-    return bm.sample(model, n_chains=100, n_sweeps=1_000, thin=10, seed=2).states.reshape(SAMPLES, UNITS)
+    """Rows (10,000, 20) of spins with planted couplings of strength 1 / sqrt(n)."""
+    model = bm.models.sherrington_kirkpatrick(UNITS, seed=4)
+    return bm.sample(model, n_chains=100, n_sweeps=1_000, thin=10, burn_in=100, seed=2).states.reshape(SAMPLES, UNITS)
 
 
 def likelihood(weights, bias):
@@ -100,18 +104,18 @@ def test_exact_fastbm(threads, work):
     records = {"weights_every": 0, "monitor_every": NO_RECORDS, "evaluate": "none"}
     run = partial(bm.fit, rows, method="exact", tolerance=TOLERANCE, threads=threads, **records)
     found = work(run, 1, "fits", workload=EXACT, threads=threads)
-    _, _, best = numpy_peers.maximum_likelihood(rows.astype(float), TOLERANCE)
+    _, _, best = numpy_peers.maximum_likelihood(rows.astype(float), TOLERANCE_OF_PEER)
     model, data = found.model, rows.astype(float)
     _, mean, second = numpy_peers.enumerate_blocked(model.weights, model.bias, True)
     assert abs(likelihood(model.weights, model.bias) - best) < 1e-9
-    np.testing.assert_allclose(mean, data.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(second, data.T @ data / len(data), atol=1e-5)
+    np.testing.assert_allclose(mean, data.mean(axis=0), atol=2 * TOLERANCE)
+    np.testing.assert_allclose(second, data.T @ data / len(data), atol=2 * TOLERANCE)
 
 
 def test_exact_scipy(threads, work):
     rows = samples().astype(float)
     with threadpool_limits(threads, "blas"):
-        run = partial(numpy_peers.maximum_likelihood, rows, TOLERANCE)
+        run = partial(numpy_peers.maximum_likelihood, rows, TOLERANCE_OF_PEER)
         weights, bias, best = work(run, 1, "fits", workload=EXACT, program="SciPy L-BFGS, NumPy sums", threads=threads)
     assert abs(likelihood(weights, bias) - best) < 1e-9
     found = bm.fit(samples(), method="exact", tolerance=TOLERANCE, evaluate="none")

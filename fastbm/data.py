@@ -195,3 +195,15 @@ def check_rows(data: Any, argument: str = "data") -> np.ndarray:
     if not len(rows) or not rows.shape[1]:
         raise ValueError(f"{argument} is empty: shape {rows.shape}. At least one row and one unit are needed.")
     return rows
+
+
+def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
+    """Check what rows count for: one number each, none below 0; None where all count alike."""
+    if weights is None:
+        return None
+    found = _checks.finite_array("row_weights", weights)
+    if found.shape != (n_rows,):
+        raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
+    if (found < 0).any() or not found.any():
+        raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
+    return found

@@ -146,7 +146,8 @@ def fit(
         How log Z, and so the likelihood, is computed at the end.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
-        "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule).
+        "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule). Where a formula has no
+        solution for rows that were drawn, as with a unit that they hold still, errors of what these leave open are inf.
     n_resamples : int
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _checks, data as datasets, sources
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
-from .learning.degenerate import describe_degenerate
+from .learning.degenerate import describe_degenerate, describe_few, which_coupled
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
@@ -62,7 +62,7 @@ class FitData:
             if held.n_units != up.n_units:
                 raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
         labels = _check_labels(labels, up, "labels")
-        weights = _check_weights(row_weights, len(up))
+        weights = datasets.check_row_weights(row_weights, len(up))
         holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
         return cls(kind, up, weights, None, held, labels, holdout_labels, origins)
 
@@ -119,19 +119,13 @@ class FitData:
                     raise ValueError(f"{name} needs rows; data are moments. Give rows, or use another method.")
             if s.errors and self.moments is not None and self.moments.n_samples is None:
                 raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
-        weighed = {
-            "fidelity": s.fidelity,
-            'method="exact" with hidden units': s.optimizer == "l-bfgs" and start.n_hidden > 0,
-        }
-        for name, asked in weighed.items():
-            if self.weights is not None and asked:
-                raise ValueError(f"{name} takes no row_weights. Leave them out, or use another method.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
-        visible = self.up is not None and not start.n_hidden
-        if visible and s.method in UNBOUNDED and not s.l2:
-            assert self.up is not None
-            for line in describe_degenerate(self.up):
+        if self.up is not None and not start.n_hidden and s.method in UNBOUNDED:
+            up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
+            coupled = which_coupled(start.couplings)
+            lines = describe_degenerate(up, coupled=coupled, couplings_held=s.l2 > 0, biases_held=s.l2_bias > 0)
+            for line in lines + ([] if s.l2 else describe_few(*up.shape)):
                 warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
@@ -184,14 +178,3 @@ def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray |
     if array.shape != (n_rows,):
         raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
     return array
-
-
-def _check_weights(weights: Any, n_rows: int) -> np.ndarray | None:
-    if weights is None:
-        return None
-    found = _checks.finite_array("row_weights", weights)
-    if found.shape != (n_rows,):
-        raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
-    if (found < 0).any() or not found.any():
-        raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
-    return found

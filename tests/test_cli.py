@@ -207,3 +207,10 @@ def test_a_stopped_run_leaves_with_3_and_resumes_to_the_same_bytes(number):
     assert call("resume", "cut.h5", "-q") == 0
     assert call("run", file, "--out", "whole.h5", "-q") == 0
     assert_same_run("cut.h5", "whole.h5")
+
+
+def test_the_package_is_run_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "fastbm", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: python -m fastbm" in done.stdout
+    done = subprocess.run([sys.executable, "-m", "fastbm", "show", "no-such.h5"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("fastbm: ") and done.stderr.count("\n") == 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference_fidelity as reference
+import scipy.sparse
 
+import fastbm as bm
 from fastbm.learning import degenerate
-from fastbm.learning.degenerate import count_together, describe_degenerate
+from fastbm.learning.degenerate import count_together, describe_degenerate, describe_few, which_coupled
 
 
 def some_bits(m: int, n: int, p: float = 0.5, seed: int = 0) -> np.ndarray:
@@ -31,12 +33,12 @@ def test_constant_units():
     up = some_bits(200, 7)
     up[:, 3] = 0
     assert describe_degenerate(up) == [
-        "unit 3 is never on: its bias runs to -infinity; give l2_bias or leave the unit out"
+        "unit 3 is never on: its bias runs to -infinity; give l2 and l2_bias, or leave the unit out"
     ]
     up[:, [1, 5]] = 1
     assert describe_degenerate(up, names=list("abcdefg")) == [
-        "unit d is never on: its bias runs to -infinity; give l2_bias or leave the unit out",
-        "2 units are always on, b, f: their biases run to +infinity; give l2_bias or leave them out",
+        "unit d is never on: its bias runs to -infinity; give l2 and l2_bias, or leave the unit out",
+        "2 units are always on, b, f: their biases run to +infinity; give l2 and l2_bias, or leave them out",
     ]
 
 
@@ -61,6 +63,29 @@ def test_the_first_is_never_on_without_the_second_whatever_their_order():
     assert line.startswith("one pair is such that the first is never on without the second, (2, 0):")
 
 
+def test_what_a_penalty_holds_and_what_is_not_coupled_is_no_trouble():
+    up = some_bits(200, 4)
+    up[:, 0] = 1
+    up[:, 2] &= 1 - up[:, 1]
+    assert len(describe_degenerate(up)) == 2
+    assert describe_degenerate(up, couplings_held=True, biases_held=True) == []
+    assert [line[:6] for line in describe_degenerate(up, couplings_held=True)] == ["unit 0"]
+    # a bias that is held leaves the couplings of a constant unit to do its work
+    assert [line[:6] for line in describe_degenerate(up, biases_held=True)] == ["unit 0", "one pa"]
+    ring = np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)  # (0, 1), (1, 2), (2, 3), (3, 0)
+    for pairs, n_lines in ((ring, 2), (ring * (np.add.outer(range(4), range(4)) != 3), 1)):
+        couplings = bm.BoltzmannMachine(scipy.sparse.csr_array(pairs)).couplings
+        assert len(describe_degenerate(up, coupled=which_coupled(couplings))) == n_lines
+    assert which_coupled(bm.BoltzmannMachine(ring).couplings) is None
+
+
+def test_rows_that_are_all_equal():
+    up = np.tile(some_bits(1, 5), (30, 1))
+    assert describe_degenerate(up) == [
+        "all 30 rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"
+    ]
+
+
 def test_copies():
     up = some_bits(100, 5)
     up[:, 4], up[:, 2] = up[:, 0], 1 - up[:, 1]
@@ -74,7 +99,8 @@ def test_copies():
 
 def test_few_rows_and_long_lists():
     lines = describe_degenerate(some_bits(6, 60, p=0.2))
-    assert lines[-1].startswith("there are fewer rows (6) than units (60)")
+    assert describe_few(6, 60)[0].startswith("there are fewer rows (6) than units (60)")
+    assert not describe_few(60, 60)
     together = next(line for line in lines if "never on together" in line)
     assert together.count("(") == 10 and "more: their couplings" in together
     assert all("\n" not in line for line in lines)

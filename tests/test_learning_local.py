@@ -257,7 +257,7 @@ def test_a_sparse_start_says_which_pairs_are_learned(rule: str) -> None:
 def test_pairs_that_never_meet_are_named(rule: str) -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 5))
     rows[rows[:, 1] == 1, 3] = 0
-    with pytest.warns(bm.ConvergenceWarning, match=r"no finite optimum.*pair \(1, 3\) never took.*l2"):
+    with pytest.warns(bm.ConvergenceWarning, match=r"no finite optimum.*never on together, \(1, 3\).*l2"):
         run = bm.fit(rows, method=rule)
     assert run.finished
     assert np.isfinite(run.model.weights).all()
@@ -286,7 +286,7 @@ def test_starts_that_are_far_off_come_back(rule: str, penalty: dict[str, float])
 def test_constant_units_are_named() -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 4))
     rows[:, 2] = 0
-    with pytest.warns(bm.ConvergenceWarning, match=r"unit 2 never changed.*l2_bias"):
+    with pytest.warns(bm.ConvergenceWarning, match=r"unit 2 is never on.*l2_bias"):
         bm.fit(rows, method="pseudolikelihood")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

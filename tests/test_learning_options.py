@@ -32,6 +32,8 @@ def test_moments_teach_what_their_rows_do(method: str, units: str):
     rows = draw(planted(units=units), 500)
     moments = bm.Moments.of(rows, units=units)
     settings = {"epochs": 20, "method": method, "evaluate": "exact"}
+    if method == "exact":  # which goes its own way from rows, and from moments, to the same end
+        settings |= {"epochs": 60, "tolerance": 1e-10}
     by_rows, by_moments = bm.fit(rows, units=units, **settings), bm.fit(moments, **settings)
     assert np.abs(by_rows.model.weights - by_moments.model.weights).max() < 1e-9
     found = by_moments.evaluation["log_likelihood"][-1]
@@ -250,8 +252,6 @@ def test_weights_that_cannot_be_are_refused():
     for weights, text in (([1.0], "one entry for each row"), (-np.ones(20), "0 or more"), (np.zeros(20), "not all 0")):
         with pytest.raises(ValueError, match=text):
             bm.fit(rows, row_weights=weights)
-    with pytest.raises(ValueError, match="fidelity takes no row_weights"):
-        bm.fit(rows, row_weights=np.ones(20), fidelity=True, method="exact")
 
 
 @pytest.mark.parametrize("method", ["mean-field", "pseudolikelihood", "tap", "cd"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -74,9 +74,15 @@ class Dense:
         return Dense(arrays[0])
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return arrays[0][np.triu_indices(self.n_units, 1)]
+        return arrays[0][_upper(self.n_units)]
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
         upper = np.zeros((self.n_units, self.n_units))
-        upper[np.triu_indices(self.n_units, 1)] = vector
+        upper[_upper(self.n_units)] = vector
         return (upper + upper.T,)
+
+
+@lru_cache(maxsize=1)  # learning asks some times a step, for which making them would take longer than the rest
+def _upper(n_units: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the pairs i < j."""
+    return np.triu_indices(n_units, 1)

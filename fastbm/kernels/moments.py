@@ -6,7 +6,8 @@ from .._jit import kernel
 
 
 @kernel
-def _count_bits(word):
+def count_bits(word):
+    """Return the number of set bits of a uint64."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -25,5 +26,5 @@ def count_pairs(words, counts):
         for j in range(i, words.shape[0]):
             total = np.int64(0)
             for k in range(words.shape[1]):
-                total += _count_bits(words[i, k] & words[j, k])
+                total += count_bits(words[i, k] & words[j, k])
             counts[i, j] += total

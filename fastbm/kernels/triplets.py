@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._jit import kernel
-from .moments import _count_bits
+from .moments import count_bits
 
 
 @kernel
@@ -27,5 +27,5 @@ def count_triples(words, triples, counts):
         total = np.int64(0)
         third = words[k]
         for w in range(n_words):
-            total += _count_bits(both[w] & third[w])
+            total += count_bits(both[w] & third[w])
         counts[t] += total

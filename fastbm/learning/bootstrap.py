@@ -6,6 +6,7 @@ likelihood. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -124,3 +125,18 @@ def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed:
     while not bootstrap.done:
         bootstrap.step()
     return bootstrap.errors()
+
+
+def tell_once(told: list[warnings.WarningMessage], n_resamples: int) -> None:
+    """Pass on the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
+    ours = [one for one in told if issubclass(one.category, _checks.ConvergenceWarning)]
+    for one in told:
+        if one not in ours:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if ours:
+        warnings.warn(
+            f"{len(ours)} of {n_resamples} resamples were not learned to the end, so that their parameters, and the "
+            f"errors, are arbitrary where a parameter runs to infinity. The first of them: {ours[0].message}",
+            _checks.ConvergenceWarning,
+            stacklevel=2,
+        )

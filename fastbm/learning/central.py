@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..rows import Rows
+from ..threads import single_threaded_blas
 from ..units import Units
 from .counts import Counts
 
+BLOCK_ROWS, BLOCK_TRIPLES = 4_096, 256  # of which products are held at a time
 ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
 
 
@@ -95,3 +98,23 @@ class UpMoments:
             b, d = (a + 1) % 3, (a + 2) % 3
             total += c * (v[a] * s[b] * s[d] - c * v[a] - 2 * third * s[a])
         return total
+
+
+def weighted(up: Rows | np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> UpMoments:
+    """Moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
+
+    In float64, rows in their order, so that the sums are the same whatever the number of threads.
+    """
+    n_units = up.shape[1]
+    shares = weights / weights.sum()
+    both, triples, population = np.zeros((n_units, n_units)), np.zeros(len(chosen)), np.zeros(n_units + 1)
+    with single_threaded_blas():
+        for first in range(0, len(up), BLOCK_ROWS):
+            some, share = up[first : first + BLOCK_ROWS], shares[first : first + BLOCK_ROWS]
+            both += (some * share[:, None]).T @ some.astype(np.float64)
+            population += np.bincount(some.sum(axis=1), weights=share, minlength=n_units + 1)
+            columns = np.ascontiguousarray(some.T)
+            for start in range(0, len(chosen), BLOCK_TRIPLES):
+                i, j, k = chosen[start : start + BLOCK_TRIPLES].T
+                triples[start : start + BLOCK_TRIPLES] += (columns[i] & columns[j] & columns[k]) @ share
+    return UpMoments(np.diagonal(both).copy(), both[np.triu_indices(n_units, 1)], triples, population, chosen)

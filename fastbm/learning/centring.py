@@ -18,19 +18,20 @@ NARROWEST = 0.01  # a unit's standard deviation is taken to be at least this par
 class Centring:
     """The map between parameters and the vector that the optimiser sees.
 
-    `means` and `spread` are the visible units' means and standard deviations.
+    `means` and `spread` are the visible units' means and standard deviations; the attributes `means` are those of all
+    units, `scale` the factors of couplings and biases.
     """
 
     def __init__(self, model: BoltzmannMachine, means: np.ndarray, spread: np.ndarray) -> None:
         units = model.convention
         self._couplings = model.couplings
-        self._means = np.full(model.n_units, (units.lo + units.hi) / 2)
+        self.means = np.full(model.n_units, (units.lo + units.hi) / 2)
         width = np.full(model.n_units, units.span / 2)
-        self._means[: model.n_visible] = means
+        self.means[: model.n_visible] = means
         width[: model.n_visible] = np.maximum(spread, NARROWEST * units.span)
         self.scale = np.concatenate([self._pairs(width), width])
         self.n_pairs = len(self.scale) - model.n_units
-        self._products = self._pairs(self._means)
+        self._products = self._pairs(self.means)
 
     def _pairs(self, x: np.ndarray) -> np.ndarray:
         """x_i x_j of all coupled pairs."""
@@ -38,17 +39,17 @@ class Centring:
 
     def vector(self, parameters: Parameters) -> np.ndarray:
         """What the optimiser sees of parameters."""
-        pull = self._couplings.with_arrays(parameters.weights).field(self._means[None])[0]
+        pull = self._couplings.with_arrays(parameters.weights).field(self.means[None])[0]
         return np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull]) * self.scale
 
     def parameters(self, vector: np.ndarray) -> Parameters:
         """The way back from `vector`."""
         plain = vector / self.scale
         weights = self._couplings.from_vector(plain[: self.n_pairs])
-        pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self._means[None])[0]
+        pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self.means[None])[0]
         return Parameters(weights, plain[self.n_pairs :] - pull)
 
     def slope(self, slope: Parameters) -> np.ndarray:
         """The gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
-        cross = self._pairs(self._means + slope.bias) - self._products - self._pairs(slope.bias)
+        cross = self._pairs(self.means + slope.bias) - self._products - self._pairs(slope.bias)
         return np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias]) / self.scale

@@ -23,17 +23,22 @@ HOTTEST = 0.1  # of the machine's beta, where cooling begins
 
 
 class ClampedExact(Phase):
-    """Hidden units summed exactly: in closed form where they are independent, else over all their states."""
+    """Hidden units summed exactly: in closed form where they are independent, else over all their states.
+
+    `row_weights` are those of the rows, where every call is for all rows and they do not count alike.
+    """
 
     name = "exact"
+    row_weights: np.ndarray | None = None
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if model.n_hidden == 0:
-            log_z = -self.settings.beta * float(np.mean(model.energy(rows)))
-            return from_values(model.couplings, rows, log_z)
+            log_z = -self.settings.beta * self._average(model.energy(rows))
+            return from_values(model.couplings, rows, log_z, self.row_weights)
         if hidden_are_independent(model):
             return self._independent(model, rows)
-        unique, counts = np.unique(rows, axis=0, return_counts=True)
+        unique, inverse = np.unique(rows, axis=0, return_inverse=True)
+        counts = np.bincount(inverse.ravel(), weights=self.row_weights, minlength=len(unique))
         exact = run_method(
             model,
             "exact",
@@ -56,8 +61,11 @@ class ClampedExact(Phase):
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         beta = self.settings.beta
         means = hidden_means(model, rows, beta)
-        log_z = -float(np.mean(model.free_energy(rows, beta=beta))) if self.settings.wants_log_z else None
-        return from_values(model.couplings, np.concatenate([rows, means], axis=1), log_z)
+        log_z = -self._average(model.free_energy(rows, beta=beta)) if self.settings.wants_log_z else None
+        return from_values(model.couplings, np.concatenate([rows, means], axis=1), log_z, self.row_weights)
+
+    def _average(self, numbers: np.ndarray) -> float:
+        return float(np.average(numbers, weights=self.row_weights))
 
 
 class ClampedGibbs(Phase):

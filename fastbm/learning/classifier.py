@@ -149,7 +149,7 @@ class BoltzmannClassifier:
         counts = np.bincount(codes)
         prior = counts / len(codes) if self._priors == "counts" else np.full(len(classes), 1.0 / len(classes))
         noise, tried, offsets, scale = self._tune(up, codes, classes, np.log(prior))
-        learned = self._learn(up, codes, noise)
+        learned = self._learn(up, codes, noise, classes)
         self.classes, self.log_prior, self.flip_noise = classes, np.log(prior), noise
         self.offsets, self.scale, self.cross_validation = offsets, scale, tried
         self.machines = [one.machine for one in learned]
@@ -157,15 +157,17 @@ class BoltzmannClassifier:
         self.log_z_error = np.array([one.log_z_error for one in learned])
         return self
 
-    def _learn(self, up: np.ndarray, codes: np.ndarray, noise: float) -> list[Learned]:
-        return [
-            learn(
-                up[codes == k], self.method, flip_noise=noise, log_z=self._log_z, units=self._units.name,
-                n_hidden=self._n_hidden, seed=rng.derive(self._seed, k),
-                threads=threads_module.resolve(self._threads), options=self._options,
-            )
-            for k in range(int(codes.max()) + 1)
-        ]  # fmt: skip
+    def _learn(self, up: np.ndarray, codes: np.ndarray, noise: float, classes: np.ndarray) -> list[Learned]:
+        return [self._learn_one(up[codes == k], classes[k], noise, k) for k in range(int(codes.max()) + 1)]
+
+    def _learn_one(self, up: np.ndarray, label: Any, noise: float, k: int) -> Learned:
+        try:
+            return learn(
+                up, self.method, flip_noise=noise, log_z=self._log_z, units=self._units.name, n_hidden=self._n_hidden,
+                seed=rng.derive(self._seed, k), threads=threads_module.resolve(self._threads), options=self._options,
+            )  # fmt: skip
+        except ValueError as error:
+            raise type(error)(f"class {label}: {error}") from None
 
     def _tune(
         self, up: np.ndarray, codes: np.ndarray, classes: np.ndarray, log_prior: np.ndarray
@@ -177,7 +179,7 @@ class BoltzmannClassifier:
             return noises[0], {}, offsets, scale
         folds = deal(codes, classes, self._seed)
         best, tried = np.inf, {}
-        for noise, scores in zip(noises, self._held_out(up, codes, folds, noises), strict=True):
+        for noise, scores in zip(noises, self._held_out(up, codes, folds, noises, classes), strict=True):
             found = fit_calibration(scores, codes, log_prior) if self._calibrate else (np.zeros(len(classes)), 1.0)
             decided = np.argmax(found[1] * (scores + found[0]) + log_prior, axis=1)
             tried[float(noise)] = error = float(np.mean(decided != codes))
@@ -186,14 +188,14 @@ class BoltzmannClassifier:
         return chosen, tried if self._noise == "cv" else {}, offsets, scale
 
     def _held_out(
-        self, up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: tuple[float, ...]
+        self, up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: tuple[float, ...], classes: np.ndarray
     ) -> np.ndarray | list[np.ndarray]:
         """Scores of the training rows by machines that have not seen them, for each flip noise."""
         if self.method == ONE_SHOT and self._log_z == "auto":
             return held_out_one_shot(up, codes, folds, noises, threads_module.resolve(self._threads))
 
         def scores(noise: float, learned: np.ndarray, scored: np.ndarray) -> np.ndarray:
-            machines = self._learn(up[learned], codes[learned], noise)
+            machines = self._learn(up[learned], codes[learned], noise, classes)
             rows = self._units.values(up[scored], np.float64)
             return np.stack([self._score(one.machine, rows) - one.log_z for one in machines], axis=1)
 
@@ -276,9 +278,13 @@ def option_names() -> list[str]:
 
 def check_classes(labels: np.ndarray) -> np.ndarray:
     """Return the classes, sorted; there must be two at least, of two rows at least."""
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(f"labels must be known; got nan in row {np.flatnonzero(np.isnan(labels))[0]}. Leave it out.")
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
-        raise ValueError(f"labels must name at least two classes; got {classes.tolist()}.")
+        raise ValueError(
+            f"labels must name at least two classes; got {classes.tolist()}. For one machine in all use fastbm.fit."
+        )
     if counts.min() < 2:
         few = int(counts.argmin())
         raise ValueError(

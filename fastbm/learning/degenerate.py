@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..couplings import Couplings, Dense
 from ..rows import Rows
 from ..threads import single_threaded_blas
 
@@ -36,8 +37,15 @@ def count_together(up: Rows | np.ndarray) -> np.ndarray:
     return total
 
 
-def describe_degenerate(up: Rows | np.ndarray, names: Sequence[str] | None = None) -> list[str]:
-    """Describe what makes maximum-likelihood parameters infinite or undetermined, one line for each kind of trouble.
+def describe_degenerate(
+    up: Rows | np.ndarray,
+    names: Sequence[str] | None = None,
+    *,
+    coupled: np.ndarray | None = None,
+    couplings_held: bool = False,
+    biases_held: bool = False,
+) -> list[str]:
+    """Describe what makes parameters infinite, one line for each kind of trouble.
 
     Parameters
     ----------
@@ -45,6 +53,10 @@ def describe_degenerate(up: Rows | np.ndarray, names: Sequence[str] | None = Non
         Rows of bits.
     names : list of str, optional
         Of the units; their numbers when left out.
+    coupled : (n_units, n_units) bool array, optional
+        Which pairs have a coupling; all when left out.
+    couplings_held, biases_held : bool
+        Whether a penalty keeps them finite.
 
     Returns
     -------
@@ -55,32 +67,57 @@ def describe_degenerate(up: Rows | np.ndarray, names: Sequence[str] | None = Non
     -----
     Cost O(m n_units^2), by matrix products.
     """
-    m, n = up.shape
+    m = len(up)
+    if couplings_held and biases_held:
+        return []
     together = count_together(up)
     ups = np.diagonal(together)
     changes = (ups > 0) & (ups < m)
+    if m > 1 and not changes.any():
+        return [f"all {m} rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"]
     lines = [
         _constant(np.flatnonzero(ups == 0), "never", "-", names),
         _constant(np.flatnonzero(ups == m), "always", "+", names),
     ]
+    if not couplings_held:
+        some = changes[:, None] & changes[None, :]
+        lines += _describe_pairs(together, m, np.triu(some if coupled is None else some & coupled, 1), names)
+    return [line for line in lines if line]
+
+
+def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequence[str] | None) -> list[str]:
+    """What the pairs i < j that are `asked` for never do."""
+    ups = np.diagonal(together)
     only_first, only_second = ups[:, None] - together, ups[None, :] - together
     neither = m - together - only_first - only_second
-    both_change = np.triu(changes[:, None] & changes[None, :], 1)
-    same = both_change & (only_first == 0) & (only_second == 0)
-    opposite = both_change & (together == 0) & (neither == 0)
-    lines.append(_copies(_pairs(same), "are equal in every row", "+", names))
-    lines.append(_copies(_pairs(opposite), "are opposite in every row", "-", names))
-    rest = both_change & ~same & ~opposite
-    lines.append(_missing(_pairs(rest & (together == 0)), "never on together", "-", names))
-    lines.append(_missing(_pairs(rest & (neither == 0)), "never off together", "-", names))
+    same = asked & (only_first == 0) & (only_second == 0)
+    opposite = asked & (together == 0) & (neither == 0)
+    rest = asked & ~same & ~opposite
     ordered = _pairs(rest & (only_first == 0)) + [(j, i) for i, j in _pairs(rest & (only_second == 0))]
-    lines.append(_missing(sorted(ordered), "such that the first is never on without the second", "+", names))
-    if m < n:
-        lines.append(
-            f"there are fewer rows ({m}) than units ({n}): couplings are not determined by the data alone; give l2, or "
-            "more rows"
-        )
-    return [line for line in lines if line]
+    return [
+        _copies(_pairs(same), "are equal in every row", "+", names),
+        _copies(_pairs(opposite), "are opposite in every row", "-", names),
+        _missing(_pairs(rest & (together == 0)), "never on together", "-", names),
+        _missing(_pairs(rest & (neither == 0)), "never off together", "-", names),
+        _missing(sorted(ordered), "such that the first is never on without the second", "+", names),
+    ]
+
+
+def describe_few(m: int, n: int) -> list[str]:
+    """Say it where rows are fewer than units."""
+    if m >= n:
+        return []
+    return [
+        f"there are fewer rows ({m}) than units ({n}): couplings are not determined by the data alone; give l2, or "
+        "more rows"
+    ]
+
+
+def which_coupled(couplings: Couplings) -> np.ndarray | None:
+    """The `coupled` of `describe_degenerate`: None where all pairs are."""
+    if isinstance(couplings, Dense):
+        return None
+    return couplings.with_arrays([np.ones_like(array) for array in couplings.arrays]).matrix() != 0
 
 
 def _pairs(mask: np.ndarray) -> Pairs:
@@ -104,11 +141,11 @@ def _list_pairs(pairs: Pairs, names: Sequence[str] | None) -> str:
 def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[str] | None) -> str:
     if not len(units):
         return ""
-    listed = _list([_name(int(unit), names) for unit in units])
+    listed, penalty = _list([_name(int(unit), names) for unit in units]), "give l2 and l2_bias"
     if len(units) == 1:
-        return f"unit {listed} is {when} on: its bias runs to {sign}infinity; give l2_bias or leave the unit out"
+        return f"unit {listed} is {when} on: its bias runs to {sign}infinity; {penalty}, or leave the unit out"
     many = f"{len(units)} units are {when} on, {listed}"
-    return f"{many}: their biases run to {sign}infinity; give l2_bias or leave them out"
+    return f"{many}: their biases run to {sign}infinity; {penalty}, or leave them out"
 
 
 def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .. import rng
+from .. import _checks, rng
 from ..inference.exact import forecast_seconds
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
-from .bootstrap import bootstrap_errors
+from .bootstrap import bootstrap_errors, tell_once
 from .bounds import name_of_likelihood
+from .closed_driver import learn_resample
 from .errors import Errors
-from .fidelity import Fidelity, fidelity
+from .fidelity import Fidelity, fidelity, refuse_many_units
 from .fisher import fisher_errors, has_enough, refuse_information
 from .moments import Parameters
 from .row_sums import mean_log_sum
@@ -54,6 +56,8 @@ class Evaluation:
         self.method = self._choose()
         if settings.errors == "fisher":
             refuse_information(start)
+        if settings.fidelity:
+            refuse_many_units(start)
 
     def _choose(self) -> str | None:
         wanted = self._settings.evaluate
@@ -95,7 +99,13 @@ class Evaluation:
         if self._settings.fidelity:
             seed, beta = rng.derive(self._settings.seed, rng.MONITOR, 1), self._settings.beta
             compared = fidelity(
-                model, self._sample.rows, beta=beta, seed=seed, threads=self._threads, max_seconds=FIDELITY_SECONDS
+                model,
+                self._sample.rows,
+                row_weights=self._sample.weights,
+                beta=beta,
+                seed=seed,
+                threads=self._threads,
+                max_seconds=FIDELITY_SECONDS,
             )
             rows |= {f"fidelity/{name}": array for name, array in compared.rows().items()}
         if self._settings.errors:
@@ -143,9 +153,16 @@ class Evaluation:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":
-            return bootstrap_errors(
-                lambda counts: self._refit(model, counts), len(self._sample.rows), n_resamples=s.n_resamples, seed=seed
-            )
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", _checks.ConvergenceWarning)
+                found = bootstrap_errors(
+                    lambda counts: self._refit(model, counts),
+                    len(self._sample.rows),
+                    n_resamples=s.n_resamples,
+                    seed=seed,
+                )
+            tell_once(told, s.n_resamples)
+            return found
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
         rows = self._sample.rows if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
@@ -163,7 +180,11 @@ class Evaluation:
         settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
         settings = replace(settings, pretrain_epochs=0)
         chosen = np.repeat(np.arange(len(counts)), counts)
-        data: dict[str, Any] = {"rows": self._sample.rows.chosen(chosen)}
+        rows = self._sample.rows.chosen(chosen)
+        if s.optimizer == "none":
+            weights = None if self._sample.weights is None else self._sample.weights[chosen]
+            return learn_resample(model, rows, weights, s)
+        data: dict[str, Any] = {"rows": rows}
         if self._sample.weights is not None:
             data["weights"] = self._sample.weights[chosen]
         if s.patience:

@@ -19,7 +19,7 @@ from ..diagnostics import R_HAT_LIMIT
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
-from .central import ORDERS, UpMoments
+from .central import ORDERS, UpMoments, weighted
 from .counts import MOST_TRIPLES, count, some_triples
 from .machine_moments import can_sum, sampled, summed
 
@@ -83,7 +83,7 @@ class Fidelity:
     triples : (n_triples, 3) int array
         All of up to 50 units, else 19,600 that were drawn.
     n_rows, n_samples : int
-        Rows of data; samples of the machine, 0 where all states were summed.
+        Rows of data, of equal weight or worth as much; samples of the machine, 0 where all states were summed.
     r_hat : float
         Of the chains' energies, 1 where there are none.
     precise : bool
@@ -164,6 +164,7 @@ def fidelity(
     model: BoltzmannMachine,
     rows: Any,
     *,
+    row_weights: Any = None,
     beta: float = 1.0,
     n_samples: int | None = None,
     seed: int = 0,
@@ -178,6 +179,9 @@ def fidelity(
         Visible, restricted, or with hidden units anywhere.
     rows : (n_rows, n_visible) array, or Rows
         In the machine's units; those it was learned from, or better, those held out.
+    row_weights : (n_rows,) array, optional
+        What rows count for, all alike unless given. The data's errors are then those of as many rows of equal weight as
+        are worth as much, (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965).
     beta : float
         Inverse temperature.
     n_samples : int, optional
@@ -212,11 +216,7 @@ def fidelity(
     """
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}. Of a run take run.model.")
-    if model.n_visible > MOST_UNITS:
-        raise ValueError(
-            f"model must have at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "
-            f"{model.n_visible}. bm.log_likelihood and bm.pseudo_likelihood judge larger ones."
-        )
+    refuse_many_units(model)
     if isinstance(rows, Rows):
         up = rows
     else:
@@ -225,8 +225,12 @@ def fidelity(
     max_seconds = _checks.real("max_seconds", max_seconds, above=0.0)
     threads = threads_module.resolve(threads)
     chosen = some_triples(model.n_visible, seed)
-    data = UpMoments.of(count(up, chosen, threads), chosen)
-    units, n_rows = model.convention, len(up)
+    weights = data_module.check_row_weights(row_weights, len(up))
+    if weights is None:
+        data, n_rows = UpMoments.of(count(up, chosen, threads), chosen), len(up)
+    else:
+        data, n_rows = weighted(up, weights, chosen), max(round(weights.sum() ** 2 / (weights**2).sum()), 1)
+    units = model.convention
     errors = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
     if n_samples is None and can_sum(model):
         machine = summed(model, beta, chosen)
@@ -265,6 +269,15 @@ def fidelity(
         r_hat=machine.r_hat,
         precise=machine.precise,
     )
+
+
+def refuse_many_units(model: BoltzmannMachine) -> None:
+    """Refuse machines whose pairs are too many."""
+    if model.n_visible > MOST_UNITS:
+        raise ValueError(
+            f"fidelity is for at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "
+            f"{model.n_visible}. bm.log_likelihood and bm.pseudo_likelihood judge larger machines."
+        )
 
 
 def _in_errors(difference: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -118,7 +118,9 @@ def learn(
             raise ValueError(f"not learned within budget = {budget:g} s.")
     parameters = driver.parameters
     if not all(np.isfinite(array).all() for array in parameters.arrays):
-        raise ValueError(f"learning diverged: parameters are not finite. learning_rate is {settings.learning_rate:g}.")
+        raise _checks.Diverged(
+            f"learning diverged: parameters are not finite. Lower learning_rate (it is {settings.learning_rate:g})."
+        )
     converged = None if settings.optimizer in OPTIMIZERS else driver.converged
     return Learned(parameters.machine(start), converged, time.perf_counter() - started)
 

@@ -1,25 +1,32 @@
-"""SciPy's L-BFGS-B, made resumable, and a few Newton steps where its line search meets the rounding of the function.
+"""SciPy's L-BFGS-B, made resumable, and some steps more where its line search meets the rounding of the function.
 
 SciPy's optimiser keeps its state to itself. Every value and gradient is recorded in the order in which it was asked
 for; to go on after a stop the optimiser is run again from the start and fed the record, which takes no time and leads
 to the same bits.
 
-Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16, 1190 (1995), doi:10.1137/0916069. Newton's equations are solved by
-conjugate gradients on differences of gradients: Nocedal and Wright, Numerical Optimization (2006), sect. 7.1.
+A gradient g changes the value by g^2, so that values are equal to rounding while the gradient is still 1e-7. The last
+steps therefore look at the gradient alone, which they must make smaller: "secant" takes the step of L-BFGS at its full
+length, one evaluation each; "newton" solves Newton's equations by conjugate gradients on differences of gradients.
+
+Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16, 1190 (1995), doi:10.1137/0916069; Nocedal and Wright, Numerical
+Optimization (2006), algorithm 7.4 and sect. 7.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 MEMORY = 20  # correction pairs
 ROOM = 16  # gradients for which there is room at first
+SECANT_STEPS, SECANT_RISE = 40, 10.0
 NEWTON_STEPS, CG_STEPS = 4, 100
 CG_TOLERANCE = 1e-3  # to which Newton's equations are solved
 DIFFERENCE = 1e-6  # length of the step over which gradients are compared
+ROUNDING = 1e-13  # part of the value below which its changes are no guide
 
 Point = tuple[np.ndarray, float, np.ndarray]
 
@@ -36,9 +43,11 @@ class Lbfgs:
         Converged when no entry of the gradient is larger; entries that push against a bound do not count.
     lower : (n,) array, optional
         Lower bounds, 0 or -inf.
-    newton : bool
-        Whether to go on by Newton steps where L-BFGS finds no lower value before the gradient is small enough: for
+    finish : {"none", "secant", "newton"}
+        How to go on where L-BFGS finds no lower value before the gradient is small enough; Newton steps are for
         functions that are convex and cheap.
+    measure : callable, optional
+        Turns the gradient into the one that is held against `tolerance`; without bounds.
     halt : callable, optional
         Told of all iterates after each; true ends the search.
     """
@@ -50,14 +59,15 @@ class Lbfgs:
         tolerance: float,
         *,
         lower: np.ndarray | None = None,
-        newton: bool = False,
+        finish: str = "none",
+        measure: Callable[[np.ndarray], np.ndarray] | None = None,
         halt: Callable[[list[Point]], bool] | None = None,
     ) -> None:
         self._function, self._start, self._tolerance = function, start, tolerance
-        self._lower, self._newton, self._halt = lower, newton, halt
+        self._lower, self._finish, self._measure, self._halt = lower, finish, measure, halt
         self._values: list[float] = []
         self._gradients = np.empty((ROOM, start.size))  # grows by doubling; rows that are there do not change
-        self._steps: list[Point] = []  # of Newton
+        self._steps: list[Point] = []  # that finish
         self.done = False
         self.converged = False
         self.halted = False
@@ -85,28 +95,39 @@ class Lbfgs:
             if self._halt is not None and self._halt(path):
                 self.halted = True
                 raise StopIteration
+            if self._is_over(path):
+                raise StopIteration
 
         options: Any = {
             "maxiter": max_iterations,
             "maxfun": 20 * max_iterations,
             "maxcor": MEMORY,
-            "gtol": self._tolerance,
+            "gtol": self._tolerance if self._measure is None else 0.0,
             "ftol": 0.0,
         }
         bounds = None if self._lower is None else [(None if low < 0 else low, None) for low in self._lower]
         minimize(evaluate, self._start, jac=True, method="L-BFGS-B", bounds=bounds, callback=accept, options=options)
         last = path[-1] if path else (self._start, self._values[0], self._gradients[0])
-        if self._newton and not self.halted and len(path) < max_iterations:
-            path += self._newton_steps(last, min(NEWTON_STEPS, max_iterations - len(path)))
+        if self._finish != "none" and not self.halted and len(path) < max_iterations:
+            path += self._finishing_steps(path or [last], max_iterations - len(path))
             last = path[-1] if path else last
-        self.done = len(path) < max_iterations or self.halted
-        if not path:  # the start is the end
-            path.append(last)
-        self.converged = self.size(*path[-1]) <= self._tolerance
-        return path
+        self.converged = self.size(*last) <= self._tolerance
+        self.done = len(path) < max_iterations or self.halted or self.converged
+        return path or [last]  # where the start is the end
+
+    def _is_over(self, path: list[Point]) -> bool:
+        """Whether L-BFGS has nothing left to do: by the measure, or as values are equal to rounding."""
+        if self._measure is not None and self.size(*path[-1]) <= self._tolerance:
+            return True
+        if self._finish != "secant" or len(path) < 2:
+            return False
+        before, value = path[-2][1], path[-1][1]
+        return before - value <= ROUNDING * abs(value)
 
     def size(self, point: np.ndarray, value: float, gradient: np.ndarray) -> float:
-        """The largest entry of the gradient that no bound holds up."""
+        """The largest entry of the gradient, as it is measured, that no bound holds up."""
+        if self._measure is not None:
+            return float(np.abs(self._measure(gradient)).max(initial=0.0))
         return float(np.abs(gradient[self._free(point, gradient)]).max(initial=0.0))
 
     def _free(self, point: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -122,21 +143,31 @@ class Lbfgs:
         self._gradients[n] = gradient
         self._values.append(value)
 
-    def _newton_steps(self, last: Point, most: int) -> list[Point]:
-        """Newton steps from `last`, as long as they halve the gradient."""
-        last = self._steps[-1] if self._steps else last
-        while len(self._steps) < most and self.size(*last) > self._tolerance:
-            point, _, gradient = last
-            free = self._free(point, gradient)
-            moved = point + self._newton_step(point, gradient, free)
+    def _finishing_steps(self, path: list[Point], most: int) -> list[Point]:
+        """Steps from the end of `path` to the smallest gradient that is found.
+
+        A Newton step costs many evaluations and must halve the gradient; one by secants may make it larger for a while.
+        """
+        allowed, steps, secant = most, self._steps, self._finish == "secant"
+        most, worst = (min(most, SECANT_STEPS), SECANT_RISE) if secant else (min(most, NEWTON_STEPS), 0.5)
+        sizes = [self.size(*one) for one in (path[-1], *steps)]
+        while len(steps) < most and sizes[-1] > self._tolerance:
+            point, _, gradient = steps[-1] if steps else path[-1]
+            if secant:
+                moved = point - by_secants(gradient, (path + steps)[-MEMORY - 1 :])
+            else:
+                moved = point + self._newton_step(point, gradient, self._free(point, gradient))
             if self._lower is not None:
                 moved = np.maximum(moved, self._lower)
             found = (moved, *self._function(moved))
-            if not self.size(*found) <= 0.5 * self.size(*last):
+            if not self.size(*found) < worst * min(sizes):
                 break
-            self._steps.append(found)
-            last = found
-        return list(self._steps)
+            steps.append(found)
+            sizes.append(self.size(*found))
+        best = int(np.argmin(sizes))
+        if len(steps) < allowed:  # else there may be more
+            del steps[best:]
+        return list(steps)
 
     def _newton_step(self, point: np.ndarray, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Minus the inverse Hessian, of the free entries, times the gradient."""
@@ -165,7 +196,7 @@ class Lbfgs:
             "gradients": self._gradients[: len(self._values)],
             "start": self._start,
         }
-        if self._newton:
+        if self._finish != "none":
             shape = (len(self._steps), self._start.size)
             found |= {
                 "newton/points": np.array([point for point, _, _ in self._steps]).reshape(shape),
@@ -179,6 +210,22 @@ class Lbfgs:
         self._values = state["values"].tolist()
         self._gradients = np.concatenate([state["gradients"], np.empty((ROOM, self._start.size))])
         self._start = np.array(state["start"])
-        if self._newton:
-            newton = (state[f"newton/{name}"] for name in ("points", "values", "gradients"))
-            self._steps = [(np.array(x), float(f), np.array(g)) for x, f, g in zip(*newton, strict=True)]
+        if self._finish != "none" and "newton/points" in state:
+            steps = (state[f"newton/{name}"] for name in ("points", "values", "gradients"))
+            self._steps = [(np.array(x), float(f), np.array(g)) for x, f, g in zip(*steps, strict=True)]
+
+
+def by_secants(gradient: np.ndarray, path: list[Point]) -> np.ndarray:
+    """The inverse Hessian that the last changes of point and gradient tell of, times the gradient: algorithm 7.4."""
+    changes = [(b[0] - a[0], b[2] - a[2]) for a, b in pairwise(path)]
+    changes = [(step, change) for step, change in changes if step @ change > 0]
+    found, parts = gradient.copy(), []
+    for step, change in reversed(changes):
+        parts.append((step @ found) / (step @ change))
+        found -= parts[-1] * change
+    if changes:
+        step, change = changes[-1]
+        found *= (step @ change) / (change @ change)
+    for (step, change), part in zip(changes, reversed(parts), strict=True):
+        found += (part - (change @ found) / (step @ change)) * step
+    return found

@@ -1,4 +1,7 @@
-"""Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters."""
+"""Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters.
+
+Where all units are visible, these are whitened besides (`whitening`).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import numpy as np
 
 from ..model import BoltzmannMachine
 from .centring import Centring
+from .clamped import ClampedExact
+from .coordinates import Plain
 from .descent import Descent
 from .lbfgs import Lbfgs
 from .moments import Parameters, PhaseMoments, gradient
 from .phase import Phase
 from .sample import Sample
 from .settings import FitSettings
+from .whitening import Whitened, whitened
 
 NO_ROWS = np.zeros((0, 0))
 
@@ -26,22 +32,37 @@ class Likelihood(Descent):
     ) -> None:
         super().__init__(like, settings)
         self._clamped, self._free = clamped, free
+        if isinstance(clamped, ClampedExact):
+            clamped.row_weights = sample.weights
         self._rows = NO_ROWS
         if like.n_hidden:
             self._rows = like.convention.values(sample.rows[:], np.float64)
         self._centring = Centring(like, sample.mean, sample.spread)
         self._data = None if like.n_hidden else sample.clamped()
-        self._lbfgs = Lbfgs(self._objective, self._centring.vector(self.parameters), settings.tolerance)
+        self._coordinates = Plain(self._centring.scale.size)
+        if self._data is not None:
+            self._coordinates = whitened(like, sample, settings, self._centring) or self._coordinates
+        self._begin()
+
+    def _begin(self) -> None:
+        measure = self._coordinates.plain_slope if isinstance(self._coordinates, Whitened) else None
+        self._lbfgs = Lbfgs(
+            self._objective,
+            self._coordinates.into(self._centring.vector(Parameters.of(self._like))),
+            self._settings.tolerance,
+            finish="none" if self._like.n_hidden else "secant",
+            measure=measure,
+        )
 
     def _parameters(self, point: np.ndarray) -> Parameters:
-        return self._centring.parameters(point)
+        return self._centring.parameters(self._coordinates.back(point))
 
     def _metrics(self, value: float) -> dict[str, float]:
         return {"log_likelihood": -value + self._penalty(self.parameters)}
 
     def _objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Minus the penalised mean log-likelihood of a row, and its gradient."""
-        parameters = self._centring.parameters(vector)
+        parameters = self._parameters(vector)
         model = parameters.machine(self._like)
         free = self._free.moments(model, self._rows)
         clamped = (
@@ -49,10 +70,21 @@ class Likelihood(Descent):
         )
         slope = gradient(clamped, free, self._settings.beta, parameters, self._settings.l2, self._settings.l2_bias)
         assert clamped.log_z is not None and free.log_z is not None
-        return self._penalty(parameters) - clamped.log_z + free.log_z, -self._centring.slope(slope)
+        return self._penalty(parameters) - clamped.log_z + free.log_z, -self._coordinates.slope(
+            self._centring.slope(slope)
+        )
 
     def _clamped_data(self, model: BoltzmannMachine, data: PhaseMoments) -> PhaseMoments:
         """The data's moments, with the mean of -beta E, which is linear in them."""
         pairs = model.couplings.to_vector(model.couplings.arrays) @ model.couplings.to_vector(data.pairs)
         energy = model.offset - float(pairs) - float(model.flat_bias @ data.mean)
         return PhaseMoments(data.mean, data.pairs, -self._settings.beta * energy)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened))}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        if not state.get("whitened", False):  # as the record's gradients are
+            self._coordinates = Plain(self._coordinates.size)
+            self._begin()
+        super().restore(state)

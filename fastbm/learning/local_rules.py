@@ -17,12 +17,12 @@ from ..rows import Rows
 from ..threads import single_threaded_blas
 from .centring import Centring
 from .coordinates import Plain, Rotation, Split
+from .degenerate import describe_degenerate, which_coupled
 from .descent import Descent
 from .lbfgs import Lbfgs, Point
 from .local_objectives import LocalObjective
 from .moments import Parameters
 from .patterns import Patterns
-from .separable import never_seen
 from .settings import FitSettings
 
 STRONGEST = 60.0  # log-odds of one unit by one other: a coupling beyond it that grows is on its way to infinity,
@@ -57,11 +57,15 @@ class LocalRules(Descent):
             np.concatenate([self._coordinates.into(pairs), bias]),
             settings.tolerance,
             lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
-            newton=True,
+            finish="newton",
             halt=self._is_unbounded,
         )
-        held = settings.l1 > 0 or settings.l2 > 0
-        self._trouble = never_seen(up, self._coupled, pairs=not held, biases=not settings.l2_bias)
+        self._trouble = describe_degenerate(
+            up,
+            coupled=which_coupled(like.couplings),
+            couplings_held=settings.l1 > 0 or settings.l2 > 0,
+            biases_held=settings.l2_bias > 0,
+        )
 
     def _choose_coordinates(self, patterns: Patterns) -> Plain:
         scale = self._centring.scale[: self._centring.n_pairs]
@@ -72,20 +76,12 @@ class LocalRules(Descent):
         with single_threaded_blas():  # the same bits whatever the number of threads
             return Rotation(patterns.correlations())
 
-    def _coupled(self, matrix: np.ndarray) -> np.ndarray:
-        """Indices i < j of the coupled pairs at which a full symmetric matrix is not 0."""
-        kept = self._like.couplings.with_arrays(self._like.couplings.pick(matrix)).csr()
-        indptr, indices, _ = kept
-        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        upper = rows < indices
-        return np.stack([rows[upper], indices[upper]], axis=1)
-
     def epoch(self, number: int) -> list[dict[str, float]]:
         found = super().epoch(number)
-        if self.done and (self._trouble is not None or self._lbfgs.halted):
-            why = self._trouble or "Couplings grow without end; set l2 (1e-4, say)."
+        if self.done and (self._trouble or self._lbfgs.halted):
+            why = self._trouble or ["couplings grow without end; give l2 (1e-4, say)"]
             warnings.warn(
-                f"{self._settings.method} has no finite optimum for these data. {why}",
+                f"{self._settings.method} has no finite optimum for these data: {'; '.join(why)}.",
                 _checks.ConvergenceWarning,
                 stacklevel=2,
             )

@@ -119,8 +119,14 @@ def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> n
     return field
 
 
-def from_values(couplings: Couplings, values: np.ndarray, log_z: float | None = None) -> PhaseMoments:
-    """Averages over rows of values or of independent means; (m, n_units)."""
+def from_values(
+    couplings: Couplings, values: np.ndarray, log_z: float | None = None, weights: np.ndarray | None = None
+) -> PhaseMoments:
+    """Averages over rows of values or of independent means, (m, n_units), by weight where they have any."""
+    if weights is not None:
+        shares = weights / weights.sum()
+        sums = couplings.pair_sums(np.sqrt(shares)[:, None] * values)
+        return without_diagonal(PhaseMoments(shares @ values, sums, log_z))
     pairs = tuple(sums / len(values) for sums in couplings.pair_sums(values))
     return without_diagonal(PhaseMoments(values.mean(axis=0), pairs, log_z))
 

@@ -16,10 +16,12 @@ from ..inference.exact import refuse_if_long
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..store import Stream
 from . import drivers
 from .descent import Descent
 from .evaluation import Evaluation
+from .forecasts import refuse_long_rows
 from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
 from .sample import Sample
@@ -51,7 +53,7 @@ class FitTask:
     def __init__(
         self,
         start: BoltzmannMachine,
-        data: Mapping[str, np.ndarray],
+        data: Mapping[str, Any],
         settings: FitSettings,
         *,
         classify: dict[str, Any] | None,
@@ -83,6 +85,8 @@ class FitTask:
         summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and not is_deep(self.start))
         if hidden_coupled and (settings.clamped == "exact" or summed):
             refuse_if_long(machine_of_hidden(self.start), self.threads)
+            rows = [Rows.of(self.data[k]) for k in ("rows", "holdout") if k in self.data]
+            refuse_long_rows(self.start, rows, settings)
 
     @property
     def parameters(self) -> Parameters:
