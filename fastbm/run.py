@@ -14,6 +14,7 @@ from . import _checks, store, threads as threads_module
 from .model import BoltzmannMachine
 from .run_convergence import warn_of
 from .run_loop import Progress, Stop, execute
+from .run_mixing import warn_of_chains
 from .run_tasks import build
 from .run_view import Run
 from .sampling.observables import Function
@@ -91,6 +92,8 @@ def _go(
     run = Run(writer if path is None else store.open_reader(path))
     if done and run.kind == "sample":
         warn_of(run)
+    if done and run.kind == "fit":
+        warn_of_chains(run)
     if not done and stop.requested:
         count, end = task.progress
         raise _checks.Interrupted(

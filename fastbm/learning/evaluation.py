@@ -67,12 +67,26 @@ class Evaluation:
         return "ais" if self._start.n_hidden == 0 or isinstance(self._start.couplings, Layered) else None
 
     @property
+    def _has_bracket(self) -> bool:
+        """Whether walks go back down the path too, for an upper end of log Z."""
+        return self._settings.evaluate == "ais" and self._start.is_layered
+
+    @property
+    def _bracket_names(self) -> list[str]:
+        held_out = ["holdout_"] if "holdout" in self._data else []
+        return [
+            "log_z_lower", "log_z_lower_error", "log_z_upper", "log_z_upper_error", "upper_holds",
+            *(f"{prefix}log_likelihood_{end}" for prefix in ("", *held_out) for end in ("lower", "upper")),
+        ]  # fmt: skip
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes of it."""
         names = []
         if self.method:
             names += ["log_z", "log_z_error", "log_likelihood"]
             names += ["holdout_log_likelihood"] if "holdout" in self._data else []
+            names += self._bracket_names if self._has_bracket else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
         if self._settings.fidelity:
@@ -108,7 +122,9 @@ class Evaluation:
         """log Z, and so the likelihood of the data and of the held-out rows."""
         s = self._settings
         assert self.method is not None
-        options = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+        options: dict[str, Any] = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+        if self._has_bracket:
+            options["bracket"] = True
         seed = rng.derive(s.seed, rng.MONITOR)
         result = run_method(
             model, self.method, beta=s.beta, clamp=None, moments=False, seed=seed, threads=self._threads, **options
@@ -121,7 +137,19 @@ class Evaluation:
                 sums, _, _ = log_sums(model, self._values(name), s.beta, self._threads)
                 weights = self._sample.weights if name == "rows" else None
                 found[f"{prefix}log_likelihood"] = float(np.average(sums, weights=weights)) - result.log_z
-        return found
+        return found | (self._bracket(found, result.log_z, result.detail) if self._has_bracket else {})
+
+    def _bracket(self, found: dict[str, float], log_z: float, detail: Mapping[str, Any]) -> dict[str, float]:
+        """Both ends of log Z, and the likelihoods that they leave; `upper_holds` is 1 where walks down began at samples
+        of the machine, else 0: the upper end then bounds nothing.
+        """
+        ends = {name: float(detail[name]) for name in self._bracket_names if name in detail}
+        for prefix in ("", "holdout_"):
+            name = f"{prefix}log_likelihood"
+            if name in found:
+                ends[f"{name}_lower"] = found[name] + log_z - ends["log_z_upper"]
+                ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
+        return ends
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
         """The mean of -beta E over the data, from their moments alone."""

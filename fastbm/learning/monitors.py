@@ -28,6 +28,17 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
 
+def some_rows(
+    rows: np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """At most so many rows, drawn without replacement; by weight, as many with it, where rows have weights."""
+    if weights is None:
+        chosen = generator.permutation(len(rows))[:most]
+    else:
+        chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
+    return rows[np.sort(chosen)]
+
+
 class PseudoLikelihood:
     """sum_i log p(v_i | other visible units), averaged over at most 256 rows, which are the same at every look.
 
@@ -41,11 +52,7 @@ class PseudoLikelihood:
         self, model: BoltzmannMachine, rows: np.ndarray, beta: float, seed: int, weights: np.ndarray | None = None
     ) -> None:
         generator = rng.keyed(seed, rng.MONITOR)
-        if weights is None:
-            chosen = generator.permutation(len(rows))[:MOST_ROWS]
-        else:
-            chosen = generator.choice(len(rows), size=MOST_ROWS, p=weights / weights.sum())
-        self._rows = model.convention.values(rows[np.sort(chosen)], np.float64)
+        self._rows = model.convention.values(some_rows(rows, generator, weights), np.float64)
         self._units = np.sort(generator.permutation(model.n_visible)[:MOST_UNITS])
         self._beta = beta
 

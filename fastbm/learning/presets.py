@@ -20,6 +20,7 @@ FREE = {
     phase.name: phase
     for phase in (FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField)
 }
+AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.free_auto`
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
             clamped = "gibbs"  # hidden units that are coupled to one another have no closed form
     free = preset.free if free is None else free
     _checks.choice("clamped", clamped, CLAMPED)
-    _checks.choice("free", free, FREE)
+    _checks.choice("free", free, (*FREE, AUTO))
     if free == "contrastive" and not hidden_are_independent(model):
         raise ValueError(
             'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '

@@ -57,6 +57,7 @@ class FitSettings:
     errors: str | None = None
     n_resamples: int = 100
     fidelity: bool = False
+    ais_every: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -116,6 +117,7 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         errors=None if errors is None else _checks.choice("errors", errors, ERRORS),
         n_resamples=whole("n_resamples", 100, least=2),
         fidelity=_flag("fidelity", values.get("fidelity", False)),
+        ais_every=whole("ais_every", 0, least=0),
     )
     refuse_idle(found, values, model.n_hidden, n_rows)
     return replace(found, engine="lanes") if serves(model, found) and n_rows else found
