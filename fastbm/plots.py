@@ -84,6 +84,9 @@ def _learning_curve(axes: Any, run: Run) -> None:
         twin = axes.twinx()
         twin.spines["right"].set_visible(True)
         twin.plot(step, run.metrics[other], color=ORANGE, lw=0.8, alpha=0.7)
+        if "moment_noise" in run.metrics:
+            twin.plot(step, run.metrics["moment_noise"], color=ORANGE, lw=0.8, ls=":", alpha=0.7)
+            other = "moment error (dotted: its noise)"
         twin.set(ylabel=other.replace("_", " "), yscale="log")
         twin.yaxis.label.set_color(ORANGE)
     if axes.get_legend_handles_labels()[0]:

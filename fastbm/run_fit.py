@@ -185,7 +185,7 @@ def fit(
 
     The metric "moment_error" is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free,
     averaged over an epoch. "moment_noise" is the standard error of that: of chains, from the difference of two halves
-    of them, autocorrelation included, on at most 256 pairs, and of the data as so many rows. Of chains that start at
+    of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
 
     The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of

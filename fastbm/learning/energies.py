@@ -10,7 +10,7 @@ from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
 from ..store import Stream
 
-BINS = 40
+BINS = 30
 
 
 def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:

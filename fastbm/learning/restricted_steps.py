@@ -65,6 +65,7 @@ class RestrictedSteps:
         own_chains = settings.free in OWN_CHAINS
         n_rows = Sample(like, up, weights=weights).n_rows
         self._noise = MomentNoise(like, settings.seed, n_rows, own_chains=own_chains)
+        self._noisy = self._noise.pairs.units - np.array([[0], [n]])
         self._offsets = Offsets(like, np.average(up, axis=0, weights=weights))
         self._take(Parameters.of(like))
         self._batch = 0
@@ -128,17 +129,10 @@ class RestrictedSteps:
         bias = (self._settings.beta * self._bias).astype(np.float32)[:, None]
         self._visible_bias, self._hidden_bias = bias[: self._n], bias[self._n :]
         fan_out(lambda task: task[0](task[1], task[2]), tasks, self._threads)
-        self._take_in(len(chosen))
+        n_chains = self._settings.n_chains if self._persistent else len(chosen)
+        free = self._turned[self._free_from // WORD :]
+        self._noise.add_means(free, self._means, self._noisy, self._free_from, n_chains)
         self._move(len(chosen))
-
-    def _take_in(self, n_rows: int) -> None:
-        """Tell the noise of v h, h by its mean, of some pairs and all chains."""
-        i, j = self._noise.pairs.units
-        n_chains = self._settings.n_chains if self._persistent else n_rows
-        words = np.ascontiguousarray(self._turned[self._free_from // WORD :, i].T)
-        visible = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :n_chains]
-        hidden = self._means[j - self._n, self._free_from : self._free_from + n_chains]
-        self._noise.add_products(visible * (hidden * np.float32(-n_chains)))
 
     def _clamp(self, k: int, chosen: np.ndarray) -> None:
         """Hidden means given some rows of the batch."""
