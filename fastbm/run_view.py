@@ -80,8 +80,8 @@ class Run(SampledRun):
 
     @property
     def energies(self) -> Columns:
-        """Histograms of the free chains' energies and of those of rows at every look of `fit`, over `edges`; nats.
-        Hidden units are summed out where they are not coupled to one another.
+        """Histograms of the energies of free chains and of rows, at most 256 of each, at every look of `fit`, over
+        `edges`; nats. Hidden units are summed out where they are not coupled to one another.
         """
         return Columns(self._reader, "energies")
 

@@ -9,31 +9,32 @@ import numpy as np
 from .. import rng
 from ..model import BoltzmannMachine
 from ..store import Stream
-from .energies import EnergyHistogram
+from .energies import EnergyHistogram, most_states
 from .mixing import Mixing, principal_axis
 from .monitors import some_rows
 from .settings import FitSettings
 
 
 class ChainMonitor:
-    """Follows the chains, epoch by epoch.
+    """Follows the chains, epoch by epoch: the first 256, and fewer of large machines.
 
     Parameters
     ----------
     start : BoltzmannMachine
     data : mapping of name to array
-        As `FitTask` takes them; of rows those are looked at that the pseudo-likelihood looks at.
+        As `FitTask` takes them; of rows those are looked at that the pseudo-likelihood looks at, or fewer.
     settings : FitSettings
     """
 
     metric_names = ("r_hat",)
 
     def __init__(self, start: BoltzmannMachine, data: Mapping[str, np.ndarray], settings: FitSettings) -> None:
-        self._n_units, seed = start.n_units, settings.seed
+        self._n_units, seed, most = start.n_units, settings.seed, most_states(start)
+        self._n_chains = min(settings.n_chains, most)
         weights = {"rows": data.get("weights")}
         rows = {
             name: start.convention.values(
-                some_rows(data[name], rng.keyed(seed, rng.MONITOR), weights.get(name)), np.float64
+                some_rows(data[name], rng.keyed(seed, rng.MONITOR), weights.get(name), most), np.float64
             )
             for name in ("rows", "holdout")
             if name in data
@@ -45,7 +46,7 @@ class ChainMonitor:
         else:
             covariance = data["second_moment"] - np.outer(data["mean"], data["mean"])
             axis = principal_axis(lambda v: covariance @ v, start.n_visible, seed)
-        self._mixing = Mixing(axis, settings.beta, settings.n_chains)
+        self._mixing = Mixing(axis, settings.beta, self._n_chains)
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -70,7 +71,7 @@ class ChainMonitor:
         return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
 
     def _bits(self, packed: np.ndarray) -> np.ndarray:
-        return np.unpackbits(packed, axis=1, count=self._n_units, bitorder="little")
+        return np.unpackbits(packed[: self._n_chains], axis=1, count=self._n_units, bitorder="little")
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""

@@ -11,6 +11,14 @@ from ..model import BoltzmannMachine
 from ..store import Stream
 
 BINS = 30
+MOST_STATES, FEWEST_STATES = 256, 32
+WORK = 1 << 27  # states times couplings, up to which a look is short
+
+
+def most_states(model: BoltzmannMachine) -> int:
+    """How many chains, or rows, are looked at: at most 256, and fewer of large machines."""
+    each = sum(array.size for array in model.couplings.arrays)
+    return max(FEWEST_STATES, min(MOST_STATES, WORK // max(each, 1)))
 
 
 def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:

@@ -20,7 +20,6 @@ from .energies import energies
 
 MOST_RECORDS = 32
 FEWEST_RECORDS = 8
-MOST_CHAINS = 256  # that are recorded
 POWER_STEPS = 50
 # A chain whose memory is tau records long has R-hat^2 = 1 + 2 tau / 16 or so over half of 32 records. The limit of
 # samples that are to be averaged, 1.05, asks for a tau below 1; here tau may be 3.5, about 5 % of the epochs so far, as
@@ -50,12 +49,12 @@ class Mixing:
     axis : (n_visible,) array
     beta : float
     n_chains : int
-        Only the first 256 are recorded.
+        Those that are recorded.
     """
 
     def __init__(self, axis: np.ndarray, beta: float, n_chains: int) -> None:
         self._axis, self._beta = axis, beta
-        self._n_chains = min(n_chains, MOST_CHAINS)
+        self._n_chains = n_chains
         self.forget()
 
     def forget(self) -> None:
@@ -69,7 +68,6 @@ class Mixing:
         self._n_epochs += 1
         if self._n_epochs % self._spacing:
             return False
-        up = up[: self._n_chains]
         values = model.convention.values(up, np.float64)
         numbers = np.stack(
             [
