@@ -12,6 +12,7 @@ from crashing import assert_same_run
 
 import fastbm as bm
 from fastbm.inference.likelihood import log_sums
+from fastbm.run_summary import _bracket
 
 end_threads = helpers.end_threads
 
@@ -27,7 +28,8 @@ def test_looks_are_right(options: dict[str, Any]):
     rows, held = rows_of(300, 12), rows_of(70, 12, 1)
     run = bm.fit(rows, holdout=held, epochs=30, ais_every=10, evaluate="none", **options)
     looks = run.likelihood
-    assert looks["epoch"].tolist() == [9, 19, 29][: len(looks["epoch"])] or run.converged
+    last = int(run.metrics["step"][-1])
+    assert looks["epoch"].tolist() == sorted({*(k for k in (9, 19, 29) if k <= last), last})
     assert (looks["ess"] > 30).all()
     for k, epoch in enumerate(looks["epoch"]):
         at = int(np.flatnonzero(run.weights["epoch"] == epoch)[0])
@@ -101,3 +103,23 @@ def test_what_has_no_cheap_rows_is_refused(tmp_path: Path):
         bm.fit(rows, method="tap", ais_every=2)
     with pytest.raises(ValueError, match="ais_every must be at least 0"):
         bm.fit(rows, ais_every=-1)
+
+
+def test_an_upper_end_that_holds_nothing_is_told():
+    ends = {"log_z_lower": 3.0, "log_z_upper": 4.0, "log_likelihood_lower": -9.0, "log_likelihood_upper": -8.0}
+    assert _bracket(ends | {"upper_holds": 1.0}) == {
+        "log Z, bracket": "3 to 4",
+        "log-likelihood, bracket": "-9 to -8",
+    }
+    assert _bracket(ends | {"upper_holds": 0.0})["log Z, bracket"] == "3 to 4, if chains had converged"
+    assert _bracket({"log_z": 3.0}) == {}
+
+
+def test_deep_machines_get_a_bracket():
+    generator = np.random.default_rng(0)
+    start = bm.BoltzmannMachine([generator.normal(size=(6, 4)), generator.normal(size=(4, 3))], units="binary")
+    run = bm.fit(rows_of(40, 6), init=start, epochs=2, evaluate="ais")
+    exact = bm.infer(run.model, "exact").log_z
+    errors = run.evaluation["log_z_lower_error"][-1] + run.evaluation["log_z_upper_error"][-1]
+    assert abs(run.evaluation["log_z_lower"][-1] - exact) < 4 * errors
+    assert abs(run.evaluation["log_z_upper"][-1] - exact) < 4 * errors

@@ -113,10 +113,10 @@ def test_ladders_know_no_free_auto_as_a_way_out():
 
 
 @UNMIXED
-@pytest.mark.parametrize("engine", BIMODAL)
-def test_what_is_learned_does_not_depend_on_looks(engine: str):
-    rows, options = BIMODAL[engine][0](), BIMODAL[engine][1] | QUIET | {"free": "auto"}
-    often, seldom = (bm.fit(rows, monitor_every=every, **options) for every in (1, 10_000))
+def test_what_is_learned_does_not_depend_on_looks():
+    rows, options = two_modes(), BIMODAL["phases"][1] | QUIET | {"free": "auto", "epochs": 70}
+    often, seldom = (bm.fit(rows, monitor_every=every, **options) for every in (5, 10_000))
+    assert often.metrics["n_sweeps"][-1] > 1 or often.metrics["n_betas"][-1] > 1
     assert np.array_equal(often.model.flat_bias, seldom.model.flat_bias)
     assert often.metrics["r_hat"][-1] == seldom.metrics["r_hat"][-1]
 

@@ -189,7 +189,14 @@ class Evaluation:
 
         s = self._settings
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
-        settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
+        quiet: dict[str, Any] = {
+            "errors": None,
+            "fidelity": False,
+            "evaluate": None,
+            "weights_every": 0,
+            "ais_every": 0,
+        }
+        settings = replace(s, monitor_every=every, **quiet)
         chosen = np.repeat(np.arange(len(counts)), counts)
         data = {"rows": self._sample.rows[chosen]}
         if self._sample.weights is not None:

@@ -157,10 +157,8 @@ class FitTask:
 
     def advance(self) -> dict[str, np.ndarray]:
         """Do one epoch, a look at its likelihood, or the last look when the epochs are done; return the rows."""
-        if self._ais is not None and self._ais_due:
-            found = self._ais(self._driver.parameters.machine(self.start), self.n_epochs - 1)
-            self._n_looked = self.n_epochs
-            return found
+        if self._ais_due:
+            return self._look_by_ais()
         over = self._over
         started = time.perf_counter()
         try:
@@ -168,6 +166,8 @@ class FitTask:
         except Diverged as error:
             raise self._divergence(str(error)) from None
         if over or (not metrics and self._driver.done):
+            if self._ais_due:  # the driver came to its end without an epoch more
+                return self._look_by_ais()
             rows = self._evaluation(self.model)
             self._evaluated = True
             return rows
@@ -183,6 +183,11 @@ class FitTask:
         rows["meta/epoch_seconds"] = np.array([self._seconds])
         self._seconds = 0.0
         return rows
+
+    def _look_by_ais(self) -> dict[str, np.ndarray]:
+        assert self._ais is not None
+        self._n_looked = self.n_epochs
+        return self._ais(self._driver.parameters.machine(self.start), self.n_epochs - 1)
 
     def _divergence(self, why: str) -> Diverged:
         """The error to raise; what was learned in the epochs before stays."""
