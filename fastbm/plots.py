@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from .inference.temperatures import KEY, Temperatures
 from .plots_compare import draw_comparison
 from .plots_fit import fill_fidelity
+from .plots_mixing import fill_mixing, has_chains
 from .plots_rules import draw_rules
 from .plots_sample import draw_sample
 from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
@@ -33,12 +34,13 @@ def plot_run(run: Run, path: str | Path) -> Path:
 
 
 def _fit(run: Run) -> Figure:
-    """Learning curve; receptive fields or couplings; samples beside data, where rows are square pictures; how the
-    machine stands beside its data, where it was held against them.
+    """Learning curve; receptive fields or couplings; mixing and energies of free chains; samples beside data, where
+    rows are square pictures; how the machine stands beside its data, where it was held against them.
     """
     side = _side(run.model.n_visible)
     pictures = side is not None and side >= 3 and "rows" in run.data
-    heights = [3.4, *([3.0] if pictures else []), *([7.4] if run.fidelity else [])]
+    mixing = has_chains(run)
+    heights = [3.4, *([2.8] if mixing else []), *([3.0] if pictures else []), *([7.4] if run.fidelity else [])]
     figure = Figure(figsize=(10.0, sum(heights)), layout="constrained")
     parts: Any = iter(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     left, right = next(parts).subplots(1, 2)
@@ -47,6 +49,8 @@ def _fit(run: Run) -> Figure:
         _couplings(right, run)
     else:
         _coupling_matrix(right, run.model.couplings.matrix())
+    if mixing:
+        fill_mixing(next(parts), run)
     if pictures and side is not None:
         panels = next(parts).subfigures(1, 3)
         _gallery(panels[0], _receptive_fields(run), side, "receptive fields", signed=True)
@@ -66,6 +70,7 @@ def _learning_curve(axes: Any, run: Run) -> None:
     ]
     for colour, (name, label) in zip((BLUE, GREY), lines, strict=False):
         axes.plot(step, run.metrics[name], color=colour, label=label)
+    _draw_ais(axes, run)
     for name, label, marker in (
         ("log_likelihood", "data, at the end", "o"),
         ("log_likelihood_bound", "bound, data, at the end", "o"),
@@ -81,10 +86,25 @@ def _learning_curve(axes: Any, run: Run) -> None:
         twin = axes.twinx()
         twin.spines["right"].set_visible(True)
         twin.plot(step, run.metrics[other], color=ORANGE, lw=0.8, alpha=0.7)
+        if "moment_noise" in run.metrics:
+            twin.plot(step, run.metrics["moment_noise"], color=ORANGE, lw=0.8, ls=":", alpha=0.7)
+            other = "moment error (dotted: its noise)"
         twin.set(ylabel=other.replace("_", " "), yscale="log")
         twin.yaxis.label.set_color(ORANGE)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best", fontsize=7.5)
+
+
+def _draw_ais(axes: Any, run: Run) -> None:
+    """Likelihoods by annealed importance sampling, with the error of log Z."""
+    for name, label, colour in (
+        ("log_likelihood", "log-likelihood by ais, data", BLUE),
+        ("holdout_log_likelihood", "log-likelihood by ais, held out", ORANGE),
+    ):
+        values = run.likelihood.get(name, np.empty(0))
+        if len(values):
+            epoch, error = run.likelihood["epoch"] + 1, run.likelihood["log_z_error"]
+            axes.errorbar(epoch, values, yerr=error, fmt=".-", color=colour, lw=0.8, ms=4, capsize=2, label=label)
 
 
 def _couplings(axes: Any, run: Run) -> None:

@@ -16,6 +16,7 @@ from .rows import Rows
 from .run_convergence import warn_of
 from .run_data import read_again
 from .run_loop import Progress, Stop, execute
+from .run_mixing import warn_of_chains
 from .run_tasks import build
 from .run_view import Run
 from .sampling.observables import Function
@@ -94,6 +95,8 @@ def _go(
     run = Run(writer if path is None else store.open_reader(path))
     if done and run.kind == "sample":
         warn_of(run)
+    if done and run.kind == "fit":
+        warn_of_chains(run)
     if not done and stop.requested:
         count, end = task.progress
         raise _checks.Interrupted(

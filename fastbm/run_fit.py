@@ -60,6 +60,7 @@ def fit(
     n_resamples: int | None = None,
     fidelity: bool | None = None,
     pretrain_epochs: int | None = None,
+    ais_every: int | None = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -103,12 +104,13 @@ def fit(
         Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
         rows is in the summary.
     clamped : {"exact", "gibbs", "annealed", "mean-field", "variational", "tap"}, optional
-    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "mean-field", "tap"}, optional
+    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
         The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
         "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
         on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.tap`). Chains of
         "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
-        "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on.
+        "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
+        answers chains which do not mix (see Notes).
     optimizer : {"sgd", "adam", "l-bfgs"}, optional
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
@@ -132,7 +134,7 @@ def fit(
     centring : bool
         Units count from offsets: the data's means, and sliding means of hidden units (see Notes).
     n_betas : int
-        Replicas of a ladder, for free="tempering".
+        Replicas of a ladder, for free="tempering" and "auto".
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
     until : dict, optional
@@ -143,7 +145,8 @@ def fit(
         Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
         start anew), of metrics (1).
     evaluate : {"auto", "exact", "ais", "none"}
-        How log Z, and so the likelihood, is computed at the end.
+        How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
+        down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
         "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule). Where a formula has no
@@ -155,6 +158,10 @@ def fit(
         For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
         divergence, from below, before the whole machine is (`fastbm.learning.pretraining`). 0 unless given: at the same
         number of epochs `centring` brings more.
+    ais_every : int
+        Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
+        of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
+        `run.likelihood`. 0 (the default): never. For machines whose hidden units are not coupled to one another.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 
@@ -190,6 +197,18 @@ def fit(
     than a minute, `run.evaluation` has "log_likelihood_bound" and "holdout_log_likelihood_bound" in its place: the mean
     of mean field's bounds of each row's log Z over the hidden units, less log Z. They are lower bounds but for the
     error of log Z.
+    The metric "moment_error" is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free,
+    averaged over an epoch. "moment_noise" is the standard error of that: of chains, from the difference of two halves
+    of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
+    the data, and where there are none, it is the data's alone.
+
+    The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
+    the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
+    other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.mixing`); nan until there are
+    8. Where it ends above 1.2 `fit` warns. With free="auto" the run answers by itself, 8 epochs after the last answer
+    at the soonest: `n_sweeps` doubles, up to four times; then ladders of `n_betas` replicas take over, with the
+    `n_sweeps` asked for, which may double again four times. The metrics "n_sweeps" and "n_betas" tell what was at work
+    (1 replica: no ladders).
 
     References
     ----------

@@ -113,6 +113,7 @@ class FitData:
                 f"method={s.method!r}": local or s.free == "contrastive",
                 'errors="bootstrap"': s.errors == "bootstrap",
                 "fidelity": s.fidelity,
+                "ais_every": s.ais_every > 0,
             }
             for name, asked in needed.items():
                 if asked:

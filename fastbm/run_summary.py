@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .learning.mixing import R_HAT_OF_CHAINS
+from .run_mixing import last_r_hat
 from .run_summary_sample import summarise_sample
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def _fit(run: Run) -> dict[str, Any]:
         for name in run.metrics:
             if name not in ("step", *run.evaluation):
                 found[name.replace("_", "-")] = float(run.metrics[name][-1])
+        found |= _mixing(run) | _ais(run)
     evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
     if "log_z" in evaluation:
         found["log Z"] = (evaluation["log_z"], evaluation["log_z_error"])
@@ -60,8 +63,46 @@ def _fit(run: Run) -> dict[str, Any]:
         "classifier_error": "error of one machine a class",
     }
     found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}
+    found |= _bracket(evaluation)
     found |= _errors(run) | _fidelity(run)
     return found if run.converged is None else found | {"converged": run.converged}
+
+
+def _mixing(run: Run) -> dict[str, Any]:
+    """Whether free chains mixed when that was last told."""
+    found = last_r_hat(run)
+    if found is None:
+        return {}
+    verdict = "mix" if found.r_hat <= R_HAT_OF_CHAINS else f"do not mix (r_hat = {found.r_hat:.3g})"
+    return {"free chains": f"{verdict}, epoch {found.epoch}"}
+
+
+def _ais(run: Run) -> dict[str, Any]:
+    """The last look at the likelihood by annealed importance sampling."""
+    looks = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
+    error = looks.get("log_z_error")
+    labels = {"log_likelihood": "log-likelihood by ais", "holdout_log_likelihood": "log-likelihood by ais, held out"}
+    return {
+        f"{label}, epoch {looks['epoch'] + 1}": (float(looks[name]), float(error))
+        for name, label in labels.items()
+        if error is not None and name in looks
+    }
+
+
+def _bracket(evaluation: dict[str, float]) -> dict[str, Any]:
+    """Both ends of log Z and of likelihoods, where annealing went both ways; noise may have ends crossed."""
+    found = {}
+    for label, lower, upper in (
+        ("log Z, bracket", "log_z_lower", "log_z_upper"),
+        ("log-likelihood, bracket", "log_likelihood_lower", "log_likelihood_upper"),
+        ("log-likelihood, held out, bracket", "holdout_log_likelihood_lower", "holdout_log_likelihood_upper"),
+    ):
+        if lower in evaluation:
+            ends = sorted((evaluation[lower], evaluation[upper]))
+            found[label] = f"{ends[0]:.6g} to {ends[1]:.6g}"
+    if found and not evaluation["upper_holds"]:
+        found = {label: f"{text}, if chains had converged" for label, text in found.items()}
+    return found
 
 
 def _rows(data: dict[str, Any]) -> str:

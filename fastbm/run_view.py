@@ -79,6 +79,18 @@ class Run(SampledRun):
         return Columns(self._reader, "evaluation")
 
     @property
+    def energies(self) -> Columns:
+        """Histograms of the energies of free chains and of rows, at most 256 of each, at every look of `fit`, over
+        `edges`; nats. Hidden units are summed out where they are not coupled to one another.
+        """
+        return Columns(self._reader, "energies")
+
+    @property
+    def likelihood(self) -> Columns:
+        """What `fit` with `ais_every` found: log Z with its error, likelihoods, and the `epoch` of each row."""
+        return Columns(self._reader, "likelihood")
+
+    @property
     def errors(self) -> Columns:
         """Standard errors of learned couplings and biases, "weights" and "bias", where `fit` was asked for them."""
         return Columns(self._reader, "errors")

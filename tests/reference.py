@@ -280,3 +280,9 @@ def g_test(counts: Sequence[int], probabilities: Sequence[float], least: float =
         expected_cells[-1] += expected[k]
     g = 2 * sum(o * math.log(o / e) for o, e in zip(observed_cells, expected_cells, strict=True) if o > 0)
     return float(stats.chi2.sf(g, len(expected_cells) - 1))
+
+
+def half_sums(values: np.ndarray, pairs: list[tuple[int, int]], half: int) -> tuple[list[float], int]:
+    """Sums of s_i s_j over the rows of even (0) or odd (1) number, and how many rows these are."""
+    rows = [row for number, row in enumerate(values.tolist()) if number % 2 == half]
+    return [sum(row[i] * row[j] for row in rows) for i, j in pairs], len(rows)

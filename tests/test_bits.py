@@ -75,6 +75,15 @@ LEARNING: dict[str, dict[str, Any]] = {
     },
     "mean-field": {"method": "mean-field", "n_hidden": 3, "epochs": 8},
     "deep": {"method": "pcd", "init": machine("layers", "binary"), "epochs": 5, "batch_size": 50, "n_chains": 130},
+    "auto": {  # of which chains stand still, so that it answers
+        "method": "monte-carlo",
+        "free": "auto",
+        "n_sweeps": 1,
+        "epochs": 20,
+        "learning_rate": 1e-3,
+        "n_chains": 70,
+        "init": bm.BoltzmannMachine(2.0 * (1 - np.eye(10)), np.full(10, -9.0), units="binary"),
+    },
     "l-bfgs": {"method": "exact", "l2": 1e-3, "epochs": 25},
     "l-bfgs-hidden": {"method": "exact", "n_hidden": 2, "layout": "general", "epochs": 12, "l2": 1e-2},
 }
@@ -86,6 +95,7 @@ def learn(name: str, out: Path | None = None, **options: Any) -> bm.Run:
 
 
 @pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.filterwarnings("ignore:free chains do not mix")
 def test_learning_does_not_depend_on_threads(name: str, tmp_path: Path) -> None:
     for threads in (1, 2):
         learn(name, tmp_path / f"{threads}.h5", threads=threads)
@@ -218,6 +228,7 @@ def test_killed_and_resumed_often(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.filterwarnings("ignore:free chains do not mix")
 def test_stopped_after_every_epoch(name: str, tmp_path: Path) -> None:
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     learn(name, whole, threads=2)

@@ -12,6 +12,7 @@ import fastbm as bm
 from fastbm._checks import Diverged
 from fastbm.learning import forecasts, inverse_rules
 from fastbm.learning.closed_driver import learn_resample
+from fastbm.rows import Rows
 
 
 def rows_of(n_rows: int, n_units: int, seed: int = 0) -> np.ndarray:
@@ -61,11 +62,11 @@ def test_a_resample_without_a_solution_is_open_everywhere() -> None:
     settings, like = task.settings, task.start
     copies = rows_of(30, 3).astype(np.uint8)
     copies[:, 2] = copies[:, 0]
-    found = learn_resample(like, copies, None, settings)
+    found = learn_resample(like, Rows.of(copies), None, settings)
     assert np.isinf(found.bias).all() and np.isinf(found.weights[0][np.triu_indices(3, 1)]).all()
     still = rows_of(30, 3).astype(np.uint8)
     still[:, 1] = 1
-    found = learn_resample(like, still, None, settings)
+    found = learn_resample(like, Rows.of(still), None, settings)
     assert np.isfinite(found.bias[[0, 2]]).all() and np.isinf(found.bias[1])
     alone = bm.fit(still[:, [0, 2]], method="tap").model
     assert found.weights[0][0, 2] == pytest.approx(alone.weights[0, 1], abs=1e-12)

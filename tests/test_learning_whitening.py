@@ -16,6 +16,7 @@ from fastbm.learning.lbfgs import Lbfgs, by_secants
 from fastbm.learning.likelihood import Likelihood
 from fastbm.learning.sample import Sample
 from fastbm.learning.whitening import Whitened, whitened
+from fastbm.rows import Rows
 
 
 def some_machine(n: int, units: str) -> bm.BoltzmannMachine:
@@ -25,7 +26,7 @@ def some_machine(n: int, units: str) -> bm.BoltzmannMachine:
 def some_data(model: bm.BoltzmannMachine, n_rows: int, *, weights: bool = False, seed: int = 1) -> Sample:
     generator = np.random.default_rng(seed)
     up = (generator.random((n_rows, model.n_units)) < generator.uniform(0.2, 0.8, model.n_units)).astype(np.uint8)
-    return Sample(model, up, weights=generator.integers(0, 4, n_rows).astype(float) if weights else None)
+    return Sample(model, Rows.of(up), weights=generator.integers(0, 4, n_rows).astype(float) if weights else None)
 
 
 def centred_statistics(sample: Sample) -> np.ndarray:
@@ -84,14 +85,14 @@ def test_weighted_and_many_rows_are_thinned_evenly(monkeypatch: pytest.MonkeyPat
     model = some_machine(4, "spin")
     sample = some_data(model, 300, weights=True)
     assert sample.weights is not None
-    repeated = Sample(model, np.repeat(sample.rows, sample.weights.astype(int), axis=0))
+    repeated = Sample(model, Rows.of(np.repeat(sample.rows[:], sample.weights.astype(int), axis=0)))
     centring = Centring(model, sample.mean, sample.spread)
     close, exact = (whitened(model, one, settings(model), centring) for one in (sample, repeated))
     assert close is not None and exact is not None
     np.testing.assert_allclose(metric_of(close), metric_of(exact), atol=0.1)
     monkeypatch.setattr(whitening, "MOST_ROWS", 100)
     up = np.repeat([[0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]], 100, axis=0).astype(np.uint8)  # in order of the kind
-    counts = np.unique(whitening._some_rows(Sample(model, up)), axis=0, return_counts=True)[1]
+    counts = np.unique(whitening._some_rows(Sample(model, Rows.of(up))), axis=0, return_counts=True)[1]
     assert sorted(counts.tolist()) == [33, 33, 34]
 
 

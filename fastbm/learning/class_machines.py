@@ -24,7 +24,7 @@ ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
 NOT_OPTIONS = {
     "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
-    "fidelity", "patience",
+    "fidelity", "patience", "ais_every",
 }  # fmt: skip
 NEVER = 1 << 40  # epochs
 

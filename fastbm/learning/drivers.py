@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
+from .. import rng
 from ..model import BoltzmannMachine
 from . import presets
 from .closed_driver import ClosedForm
+from .free_auto import AutoSteps
 from .likelihood import Likelihood
 from .local_rules import LocalRules
 from .moments import Parameters
@@ -57,8 +60,13 @@ class Driver(Protocol):
         """Go back to what `state` returned."""
 
 
-def make(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int) -> Driver:
-    """The driver that settings ask for."""
+def make(
+    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
+) -> Driver:
+    """The driver that settings ask for; `free_seed` is the free phase's, the run's unless given."""
+    if settings.free == "auto":
+        other = rng.derive(settings.seed, rng.SWAPS)  # ladders that take over must not repeat the chains' numbers
+        return AutoSteps(settings, lambda s: make(start, sample, s, threads, other if s.free == "tempering" else None))
     kind = presets.PRESETS[settings.method].driver
     if kind == "closed":
         return ClosedForm(start, sample, settings)
@@ -68,13 +76,15 @@ def make(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads
         return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
     if settings.pretrain_epochs:
         return Pretraining(start, sample, settings, partial(phases, threads=threads))
-    clamped, free = phases(start, settings, threads)
+    clamped, free = phases(start, settings, threads, free_seed)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)
     return Steps(start, sample, settings, clamped, free)
 
 
-def phases(start: BoltzmannMachine, settings: FitSettings, threads: int) -> tuple[Phase, Phase]:
+def phases(
+    start: BoltzmannMachine, settings: FitSettings, threads: int, free_seed: int | None = None
+) -> tuple[Phase, Phase]:
     """The clamped and the free phase, ready to go."""
     common = PhaseSettings(
         beta=settings.beta,
@@ -87,7 +97,8 @@ def phases(start: BoltzmannMachine, settings: FitSettings, threads: int) -> tupl
         wants_log_z=settings.optimizer == "l-bfgs",
         n_betas=settings.n_betas,
     )
-    clamped, free = presets.CLAMPED[settings.clamped](common), presets.FREE[settings.free](common)
+    of_free = common if free_seed is None else replace(common, seed=free_seed)
+    clamped, free = presets.CLAMPED[settings.clamped](common), presets.FREE[settings.free](of_free)
     for phase in (clamped, free):
         phase.prepare(start)
     return clamped, free

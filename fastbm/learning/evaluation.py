@@ -68,6 +68,20 @@ class Evaluation:
         return "ais" if self._likelihood else None
 
     @property
+    def _has_bracket(self) -> bool:
+        """Whether walks go back down the path too, for an upper end of log Z."""
+        return self._settings.evaluate == "ais" and self._start.is_layered
+
+    @property
+    def _bracket_names(self) -> list[str]:
+        held_out = ["holdout_"] if "holdout" in self._data else []
+        kind = self._likelihood or "log_likelihood"
+        return [
+            "log_z_lower", "log_z_lower_error", "log_z_upper", "log_z_upper_error", "upper_holds",
+            *(f"{prefix}{kind}_{end}" for prefix in ("", *held_out) for end in ("lower", "upper")),
+        ]  # fmt: skip
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes of it."""
         names = []
@@ -75,6 +89,7 @@ class Evaluation:
             name = self._likelihood or "log_likelihood"
             names += ["log_z", "log_z_error", name]
             names += [f"holdout_{name}"] if "holdout" in self._data else []
+            names += self._bracket_names if self._has_bracket else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
         if self._settings.fidelity:
@@ -116,7 +131,9 @@ class Evaluation:
         """log Z, and so the likelihood of the data and of the held-out rows."""
         s = self._settings
         assert self.method is not None
-        options = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+        options: dict[str, Any] = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+        if self._has_bracket:
+            options["bracket"] = True
         seed = rng.derive(s.seed, rng.MONITOR)
         result = run_method(
             model, self.method, beta=s.beta, clamp=None, moments=False, seed=seed, threads=self._threads, **options
@@ -130,7 +147,20 @@ class Evaluation:
                 weights = self._sample.weights if name == "rows" else None
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
                 found[f"{prefix}{kind}"] = mean - result.log_z
-        return found
+        return found | (self._bracket(found, result.log_z, result.detail) if self._has_bracket else {})
+
+    def _bracket(self, found: dict[str, float], log_z: float, detail: Mapping[str, Any]) -> dict[str, float]:
+        """Both ends of log Z, and the likelihoods that they leave; `upper_holds` is 1 where walks down began at samples
+        of the machine, else 0: the upper end then bounds nothing.
+        """
+        ends = {name: float(detail[name]) for name in self._bracket_names if name in detail}
+        kind = self._likelihood or "log_likelihood"
+        for prefix in ("", "holdout_"):
+            name = f"{prefix}{kind}"
+            if name in found:
+                ends[f"{name}_lower"] = found[name] + log_z - ends["log_z_upper"]
+                ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
+        return ends
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
         """The mean of -beta E over the data, from their moments alone."""
@@ -177,8 +207,15 @@ class Evaluation:
 
         s = self._settings
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
-        settings = replace(s, errors=None, fidelity=False, evaluate=None, monitor_every=every, weights_every=0)
-        settings = replace(settings, pretrain_epochs=0)
+        quiet: dict[str, Any] = {
+            "errors": None,
+            "fidelity": False,
+            "evaluate": None,
+            "weights_every": 0,
+            "ais_every": 0,
+            "pretrain_epochs": 0,
+        }
+        settings = replace(s, monitor_every=every, **quiet)
         chosen = np.repeat(np.arange(len(counts)), counts)
         rows = self._sample.rows.chosen(chosen)
         if s.optimizer == "none":

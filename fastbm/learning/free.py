@@ -20,6 +20,7 @@ from ..sampling.chains import couple_chains
 from ..sampling.layered import LayeredChains
 from .layer_averages import put_odd_means
 from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
+from .noise import MomentNoise
 from .phase import SAMPLED, Phase
 
 
@@ -59,15 +60,19 @@ class FreeMeanField(Phase):
         return from_matrix(model.couplings, found.mean, found.second_moment)
 
 
-def average_states(model: BoltzmannMachine, up: np.ndarray, beta: float) -> PhaseMoments:
+def average_states(
+    model: BoltzmannMachine, up: np.ndarray, beta: float, noise: MomentNoise | None = None
+) -> PhaseMoments:
     """Moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
-    layers.
+    layers; `noise` takes the same values in.
     """
     values = model.convention.values(up, SAMPLED)
     if model.is_layered and len(model.couplings.sizes) == 2:
         values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
     elif model.is_layered:
         put_odd_means(model, values, beta)
+    if noise is not None:
+        noise.add_values(values)
     return from_values(model.couplings, values)
 
 
@@ -101,11 +106,13 @@ class FreeGibbs(Phase):
         self._chains.couple(model.couplings, model.flat_bias)
         if isinstance(self._chains, LayeredChains):
             self._chains.sweep(self.settings.n_sweeps)
-            return average_states(model, self._chains.bits(), self.settings.beta)
+            return average_states(model, self._chains.bits(), self.settings.beta, self.noise)
         pairs = PairCounts(model.n_units)
         for _ in range(self.settings.n_sweeps):
             self._chains.sweep(1)
             pairs.add(self._chains)
+            if self.noise is not None:
+                self.noise.add_chains(self._chains)
         found = moments_from_up(model.convention, pairs.up())
         return from_matrix(model.couplings, found["mean"], found["second_moment"])
 

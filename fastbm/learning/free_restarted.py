@@ -47,11 +47,13 @@ class FreeRestarted(Phase):
             chains.sweep(s.n_sweeps)
         if model.is_layered:
             chains.sweep(s.n_sweeps)
-            return average_states(model, chains.bits(), s.beta)
+            return average_states(model, chains.bits(), s.beta, self.noise)
         pairs = PairCounts(model.n_units)
         for _ in range(s.n_sweeps):
             chains.sweep(1)
             pairs.add(chains)
+            if self.noise is not None:
+                self.noise.add_chains(chains)
         found = moments_from_up(model.convention, pairs.up())
         return from_matrix(model.couplings, found["mean"], found["second_moment"])
 

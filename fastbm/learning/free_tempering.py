@@ -38,12 +38,19 @@ class FreeTempering(Phase):
         self._chains.engine.couple(model.couplings, model.flat_bias)
         if model.is_layered:
             self._chains.sweep(self.settings.n_sweeps)
-            return average_states(model, self._chains.bits(), self.settings.beta)
+            return average_states(model, self._chains.bits(), self.settings.beta, self.noise)
         states = []
         for _ in range(self.settings.n_sweeps):
             self._chains.sweep(1)
-            states.append(self._chains.bits())
-        return from_values(model.couplings, model.convention.values(np.concatenate(states), SAMPLED))
+            states.append(model.convention.values(self._chains.bits(), SAMPLED))
+            if self.noise is not None:
+                self.noise.add_values(states[-1])
+        return from_values(model.couplings, np.concatenate(states))
+
+    def begin_at(self, packed: np.ndarray) -> None:
+        """Put all replicas of ladder c into row c of packed states (n_chains, ceil(n_units / 8))."""
+        up = np.unpackbits(packed, axis=1, count=self._chains.n_units, bitorder="little")
+        self._chains.engine.load_bits(np.repeat(up, self.settings.n_betas, axis=0))
 
     @property
     def swap_rates(self) -> np.ndarray:

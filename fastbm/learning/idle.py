@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .optimizers import OPTIMIZERS
+from .phase import OWN_CHAINS
 
 if TYPE_CHECKING:
     from .settings import FitSettings
@@ -16,7 +17,7 @@ OFF = (0, False, "constant")  # values that ask for nothing
 def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int) -> None:
     """Refuse those of the `given` options that do nothing under `settings`; say what they go with."""
     s = settings
-    steps, chains = s.optimizer in OPTIMIZERS, s.free in ("gibbs", "restarted", "annealed", "tempering")
+    steps, chains = s.optimizer in OPTIMIZERS, s.free in (*OWN_CHAINS, "auto")
     by_steps = f"{' and '.join(map(repr, OPTIMIZERS))}; the optimizer here is {s.optimizer!r}"
     rows = s.optimizer == "l-bfgs" or (steps and n_rows > 0)
     goes_with = {
@@ -27,12 +28,13 @@ def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, 
         "tolerance": (s.optimizer == "l-bfgs", f"optimizer 'l-bfgs'; here it is {s.optimizer!r}"),
         "n_chains": (chains, f"a free phase that is sampled by chains of its own; free is {s.free!r}"),
         "n_sweeps": (chains or s.free == "contrastive", f"a free phase that is sampled; free is {s.free!r}"),
-        "n_betas": (s.free == "tempering", f"free='tempering'; free is {s.free!r}"),
+        "n_betas": (s.free in ("tempering", "auto"), f"free='tempering' or 'auto'; free is {s.free!r}"),
         "clamped_sweeps": (
             n_hidden > 0 and s.clamped in ("gibbs", "annealed"),
             f"hidden units that are sampled given the rows; clamped is {s.clamped!r}, n_hidden {n_hidden}",
         ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
+        "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
         "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
     }
     for name, (used, partner) in goes_with.items():
@@ -54,4 +56,4 @@ def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, 
 def _of_maximum_likelihood(s: FitSettings) -> bool:
     """Whether the parameters that the rule comes to are those of maximum likelihood, but for noise."""
     sampled = ("exact", "gibbs", "annealed")
-    return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering")
+    return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering", "auto")

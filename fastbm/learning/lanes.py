@@ -37,7 +37,7 @@ def serves(like: BoltzmannMachine, settings: Asked) -> bool:
         and like.units == "binary"
         and like.n_hidden == like.couplings.sizes[1]
         and (settings.clamped, settings.optimizer) == ("exact", "sgd")
-        and settings.free in ("gibbs", "contrastive")
+        and settings.free in ("gibbs", "contrastive", "auto")
     )
 
 

@@ -15,6 +15,7 @@ from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..rows import Rows
+from .batches import LISTED
 from .distinct import distinct
 from .row_sums import mean_log_sum
 from .settings import FitSettings
@@ -29,6 +30,19 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
     """Root mean square over the coupled pairs of numbers in the shape of the couplings' arrays."""
     pairs = couplings.to_vector(arrays)
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
+
+
+def some_rows(
+    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """Bits of at most so many rows, drawn without replacement; by weight, as many with it, where rows have weights."""
+    if weights is None and len(rows) <= LISTED:
+        chosen = generator.permutation(len(rows))[:most]
+    elif weights is None:
+        chosen = generator.choice(len(rows), size=most, replace=False)
+    else:
+        chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
+    return rows[np.sort(chosen)]
 
 
 class PseudoLikelihood:
@@ -48,12 +62,8 @@ class PseudoLikelihood:
         seed: int,
         weights: np.ndarray | None = None,
     ) -> None:
-        generator, rows = rng.keyed(seed, rng.MONITOR), Rows.of(rows)
-        if weights is None:
-            chosen = generator.choice(len(rows), size=min(MOST_ROWS, len(rows)), replace=False)
-        else:
-            chosen = generator.choice(len(rows), size=MOST_ROWS, p=weights / weights.sum())
-        self._rows = model.convention.values(rows[np.sort(chosen)], np.float64)
+        generator = rng.keyed(seed, rng.MONITOR)
+        self._rows = model.convention.values(some_rows(Rows.of(rows), generator, weights), np.float64)
         self._units = np.sort(generator.permutation(model.n_visible)[:MOST_UNITS])
         self._beta = beta
 

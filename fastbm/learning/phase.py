@@ -9,7 +9,10 @@ import numpy as np
 
 from ..model import BoltzmannMachine
 from .moments import PhaseMoments
+from .noise import MomentNoise
 
+OWN_CHAINS = ("gibbs", "restarted", "annealed", "tempering")  # free phases whose chains owe nothing to the rows
+PERSISTENT = ("gibbs", "tempering")  # and go on where the update before left them
 SAMPLED = np.float32  # precision of moments where sampling noise is far above it
 
 
@@ -36,6 +39,7 @@ class Phase:
     """Moments of a machine under one condition. A phase that samples keeps chains between calls."""
 
     name: str
+    noise: MomentNoise | None = None  # takes in the states that moments are averages of, where chains are its own
 
     def __init__(self, settings: Any) -> None:
         self.settings: PhaseSettings = settings

@@ -28,6 +28,7 @@ FREE = {
         FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField, FreeTap,
     )
 }  # fmt: skip
+AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.free_auto`
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
             clamped = "variational" if is_deep(model) else "gibbs"
     free = preset.free if free is None else free
     _checks.choice("clamped", clamped, CLAMPED)
-    _checks.choice("free", free, FREE)
+    _checks.choice("free", free, (*FREE, AUTO))
     if free == "contrastive" and not hidden_are_independent(model):
         raise ValueError(
             'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '

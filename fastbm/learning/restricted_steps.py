@@ -20,8 +20,11 @@ from ..rows import Rows
 from ..threads import fan_out
 from .batches import order_of_rows
 from .lanes import WORD, Lanes, add_bits, in_words, to_words
-from .moments import Parameters
+from .moments import Parameters, with_prefix, without_prefix
+from .noise import MomentNoise
 from .offsets import Offsets
+from .phase import OWN_CHAINS
+from .sample import Sample
 from .schedule import rate
 from .settings import FitSettings
 
@@ -34,10 +37,11 @@ CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a sec
 class RestrictedSteps:
     """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
 
-    The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch.
+    The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch;
+    its noise is told by `fastbm.learning.noise`.
     """
 
-    metric_names = ("moment_error",)
+    metric_names = ("moment_error", "moment_noise")
     converged = done = False
 
     def __init__(
@@ -59,7 +63,11 @@ class RestrictedSteps:
         self._slope = aligned.zeros((padded_m, padded_n), np.float32)
         self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
         self._gap = np.zeros((m, n), np.float32)
-        self._offsets = Offsets(like, self._rows.sums(weights) / (len(up) if weights is None else weights.sum()))
+        own_chains = settings.free in OWN_CHAINS
+        sample = Sample(like, self._rows, weights=weights)
+        self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=own_chains)
+        self._noisy = self._noise.pairs.units - np.array([[0], [n]])
+        self._offsets = Offsets(like, sample.mean)
         self._take(Parameters.of(like))
         self._batch = 0
         self._n_batches = len(up) // settings.batch_size
@@ -110,8 +118,9 @@ class RestrictedSteps:
             return []
         error = float(np.sqrt(np.mean(np.square(self._gap, dtype=np.float64)))) / self._n_batches
         self._batch = 0
+        gap = self._noise.pairs.pick([self._gap.T]) / self._n_batches
         self._gap[:] = 0.0
-        return [{"moment_error": error}]
+        return [{"moment_error": error, "moment_noise": self._noise.take(gap)}]
 
     def _step(self, chosen: np.ndarray) -> None:
         """One mini-batch: both phases, then a step."""
@@ -123,6 +132,9 @@ class RestrictedSteps:
         bias = (self._settings.beta * self._bias).astype(np.float32)[:, None]
         self._visible_bias, self._hidden_bias = bias[: self._n], bias[self._n :]
         fan_out(lambda task: task[0](task[1], task[2]), tasks, self._threads)
+        n_chains = self._settings.n_chains if self._persistent else len(chosen)
+        free = self._turned[self._free_from // WORD :]
+        self._noise.add_means(free, self._means, self._noisy, self._free_from, n_chains)
         self._move(len(chosen))
 
     def _clamp(self, k: int, chosen: np.ndarray) -> None:
@@ -225,14 +237,24 @@ class RestrictedSteps:
             "velocity/weights": self._velocity[0],
             "velocity/bias": self._velocity[1],
             "offsets": self._offsets.values,
+            **with_prefix("noise", self._noise.state()),
             "epoch/gap": self._gap,
             "epoch/batch": np.array(self._batch),
             "chains/up": self.packed(),
             "chains/streams": np.concatenate(streams),
         }
 
+    def as_steps(self) -> dict[str, np.ndarray]:
+        """The part of the state, between two epochs, that `Steps` on the same machine go on from."""
+        velocity = {
+            "optimizer/velocity/0": self._velocity[0].T.copy(),
+            "optimizer/velocity/1": self._velocity[1],
+        }
+        return {**self.parameters.to_state(), **velocity, "offsets": self._offsets.values}
+
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
+        self._noise.restore(without_prefix("noise", state))
         self._take(Parameters.from_state(state))
         self._velocity = [np.array(state["velocity/weights"]), np.array(state["velocity/bias"])]
         self._offsets.values = np.array(state["offsets"])

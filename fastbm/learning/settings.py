@@ -59,6 +59,7 @@ class FitSettings:
     n_resamples: int = 100
     fidelity: bool = False
     pretrain_epochs: int = 0
+    ais_every: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -119,6 +120,7 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         n_resamples=whole("n_resamples", 100, least=2),
         fidelity=_flag("fidelity", values.get("fidelity", False)),
         pretrain_epochs=whole("pretrain_epochs", 0, least=0),
+        ais_every=whole("ais_every", 0, least=0),
     )
     _check_pretraining(model, found)
     refuse_idle(found, values, model.n_hidden, n_rows)

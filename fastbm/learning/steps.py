@@ -11,9 +11,10 @@ from ..rows import Rows
 from .batches import order_of_rows
 from .moments import Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
+from .noise import MomentNoise
 from .offsets import Offsets
 from .optimizers import OPTIMIZERS
-from .phase import SAMPLED, Phase
+from .phase import OWN_CHAINS, SAMPLED, Phase
 from .sample import Sample
 from .schedule import rate
 from .settings import FitSettings
@@ -26,17 +27,20 @@ class Steps:
     """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
 
     The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
-    epoch.
+    epoch; its noise is told by `fastbm.learning.noise`.
     """
 
-    metric_names = ("moment_error",)
+    metric_names = ("moment_error", "moment_noise")
     converged = False
 
     def __init__(
         self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
     ) -> None:
-        self._like, self._settings, self._clamped, self._free = like, settings, clamped, free
+        self._like, self._settings, self._clamped, self.free = like, settings, clamped, free
         self.parameters = Parameters.of(like)
+        self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=settings.free in OWN_CHAINS)
+        if settings.free in OWN_CHAINS:
+            free.noise = self._noise
         self._optimizer: Any = OPTIMIZERS[settings.optimizer](
             self.parameters, settings.learning_rate, settings.momentum
         )
@@ -78,13 +82,14 @@ class Steps:
                 chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
                 rows = model.convention.values(self._up[chosen], self._dtype)
             clamped = self._whole or self._clamped.moments(model, rows)
-            free = self._free.moments(model, rows)
+            free = self.free.moments(model, rows)
             slope = gradient(
                 clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias, self._offsets
             )
             self.parameters = self._optimizer.step(self.parameters, slope)
             if self._offsets is not None:
                 self._offsets.follow(clamped.mean[model.n_visible :])
+            self._noise.add_clamped(clamped.pairs)
             for total, c, f in zip(self._gap, clamped.pairs, free.pairs, strict=True):
                 total += c - f
             self._batch += 1
@@ -94,20 +99,20 @@ class Steps:
         self._batch = 0
         for total in self._gap:
             total[:] = 0.0
-        return [{"moment_error": error}]
+        return [{"moment_error": error, "moment_noise": self._noise.take()}]
 
     def samples(self) -> np.ndarray | None:
         """Packed states of the free chains, where they persist."""
-        return self._free.samples()
+        return self.free.samples()
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
         optimizer = with_prefix("optimizer", self._optimizer.state())
         gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
         offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
-        phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self._free.state())
+        phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self.free.state())
         mine = {**self.parameters.to_state(), **optimizer, **gap, **offsets, "epoch/batch": np.array(self._batch)}
-        return mine | phases
+        return mine | phases | with_prefix("noise", self._noise.state())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
@@ -116,6 +121,7 @@ class Steps:
         if self._offsets is not None:
             self._offsets.values = np.array(state["offsets"])
         self._clamped.restore(without_prefix("clamped", state))
-        self._free.restore(without_prefix("free", state))
+        self.free.restore(without_prefix("free", state))
+        self._noise.restore(without_prefix("noise", state))
         self._batch = int(state["epoch/batch"])
         self._gap = [np.array(state[f"epoch/gap/{k}"]) for k in range(len(self._gap))]

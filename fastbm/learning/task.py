@@ -19,9 +19,12 @@ from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
 from . import drivers
+from .ais_looks import AisLooks
+from .chain_monitor import ChainMonitor
 from .descent import Descent
 from .evaluation import Evaluation
 from .forecasts import refuse_long_rows
+from .free_auto import AutoSteps
 from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
 from .sample import Sample
@@ -73,6 +76,9 @@ class FitTask:
                 f"patience={settings.patience} needs a likelihood of held-out rows, which has no cheap form where "
                 'hidden units are coupled to one another. Leave it out, or use layout="restricted".'
             )
+        self._chains = None if self._driver.samples() is None else ChainMonitor(start, data, settings)
+        self._ais = AisLooks(start, data, settings, threads) if settings.ais_every else None
+        self._n_looked = 0  # epochs at the last look by annealed importance sampling
         self._evaluation = Evaluation(start, data, settings, classify, threads)
         self.method = self._evaluation.method
 
@@ -112,13 +118,17 @@ class FitTask:
         couplings = self.start.couplings
         names = self._weight_names()
         n_units = self.start.n_units
+        of_chains = () if self._chains is None else self._chains.metric_names
+        metrics = (*self._driver.metric_names, *self._monitors.names, *of_chains)
         streams = {
-            **{f"metrics/{name}": Stream(FLOAT) for name in (*self._driver.metric_names, *self._monitors.names)},
+            **{f"metrics/{name}": Stream(FLOAT) for name in metrics},
             **{f"weights/{n}": Stream(FLOAT, a.shape) for n, a in zip(names, couplings.arrays, strict=True)},
             "metrics/step": Stream("<i8"),
             "weights/bias": Stream(FLOAT, (n_units,)),
             "weights/epoch": Stream("<i8"),
             "meta/epoch_seconds": Stream(FLOAT),
+            **({} if self._chains is None else self._chains.streams),
+            **({} if self._ais is None else self._ais.streams),
             **self._evaluation.streams,
         }
         if (packed := self._driver.samples()) is not None and self.settings.samples_every:
@@ -138,16 +148,24 @@ class FitTask:
 
     @property
     def atomic(self) -> bool:
-        """The last look, and iterations of L-BFGS, may be long and can be done again; steps are short."""
-        return isinstance(self._driver, Descent) or self._over
+        """Looks at the likelihood, and iterations of L-BFGS, may be long and can be done again; steps are short."""
+        return isinstance(self._driver, Descent) or self._over or self._ais_due
 
     @property
     def progress(self) -> tuple[int, int]:
         """Epochs done, and all."""
         return self.n_epochs, self.settings.epochs
 
+    @property
+    def _ais_due(self) -> bool:
+        """Whether the likelihood is to be looked at before anything else."""
+        every = self.settings.ais_every
+        return self._ais is not None and self._n_looked < self.n_epochs and self._due(every)
+
     def advance(self) -> dict[str, np.ndarray]:
-        """Do one epoch, or the last look when the epochs are done; return the rows."""
+        """Do one epoch, a look at its likelihood, or the last look when the epochs are done; return the rows."""
+        if self._ais_due:
+            return self._look_by_ais()
         over = self._over
         started = time.perf_counter()
         try:
@@ -155,6 +173,8 @@ class FitTask:
         except Diverged as error:
             raise self._divergence(str(error)) from None
         if over or (not metrics and self._driver.done):
+            if self._ais_due:  # the driver came to its end without an epoch more
+                return self._look_by_ais()
             rows = self._evaluation(self.model)
             self._evaluated = True
             return rows
@@ -170,6 +190,11 @@ class FitTask:
         rows["meta/epoch_seconds"] = np.array([self._seconds])
         self._seconds = 0.0
         return rows
+
+    def _look_by_ais(self) -> dict[str, np.ndarray]:
+        assert self._ais is not None
+        self._n_looked = self.n_epochs
+        return self._ais(self._driver.parameters.machine(self.start), self.n_epochs - 1)
 
     def _divergence(self, why: str) -> Diverged:
         """The error to raise; what was learned in the epochs before stays."""
@@ -187,8 +212,13 @@ class FitTask:
         whole = epoch >= self.settings.pretrain_epochs * len(self.start.couplings.arrays)
         if whole:
             self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+        packed = self._driver.samples()
+        recorded = whole and self._chains is not None and packed is not None and self._chains.follow(model, packed)
         if self._due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
+            if self._chains is not None and packed is not None:
+                found["r_hat"] = self._chains.r_hat
+                rows |= self._chains.look(model, packed, epoch)
             if whole and self._stopping.look(found, epoch) and self.settings.patience:
                 self._best = parameters
             rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()}
@@ -197,10 +227,17 @@ class FitTask:
             arrays = zip(self._weight_names(), model.couplings.arrays, strict=True)
             rows |= {f"weights/{name}": array[None] for name, array in arrays}
             rows |= {"weights/bias": model.flat_bias[None], "weights/epoch": np.array([epoch])}
-        packed = self._driver.samples()
         if packed is not None and self.settings.samples_every and self._due(self.settings.samples_every):
             rows |= {"samples/states": packed[None], "samples/epoch": np.array([epoch])}
+        if recorded and not self._over:
+            self._answer(epoch)
         return rows
+
+    def _answer(self, epoch: int) -> None:
+        """Let a driver that can do so answer chains that do not mix."""
+        assert self._chains is not None
+        if isinstance(self._driver, AutoSteps) and self._driver.answer(self._chains.r_hat, epoch):
+            self._chains.forget()
 
     def _weight_names(self) -> list[str]:
         n_blocks = len(self.start.couplings.arrays)
@@ -211,15 +248,23 @@ class FitTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
-        counters = {"n_epochs": np.array(self.n_epochs), "evaluated": np.array(self._evaluated)}
+        counters = {
+            "n_epochs": np.array(self.n_epochs),
+            "n_looked": np.array(self._n_looked),
+            "evaluated": np.array(self._evaluated),
+        }
+        chains = {} if self._chains is None else with_prefix("mixing", self._chains.state())
         stopping = with_prefix("stopping", self._stopping.state())
         best = {} if self._best is None else with_prefix("best", self._best.to_state())
-        return {**self._driver.state(), **counters, **stopping, **best, **self.parameters.to_state()}
+        return {**self._driver.state(), **counters, **chains, **stopping, **best, **self.parameters.to_state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.n_epochs, self._evaluated = int(state["n_epochs"]), bool(state["evaluated"])
         self._driver.restore(state)
+        self._n_looked = int(state["n_looked"])
+        if self._chains is not None:
+            self._chains.restore(without_prefix("mixing", state))
         if stopping := without_prefix("stopping", state):
             self._stopping.restore(stopping)
         self._last = self._driver.parameters

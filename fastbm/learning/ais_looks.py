@@ -1,0 +1,73 @@
+"""The likelihood by annealed importance sampling as learning goes on, where the exact one takes too long.
+
+Salakhutdinov and Murray, ICML (2008), p. 872, doi:10.1145/1390156.1390266.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, rng
+from ..inference.hidden import hidden_are_independent
+from ..inference.methods import run_method
+from ..model import BoltzmannMachine
+from ..rows import Rows
+from ..store import Stream
+from .monitors import some_rows
+from .row_sums import mean_log_sum
+from .settings import FitSettings
+
+N_BETAS, N_CHAINS = 1_000, 128  # as much work as some hundred mini-batches
+MOST_ROWS = 4_096  # of the data; of held-out rows all
+FLOAT = Stream("<f8")
+
+
+class AisLooks:
+    """log Z with its standard error, and so the mean log-likelihood of at most 4096 rows and of all held-out ones.
+
+    The rows are the same at every look. Seeds follow from the run's and the epoch.
+
+    Raises
+    ------
+    ValueError
+        Where hidden units are coupled to one another: each row would need a sum of its own.
+    """
+
+    def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
+        if not hidden_are_independent(start):
+            raise ValueError(
+                f"ais_every={settings.ais_every} needs hidden units that are not coupled to one another, so that rows "
+                'have a closed sum. Leave it out, or use layout="restricted".'
+            )
+        self._settings, self._threads = settings, threads
+        chosen = some_rows(data["rows"], rng.keyed(settings.seed, rng.MONITOR, 6), data.get("weights"), MOST_ROWS)
+        self._rows = {"": Rows.of(chosen)}
+        if "holdout" in data:
+            self._rows["holdout_"] = Rows.of(data["holdout"])
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What a run writes at every look."""
+        likelihoods = {f"likelihood/{prefix}log_likelihood": FLOAT for prefix in self._rows}
+        about = {f"likelihood/{name}": FLOAT for name in ("log_z", "log_z_error", "ess")}
+        return {"likelihood/epoch": Stream("<i8"), **about, **likelihoods}
+
+    def __call__(self, model: BoltzmannMachine, epoch: int) -> dict[str, np.ndarray]:
+        """One row of everything."""
+        s = self._settings
+        with warnings.catch_warnings():  # errors and ess say it at every look
+            warnings.simplefilter("ignore", _checks.ConvergenceWarning)
+            result = run_method(
+                model, "ais", beta=s.beta, clamp=None, moments=False, seed=rng.derive(s.seed, rng.MONITOR, 7, epoch),
+                threads=self._threads, n_betas=N_BETAS, n_chains=N_CHAINS,
+            )  # fmt: skip
+        found = {"log_z": result.log_z, "log_z_error": result.log_z_error, "ess": result.ess}
+        for prefix, rows in self._rows.items():
+            found[f"{prefix}log_likelihood"] = mean_log_sum(model, rows, s.beta, self._threads) - result.log_z
+        return {"likelihood/epoch": np.array([epoch])} | {
+            f"likelihood/{name}": np.array([value]) for name, value in found.items()
+        }

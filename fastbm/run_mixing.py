@@ -1,0 +1,48 @@
+"""Whether the free chains of a learning run mixed, told at its end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from . import _checks
+from .learning.mixing import R_HAT_OF_CHAINS
+
+if TYPE_CHECKING:
+    from .run_view import Run
+
+
+class LastRHat(NamedTuple):
+    """R-hat of the free chains, and the epoch (from 1) after which it was told."""
+
+    r_hat: float
+    epoch: int
+
+
+def last_r_hat(run: Run) -> LastRHat | None:
+    """The last R-hat of the free chains that there is; None where nothing told it."""
+    if "r_hat" not in run.metrics:
+        return None
+    values = run.metrics["r_hat"]
+    known = np.flatnonzero(~np.isnan(values))
+    return LastRHat(float(values[known[-1]]), int(run.metrics["step"][known[-1]]) + 1) if len(known) else None
+
+
+def warn_of_chains(run: Run) -> None:
+    """Say once, at the end of a run, that free chains did not mix, and the ways out."""
+    found = last_r_hat(run)
+    if found is None or found.r_hat <= R_HAT_OF_CHAINS:
+        return
+    settings = run.config["fit"]
+    ways = [f"raise n_sweeps (it was {settings['n_sweeps']})"]
+    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(settings["free"], [])
+    ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
+    text = ", or ".join(ways)
+    warnings.warn(
+        f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
+        f"was learned may be biased. {text[0].upper()}{text[1:]}.",
+        _checks.ConvergenceWarning,
+        stacklevel=5,
+    )
