@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _checks, rng
-from .learning import settings as fit_settings
+from .learning import gaps_checks, settings as fit_settings
 from .learning.start import start_machine
 from .model import BoltzmannMachine
 from .run import begin
@@ -75,6 +75,7 @@ def fit(
     data : (n_rows, n_visible) array, str or Moments
         In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`);
         or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the closed forms take.
+        Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
@@ -173,6 +174,12 @@ def fit(
     objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
     coupled.
 
+    A missing entry is a unit that is free in its row: the likelihood is that of what is known of each row, and the
+    clamped phase infers missing entries as it does hidden units. "exact" sums over them, and where that would take long
+    the other rules of likelihood sample them (clamped="gibbs"). Nothing is learned of why entries are missing, which
+    must not depend on what they would be. There is no pseudo-likelihood to watch, and rules that need whole rows ("cd",
+    convex rules, closed forms) are refused.
+
     Centring subtracts mu_i D_j + D_i mu_j from the slope of W_ij, D the slopes of the biases and mu the offsets, and
     what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
     (`fastbm.learning.offsets`).
@@ -180,6 +187,8 @@ def fit(
     References
     ----------
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+
+    Rubin, Biometrika 63, 581 (1976), doi:10.1093/biomet/63.3.581 (missing entries).
 
     Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x (pseudo-likelihood); Lokhov,
     Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
@@ -198,8 +207,10 @@ def fit(
     if start is None:
         start = start_machine(read.p, _checks.whole("n_hidden", n_hidden), layout, read.kind.name, seed)
     read.check_machine(start)
-    settings = fit_settings.check(start, read.n_rows, method, given)
-    read.check_settings(settings, start)
+    if read.up is not None:
+        gaps_checks.suit(start, read.up, method, given)
+    settings = fit_settings.check(start, read.n_rows, method, given, gaps=read.has_gaps)
+    read.check_settings(settings, start, classify=classify is not None)
     if classify is not None:
         read.check_classifier(classify)
     spec = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _checks, data as datasets, sources
+from .learning import gaps_checks
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
 from .learning.degenerate import describe_degenerate
 from .learning.presets import PRESETS
@@ -54,6 +55,7 @@ class FitData:
             return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
         known = init.convention if init is not None else None if units is None else convention(units)
         up, kind = sources.read(data, known)
+        gaps_checks.check_known("data", up, all_units=True)
         origins = origin("rows", data, up)
         held = None
         if holdout is not None:
@@ -61,6 +63,7 @@ class FitData:
             origins |= origin("holdout", holdout, held)
             if held.n_units != up.n_units:
                 raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
+            gaps_checks.check_known("holdout", held, all_units=False)
         labels = _check_labels(labels, up, "labels")
         weights = _check_weights(row_weights, len(up))
         holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
@@ -79,6 +82,11 @@ class FitData:
     def n_rows(self) -> int:
         """Rows at hand; 0 where data are moments."""
         return 0 if self.up is None else len(self.up)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of the rows to learn from are missing."""
+        return self.up is not None and not self.up.complete
 
     @property
     def p(self) -> np.ndarray:
@@ -102,11 +110,13 @@ class FitData:
                 "Give rows."
             )
 
-    def check_settings(self, settings: FitSettings, start: BoltzmannMachine) -> None:
+    def check_settings(self, settings: FitSettings, start: BoltzmannMachine, *, classify: bool) -> None:
         """Refuse what needs rows where there are moments, or held-out rows where there are none; warn of data that
         have no finite optimum.
         """
         s = settings
+        if self.has_gaps or (classify and self.held is not None and not self.held.complete):
+            gaps_checks.check_settings(settings, classify=classify)
         if self.up is None:
             local = PRESETS[s.method].driver == "local"
             needed = {
@@ -128,7 +138,7 @@ class FitData:
                 raise ValueError(f"{name} takes no row_weights. Leave them out, or use another method.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
-        visible = self.up is not None and not start.n_hidden
+        visible = self.up is not None and self.up.complete and not start.n_hidden
         if visible and s.method in UNBOUNDED and not s.l2:
             assert self.up is not None
             for line in describe_degenerate(self.up):

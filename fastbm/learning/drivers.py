@@ -9,6 +9,9 @@ import numpy as np
 from ..model import BoltzmannMachine
 from . import presets
 from .closed_driver import ClosedForm
+from .gaps_exact import GapsExact
+from .gaps_mean_field import GapsMeanField
+from .gaps_sampled import GapsAnnealed, GapsGibbs
 from .likelihood import Likelihood
 from .local_rules import LocalRules
 from .moments import Parameters
@@ -17,6 +20,8 @@ from .restricted_steps import RestrictedSteps
 from .sample import Sample
 from .settings import FitSettings
 from .steps import Steps
+
+CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsAnnealed, GapsMeanField)}
 
 
 class Driver(Protocol):
@@ -64,13 +69,13 @@ def make(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads
         return LocalRules(start, sample.rows, settings, threads, sample.weights)
     if settings.engine == "lanes":
         return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
-    clamped, free = phases(start, settings, threads)
+    clamped, free = phases(start, sample, settings, threads)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)
     return Steps(start, sample, settings, clamped, free)
 
 
-def phases(start: BoltzmannMachine, settings: FitSettings, threads: int) -> tuple[Phase, Phase]:
+def phases(start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int) -> tuple[Phase, Phase]:
     """The clamped and the free phase, ready to go."""
     common = PhaseSettings(
         beta=settings.beta,
@@ -83,7 +88,10 @@ def phases(start: BoltzmannMachine, settings: FitSettings, threads: int) -> tupl
         wants_log_z=settings.optimizer == "l-bfgs",
         n_betas=settings.n_betas,
     )
-    clamped, free = presets.CLAMPED[settings.clamped](common), presets.FREE[settings.free](common)
+    ways = CLAMPED_WITH_GAPS if sample.has_gaps else presets.CLAMPED
+    clamped, free = ways[settings.clamped](common), presets.FREE[settings.free](common)
+    if isinstance(clamped, GapsExact) and settings.optimizer == "l-bfgs":
+        clamped.hold(start, sample.rows, sample.weights)
     for phase in (clamped, free):
         phase.prepare(start)
     return clamped, free

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import rng
 from ..couplings import Layered
+from ..inference.completions import forecast_of_known
 from ..inference.exact import forecast_seconds
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.methods import run_method
@@ -17,6 +18,7 @@ from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
 from .bootstrap import bootstrap_errors
+from .distinct import distinct
 from .errors import Errors
 from .fidelity import Fidelity, fidelity
 from .fisher import fisher_errors, has_enough, refuse_information
@@ -59,6 +61,8 @@ class Evaluation:
         wanted = self._settings.evaluate
         if wanted != "auto":
             return wanted
+        if self._seconds_of_gaps() > EXACT_SECONDS:
+            return None
         if forecast_seconds(self._start, moments=False) <= EXACT_SECONDS:
             return "exact"
         if not hidden_are_independent(self._start):  # rows need sums over the hidden units, each its own
@@ -66,6 +70,11 @@ class Evaluation:
             n_rows = sum(len(self._data[name]) for name in ("rows", "holdout") if name in self._data)
             return "ais" if each * n_rows <= EXACT_SECONDS else None
         return "ais" if self._start.n_hidden == 0 or isinstance(self._start.couplings, Layered) else None
+
+    def _seconds_of_gaps(self) -> float:
+        """What the likelihoods of rows that lack entries take, by forecast."""
+        tables = [Rows.of(self._data[name]) for name in ("rows", "holdout") if name in self._data]
+        return sum(forecast_of_known(self._start, distinct(rows)[0]) for rows in tables if not rows.complete)
 
     @property
     def streams(self) -> dict[str, Stream]:

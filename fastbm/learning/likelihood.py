@@ -27,10 +27,10 @@ class Likelihood(Descent):
         super().__init__(like, settings)
         self._clamped, self._free = clamped, free
         self._rows = NO_ROWS
-        if like.n_hidden:
+        if like.n_hidden and not sample.has_gaps:  # else the phase, or the data's moments, hold what they need
             self._rows = like.convention.values(sample.rows[:], np.float64)
         self._centring = Centring(like, sample.mean, sample.spread)
-        self._data = None if like.n_hidden else sample.clamped()
+        self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
         self._lbfgs = Lbfgs(self._objective, self._centring.vector(self.parameters), settings.tolerance)
 
     def _parameters(self, point: np.ndarray) -> Parameters:

@@ -9,16 +9,17 @@ from ..inference.likelihood import log_sums
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from .distinct import distinct
+from .gaps import values_of
 
 
 def mean_log_sum(
     model: BoltzmannMachine, rows: Rows, beta: float, threads: int, weights: np.ndarray | None = None
 ) -> float:
-    """Average over rows, by weight; a part of the rows at a time."""
-    if not has_free_energy(model):  # each distinct row takes a sum of its own
+    """Average over rows, by weight; a part of the rows at a time. What a row lacks is summed out."""
+    if not has_free_energy(model) or not rows.complete:  # each distinct row takes a sum of its own
         rows, weights = distinct(rows, weights)
     total = 0.0
     for some in rows.blocks():
-        sums, _, _ = log_sums(model, model.convention.values(rows[some], np.float64), beta, threads)
+        sums, _, _ = log_sums(model, values_of(model.convention, rows, some), beta, threads)
         total += float(sums.sum() if weights is None else sums @ weights[some])
     return total / (len(rows) if weights is None else float(weights.sum()))
