@@ -14,6 +14,7 @@ from . import _checks, data as datasets, sources
 from .learning import gaps_checks
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
 from .learning.degenerate import describe_degenerate
+from .learning.gaps import known_counts
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
@@ -175,7 +176,10 @@ class FitData:
         n_held = 0 if self.held is None else len(self.held)
         source = self.origins.get("rows", {}).get("source")
         name = None if source is None else source["name"]
-        return {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        found = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        if self.up is not None and self.has_gaps:
+            found["missing"] = 1.0 - float(known_counts(self.up).sum()) / (len(self.up) * self.up.n_units)
+        return found
 
     def rows(self) -> dict[str, Rows]:
         """Rows by the names that a run has for them."""

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import tempfile
+import weakref
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Spool:
 
     def __init__(self, n_bytes: int) -> None:
         self._file = tempfile.TemporaryFile(prefix="fastbm-")  # noqa: SIM115 - it lives as long as the rows are read
+        weakref.finalize(self, self._file.close)
         self._n_bytes, self._n_rows, self._hash = n_bytes, 0, hashlib.sha256()
 
     def append(self, packed: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from learning_helpers import STEP, as_vector, coupled_pairs
 from run_helpers import assert_same
 
 import fastbm as bm
+from fastbm import gathering
 from fastbm.inference import completions
 from fastbm.learning import gaps_checks
 from fastbm.learning.drivers import CLAMPED_WITH_GAPS
@@ -212,9 +213,9 @@ def test_entries_missing_at_random_leave_no_bias() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "monte-carlo", "epochs": 100, "learning_rate": 0.1},
-        {"method": "pcd", "epochs": 15, "learning_rate": 0.03, "clamped": "gibbs"},
-        {"method": "pcd", "epochs": 15, "learning_rate": 0.03},
+        {"method": "monte-carlo", "epochs": 80, "learning_rate": 0.1},
+        {"method": "pcd", "epochs": 10, "learning_rate": 0.03, "clamped": "gibbs"},
+        {"method": "pcd", "epochs": 10, "learning_rate": 0.03},
     ],
 )
 def test_rules_that_sample_come_to_what_exact_sums_come_to(options: dict[str, Any]) -> None:
@@ -277,15 +278,13 @@ def test_arrays_masks_and_files_give_the_same_bits(units: str, tmp_path: Path) -
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["single"], file["double"] = rows.astype(np.float32), rows
     masked = np.ma.masked_array(np.where(np.isnan(rows), 7, rows).astype(np.int8), np.isnan(rows))
-    runs = [
-        bm.fit(data, method="monte-carlo", epochs=3, n_chains=32, units=units, out=tmp_path / f"{k}.run.h5")
-        for k, data in enumerate([rows, masked, f"{tmp_path}/a.h5:single", f"{tmp_path}/a.h5:double", iter([rows])])
-    ]
-    for run in runs:
+    given = [rows, masked, f"{tmp_path}/a.h5:single", f"{tmp_path}/a.h5:double", iter([rows[:40], rows[40:]])]
+    common = {"method": "monte-carlo", "epochs": 3, "n_chains": 32, "units": units}
+    runs = [bm.fit(data, **common) for data in given]
+    for run in [*runs, bm.open(bm.fit(masked, **common, out=tmp_path / "run.h5").path)]:
         assert np.array_equal(run.model.weights, runs[0].model.weights)
         assert run.data["rows"].dtype == np.float64
         assert np.array_equal(run.data["rows"], rows, equal_nan=True)
-        assert np.array_equal(bm.open(run.path).data["rows"], rows, equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +321,7 @@ def test_bootstrap_resamples_rows_with_what_they_lack() -> None:
 
 def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
-    rows = np.where(generator.random((300, 60)) < 0.4, np.nan, generator.integers(0, 2, (300, 60)))
+    rows = np.where(generator.random((120, 60)) < 0.4, np.nan, generator.integers(0, 2, (120, 60)))
     rows[:, 0] = 1.0
     quick = {"epochs": 1, "evaluate": "none", "n_chains": 16}
     run = bm.fit(rows, method="pcd", n_hidden=40, **quick)
@@ -331,10 +330,43 @@ def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.Monk
     assert bm.fit(rows[:, :8][:50], method="pcd", n_hidden=3, **quick).config["fit"]["clamped"] == "exact"
     with pytest.raises(ValueError, match=r"clamped='exact' sums over what rows lack, which .* Use clamped='gibbs'"):
         bm.fit(rows, method="pcd", n_hidden=40, clamped="exact", **quick)
-    assert bm.fit(rows, method="pcd", n_hidden=40, epochs=1, n_chains=16).evaluation == {}
+    run = bm.fit(rows, method="pcd", n_hidden=20, epochs=1, n_chains=16, holdout=np.nan_to_num(rows))
+    assert sorted(run.evaluation) == ["holdout_log_likelihood", "log_z", "log_z_error"]
+    assert f"{100 * np.isnan(rows).mean():.1f} % of entries missing" in str(run.summary())
     monkeypatch.setattr(gaps_checks, "LONGEST_SECONDS", 1e-9)
     with pytest.raises(ValueError, match="evaluate='exact' asks for the likelihood of rows that lack entries"):
         bm.fit(rows[:, :8][:50], method="monte-carlo", evaluate="exact")
+
+
+def test_rows_that_stay_in_their_file_are_read_again_with_what_they_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "KEPT", 8)  # bytes
+    rows = gaps.rows_with_gaps(machine("visible", seed=14), 80)
+    rows[:30] = np.nan_to_num(rows[:30], nan=1.0)  # the first gap comes late
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["rows"] = rows
+    common = {"method": "monte-carlo", "epochs": 4, "n_chains": 16}
+    plain = bm.fit(rows, **common)
+    bm.fit(f"{tmp_path}/rows.h5:rows", **common, out=tmp_path / "a.h5", max_seconds=0.0)
+    assert "rows" not in bm.open(tmp_path / "a.h5").data
+    bm.fit(f"{tmp_path}/rows.h5:rows", **common, out=tmp_path / "b.h5", max_seconds=0.0)
+    assert_same(bm.resume(tmp_path / "a.h5"), plain)
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["rows"] = np.nan_to_num(rows, nan=-1.0)
+    with pytest.raises(bm.StorageError, match="holds other rows than those that the run began with"):
+        bm.resume(tmp_path / "b.h5")
+
+
+def test_whole_rows_may_be_judged_by_rows_that_lack_entries() -> None:
+    planted = machine("restricted", seed=15)
+    rows, held = draw(planted, 300), gaps.rows_with_gaps(planted, 40)
+    run = bm.fit(rows, holdout=held, units="spin", n_hidden=2, epochs=3, patience=3)
+    expected = gaps.log_p_of_known(*parameters(run.model), "spin", held).mean()
+    assert run.evaluation["holdout_log_likelihood"][-1] == pytest.approx(expected, abs=1e-9)
+    assert "pseudo_likelihood" in run.metrics
+    assert "holdout_pseudo_likelihood" not in run.metrics
+    assert np.array_equal(run.data["holdout"], held, equal_nan=True)
 
 
 HOLES = [[1, np.nan, 0], [0, 1, 1], [np.nan, 0, 1], [1, 1, 0]]

@@ -53,6 +53,7 @@ class Evaluation:
         self._start, self._data, self._settings, self._threads = start, data, settings, threads
         self._sample = Sample.of(start, data)
         self._classify = classify
+        self._judged = [name for name in ("rows", "holdout") if name in data and self._can_judge(Rows.of(data[name]))]
         self.method = self._choose()
         if settings.errors == "fisher":
             refuse_information(start)
@@ -61,28 +62,27 @@ class Evaluation:
         wanted = self._settings.evaluate
         if wanted != "auto":
             return wanted
-        if self._seconds_of_gaps() > EXACT_SECONDS:
-            return None
         if forecast_seconds(self._start, moments=False) <= EXACT_SECONDS:
             return "exact"
         if not hidden_are_independent(self._start):  # rows need sums over the hidden units, each its own
             each = forecast_seconds(machine_of_hidden(self._start), moments=False)
-            n_rows = sum(len(self._data[name]) for name in ("rows", "holdout") if name in self._data)
+            n_rows = sum(len(self._data[name]) for name in self._judged)
             return "ais" if each * n_rows <= EXACT_SECONDS else None
         return "ais" if self._start.n_hidden == 0 or isinstance(self._start.couplings, Layered) else None
 
-    def _seconds_of_gaps(self) -> float:
-        """What the likelihoods of rows that lack entries take, by forecast."""
-        tables = [Rows.of(self._data[name]) for name in ("rows", "holdout") if name in self._data]
-        return sum(forecast_of_known(self._start, distinct(rows)[0]) for rows in tables if not rows.complete)
+    def _can_judge(self, rows: Rows) -> bool:
+        """Whether what rows lack can be summed out, by forecast; what is asked for by name was checked before."""
+        asked = self._settings.evaluate != "auto"
+        return asked or rows.complete or forecast_of_known(self._start, distinct(rows)[0]) <= EXACT_SECONDS
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes of it."""
         names = []
         if self.method:
-            names += ["log_z", "log_z_error", "log_likelihood"]
-            names += ["holdout_log_likelihood"] if "holdout" in self._data else []
+            names += ["log_z", "log_z_error"]
+            names += ["log_likelihood"] if self._sample.up is None or "rows" in self._judged else []
+            names += ["holdout_log_likelihood"] if "holdout" in self._judged else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
         if self._settings.fidelity:
@@ -127,7 +127,7 @@ class Evaluation:
         if self._sample.up is None:
             found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
-            if name in self._data:
+            if name in self._judged:
                 weights = self._sample.weights if name == "rows" else None
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights)
                 found[f"{prefix}log_likelihood"] = mean - result.log_z

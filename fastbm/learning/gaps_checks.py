@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _checks
 from ..inference.completions import forecast_of_known
 from ..model import BoltzmannMachine
 from ..rows import Rows
@@ -71,9 +72,9 @@ def suit(model: BoltzmannMachine, rows: Rows, method: str, given: dict[str, Any]
         return
     _check_method(method, given)
     if given["clamped"] is None and preset.clamped == "exact" and preset.free != "exact":
-        batch = given["batch_size"] or preset.batch_size
-        part = min(batch, len(rows)) / len(rows) if isinstance(batch, int) else 1.0
-        if part * forecast_of_known(model, rows) > EXACT_SECONDS:
+        asked = given["batch_size"]
+        batch = preset.batch_size if asked is None else _checks.whole("batch_size", asked, least=1)
+        if forecast_of_known(model, rows) * min(batch / len(rows), 1.0) > EXACT_SECONDS:
             given["clamped"] = "gibbs"
 
 

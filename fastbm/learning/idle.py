@@ -34,7 +34,8 @@ def refuse_idle(
         "n_betas": (s.free == "tempering", f"free='tempering'; free is {s.free!r}"),
         "clamped_sweeps": (
             (n_hidden > 0 or gaps) and s.clamped in ("gibbs", "annealed"),
-            f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden {n_hidden}",
+            f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden "
+            f"{n_hidden}",
         ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
