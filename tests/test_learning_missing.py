@@ -17,7 +17,7 @@ from run_helpers import assert_same
 import fastbm as bm
 from fastbm import gathering
 from fastbm.inference import completions
-from fastbm.learning import gaps_checks
+from fastbm.learning import evaluation, gaps_checks
 from fastbm.learning.drivers import CLAMPED_WITH_GAPS
 from fastbm.learning.gaps_sampled import held_bias
 from fastbm.learning.likelihood import Likelihood
@@ -213,23 +213,23 @@ def test_entries_missing_at_random_leave_no_bias() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "monte-carlo", "epochs": 80, "learning_rate": 0.1},
+        {"method": "monte-carlo", "epochs": 60, "learning_rate": 0.1},
         {"method": "pcd", "epochs": 10, "learning_rate": 0.03, "clamped": "gibbs"},
         {"method": "pcd", "epochs": 10, "learning_rate": 0.03},
     ],
 )
 def test_rules_that_sample_come_to_what_exact_sums_come_to(options: dict[str, Any]) -> None:
-    planted = machine("visible", seed=8)
+    planted = machine("visible", seed=8, scale=0.3)
     rows = gaps.rows_with_gaps(planted, 3000)
     exact = bm.fit(rows, method="exact", evaluate="none")
-    # of the data, had they been whole; the noise of the chains is of the same size
+    # of the data, had they been whole; the chains add less
     error = errors_of(bm.fit(draw(planted, 3000), method="exact", errors="fisher"))
     common = {"optimizer": "adam", "schedule": "linear", "n_chains": 1024, "evaluate": "none"}
     run = bm.fit(rows, **common | options)
     assert run.config["fit"]["clamped"] == options.get(
         "clamped", {"monte-carlo": "gibbs", "pcd": "exact"}[run.config["fit"]["method"]]
     )
-    assert (np.abs(as_vector(run.model) - as_vector(exact.model)) < 4 * error).all()
+    assert (np.abs(as_vector(run.model) - as_vector(exact.model)) < 1.5 * error).all()
 
 
 def test_monte_carlo_comes_to_what_exact_comes_to() -> None:
@@ -330,7 +330,8 @@ def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.Monk
     assert bm.fit(rows[:, :8][:50], method="pcd", n_hidden=3, **quick).config["fit"]["clamped"] == "exact"
     with pytest.raises(ValueError, match=r"clamped='exact' sums over what rows lack, which .* Use clamped='gibbs'"):
         bm.fit(rows, method="pcd", n_hidden=40, clamped="exact", **quick)
-    run = bm.fit(rows, method="pcd", n_hidden=20, epochs=1, n_chains=16, holdout=np.nan_to_num(rows))
+    monkeypatch.setattr(evaluation, "forecast_of_known", lambda *_: 100.0)
+    run = bm.fit(rows, method="pcd", n_hidden=8, epochs=1, n_chains=16, holdout=np.nan_to_num(rows))
     assert sorted(run.evaluation) == ["holdout_log_likelihood", "log_z", "log_z_error"]
     assert f"{100 * np.isnan(rows).mean():.1f} % of entries missing" in str(run.summary())
     monkeypatch.setattr(gaps_checks, "LONGEST_SECONDS", 1e-9)
