@@ -115,7 +115,7 @@ def fit(
     n_chains, n_sweeps : int
         Free chains (128), and sweeps for each update.
     clamped_sweeps : int
-        Sweeps thrown away, and as many averaged, of each row's hidden units where they are sampled.
+        Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
     l2, l2_bias : float
         l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
         objective; biases are free unless `l2_bias` says otherwise.
@@ -143,7 +143,7 @@ def fit(
         How log Z, and so the likelihood, is computed at the end.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
-        "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule).
+        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule).
     n_resamples : int
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).

@@ -139,10 +139,11 @@ class FitData:
                 raise ValueError(f"{name} takes no row_weights. Leave them out, or use another method.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
-        visible = self.up is not None and self.up.complete and not start.n_hidden
+        visible = self.up is not None and not start.n_hidden
         if visible and s.method in UNBOUNDED and not s.l2:
             assert self.up is not None
-            for line in describe_degenerate(self.up):
+            describe = gaps_checks.describe_constant if self.has_gaps else describe_degenerate
+            for line in describe(self.up):
                 warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:

@@ -138,7 +138,7 @@ def phase_settings(beta: float, n_rows: int, seed: int, sweeps: int) -> PhaseSet
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampled_clamped_moments_are_unbiased(kind: str, units: str, way: str) -> None:
-    # 160 sets of about 15 moments, of 400 independent chains each: 4 s.e. are passed by chance once in a hundred runs
+    # about 300 moments in all: 4 standard errors are passed by chance in less than 2 of 100 runs
     model, beta = machine(kind, units, seed=4), 0.9
     rows = gaps.rows_with_gaps(model, 5, part=0.5)
     mean, second = gaps.moments_of_known(model, rows, beta)
@@ -149,7 +149,8 @@ def test_sampled_clamped_moments_are_unbiased(kind: str, units: str, way: str) -
     pairs = np.array([model.couplings.to_vector(one.pairs) for one in found])
     expected = model.couplings.to_vector(model.couplings.pick(second))
     for values, truth in ((means, mean), (pairs, expected)):
-        error = np.sqrt(0.25 * 4 / (5 * 100 * 8 * 5))  # of 30 sweeps at least 5 are independent
+        # at most: a product of units has a standard deviation of half its span; of 30 sweeps 5 are independent
+        error = 0.5 * model.convention.span / np.sqrt(5 * 100 * 8 * 5)
         assert np.abs(values.mean(axis=0) - truth).max() < 4 * error
     known = ~np.isnan(rows).any(axis=0)
     np.testing.assert_allclose(means[:, : model.n_visible][:, known], np.tile(mean[: model.n_visible][known], (8, 1)))
@@ -322,7 +323,7 @@ def test_bootstrap_resamples_rows_with_what_they_lack() -> None:
 def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     rows = np.where(generator.random((120, 60)) < 0.4, np.nan, generator.integers(0, 2, (120, 60)))
-    rows[:, 0] = 1.0
+    rows[:, 0] = np.arange(120) % 2
     quick = {"epochs": 1, "evaluate": "none", "n_chains": 16}
     run = bm.fit(rows, method="pcd", n_hidden=40, **quick)
     assert run.config["fit"]["clamped"] == "gibbs"
@@ -368,6 +369,15 @@ def test_whole_rows_may_be_judged_by_rows_that_lack_entries() -> None:
     assert "pseudo_likelihood" in run.metrics
     assert "holdout_pseudo_likelihood" not in run.metrics
     assert np.array_equal(run.data["holdout"], held, equal_nan=True)
+
+
+def test_units_that_are_constant_where_they_are_known_are_named() -> None:
+    rows = np.array([[1.0, np.nan, 0.0], [1.0, 1.0, np.nan], [np.nan, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    with pytest.warns(bm.ConvergenceWarning) as caught:
+        bm.fit(rows, method="monte-carlo", epochs=1, n_chains=16)
+    texts = [str(one.message) for one in caught]
+    assert "these units are never on: 2. Their biases may run to -infinity" in texts[0]
+    assert "these units are always on: 0. Their biases may run to +infinity" in texts[1]
 
 
 HOLES = [[1, np.nan, 0], [0, 1, 1], [np.nan, 0, 1], [1, 1, 0]]

@@ -48,6 +48,21 @@ def check_known(argument: str, rows: Rows, *, all_units: bool) -> None:
         )
 
 
+def describe_constant(rows: Rows) -> list[str]:
+    """Name units that are the same in all rows in which they are known, one line for each state."""
+    ups = rows.sums()
+    lines = []
+    for sign, when, units in (("-", "never", ups == 0), ("+", "always", ups == known_counts(rows))):
+        found = np.flatnonzero(units)
+        if found.size:
+            named = ", ".join(map(str, found[:MOST_NAMED])) + (" and more" if found.size > MOST_NAMED else "")
+            lines.append(
+                f"where they are known, these units are {when} on: {named}. Their biases may run to {sign}infinity; "
+                "give l2_bias or leave them out"
+            )
+    return lines
+
+
 def _check_method(method: str, given: dict[str, Any]) -> None:
     """Refuse methods that need whole rows."""
     preset = PRESETS[method]
