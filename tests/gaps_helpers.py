@@ -66,3 +66,8 @@ def gradient_by_differences(
         move[k] = STEP
         found[k] = (value(theta + move) - value(theta - move)) / (2 * STEP)
     return found
+
+
+def errors_of(run: bm.Run) -> np.ndarray:
+    """Standard errors of the couplings of five visible units, and of their biases."""
+    return np.concatenate([run.errors["weights"][-1][np.triu_indices(5, 1)], run.errors["bias"][-1]])
