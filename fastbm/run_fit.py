@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import rng
-from .learning import settings as fit_settings
+from .learning import gaps_checks, settings as fit_settings
 from .learning.start import check_hidden, start_machine
 from .model import BoltzmannMachine
 from .run import begin
@@ -77,6 +77,7 @@ def fit(
     data : (n_rows, n_visible) array, str or Moments
         In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`);
         or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the closed forms take.
+        Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
@@ -120,7 +121,7 @@ def fit(
     n_chains, n_sweeps : int
         Free chains (128), and sweeps for each update.
     clamped_sweeps : int
-        Sweeps thrown away, and as many averaged, of each row's hidden units where they are sampled.
+        Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
     l2, l2_bias : float
         l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
         objective; biases are free unless `l2_bias` says otherwise.
@@ -149,8 +150,9 @@ def fit(
         down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
-        "monte-carlo", "pcd") or from `n_resamples` fits to rows drawn again (of any rule). Where a formula has no
-        solution for rows that were drawn, as with a unit that they hold still, errors of what these leave open are inf.
+        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
+        formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
+        leave open are inf.
     n_resamples : int
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
@@ -189,6 +191,12 @@ def fit(
     objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
     coupled.
 
+    A missing entry is a unit that is free in its row: the likelihood is that of what is known of each row, and the
+    clamped phase infers missing entries as it does hidden units. "exact" sums over them, and where that would take long
+    the other rules of likelihood sample them (clamped="gibbs"). Nothing is learned of why entries are missing, which
+    must not depend on what they would be. There is no pseudo-likelihood to watch, and rules that need whole rows ("cd",
+    convex rules, closed forms) are refused.
+
     Centring subtracts mu_i D_j + D_i mu_j from the slope of W_ij, D the slopes of the biases and mu the offsets, and
     what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
     (`fastbm.learning.offsets`).
@@ -216,6 +224,7 @@ def fit(
 
     Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448 (deep machines); Gabrie, Tramel and Krzakala, NIPS (2015),
     doi:10.48550/arXiv.1506.02914 ("tap" phases).
+    Rubin, Biometrika 63, 581 (1976), doi:10.1093/biomet/63.3.581 (missing entries).
 
     Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x (pseudo-likelihood); Lokhov,
     Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
@@ -234,8 +243,10 @@ def fit(
     if start is None:
         start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
     read.check_machine(start)
-    settings = fit_settings.check(start, read.n_rows, method, given)
-    read.check_settings(settings, start)
+    if read.up is not None:
+        gaps_checks.suit(start, read.up, method, given)
+    settings = fit_settings.check(start, read.n_rows, method, given, gaps=read.has_gaps)
+    read.check_settings(settings, start, classify=classify is not None)
     if classify is not None:
         read.check_classifier(classify)
     spec = {

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from . import _checks, data as datasets, sources
+from .learning import gaps_checks
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
 from .learning.degenerate import describe_degenerate, describe_few, which_coupled
+from .learning.gaps import known_counts
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
@@ -54,6 +56,7 @@ class FitData:
             return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
         known = init.convention if init is not None else None if units is None else convention(units)
         up, kind = sources.read(data, known)
+        gaps_checks.check_known("data", up, all_units=True)
         origins = origin("rows", data, up)
         held = None
         if holdout is not None:
@@ -61,6 +64,7 @@ class FitData:
             origins |= origin("holdout", holdout, held)
             if held.n_units != up.n_units:
                 raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
+            gaps_checks.check_known("holdout", held, all_units=False)
         labels = _check_labels(labels, up, "labels")
         weights = datasets.check_row_weights(row_weights, len(up))
         holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
@@ -79,6 +83,11 @@ class FitData:
     def n_rows(self) -> int:
         """Rows at hand; 0 where data are moments."""
         return 0 if self.up is None else len(self.up)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of the rows to learn from are missing."""
+        return self.up is not None and not self.up.complete
 
     @property
     def p(self) -> np.ndarray:
@@ -102,11 +111,13 @@ class FitData:
                 "Give rows."
             )
 
-    def check_settings(self, settings: FitSettings, start: BoltzmannMachine) -> None:
+    def check_settings(self, settings: FitSettings, start: BoltzmannMachine, *, classify: bool) -> None:
         """Refuse what needs rows where there are moments, or held-out rows where there are none; warn of data that
         have no finite optimum.
         """
         s = settings
+        if self.has_gaps or (classify and self.held is not None and not self.held.complete):
+            gaps_checks.check_settings(settings, classify=classify)
         if self.up is None:
             local = PRESETS[s.method].driver == "local"
             needed = {
@@ -123,11 +134,18 @@ class FitData:
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
         if self.up is not None and not start.n_hidden and s.method in UNBOUNDED:
-            up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
-            coupled = which_coupled(start.couplings)
-            lines = describe_degenerate(up, coupled=coupled, couplings_held=s.l2 > 0, biases_held=s.l2_bias > 0)
-            for line in lines + ([] if s.l2 else describe_few(*up.shape)):
+            for line in self._describe(start, s):
                 warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
+
+    def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
+        """What sends parameters to infinity, or leaves them open."""
+        assert self.up is not None
+        if self.has_gaps:
+            return [] if s.l2 else gaps_checks.describe_constant(self.up)
+        up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
+        coupled = which_coupled(start.couplings)
+        lines = describe_degenerate(up, coupled=coupled, couplings_held=s.l2 > 0, biases_held=s.l2_bias > 0)
+        return lines + ([] if s.l2 else describe_few(*up.shape))
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
         """Check the options of `classify`, and that there are labels for it."""
@@ -160,7 +178,10 @@ class FitData:
         n_held = 0 if self.held is None else len(self.held)
         source = self.origins.get("rows", {}).get("source")
         name = None if source is None else source["name"]
-        return {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        found = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        if self.up is not None and self.has_gaps:
+            found["missing"] = 1.0 - float(known_counts(self.up).sum()) / (len(self.up) * self.up.n_units)
+        return found
 
     def rows(self) -> dict[str, Rows]:
         """Rows by the names that a run has for them."""

@@ -108,7 +108,8 @@ def _bracket(evaluation: dict[str, float]) -> dict[str, Any]:
 def _rows(data: dict[str, Any]) -> str:
     if data["n_rows"] is None:
         return "exact moments"
-    return f"{data['n_rows']}, held out {data['n_holdout']}"
+    missing = f", {100 * data['missing']:.1f} % of entries missing" if "missing" in data else ""
+    return f"{data['n_rows']}, held out {data['n_holdout']}{missing}"
 
 
 def _errors(run: Run) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from .inference.stored import from_json
 from .inference.task import RESULT
 from .inference.use import complete, reconstruct, transform
 from .learning.fidelity import Fidelity
+from .learning.gaps import values_of
 from .learning.inverse_comparison import RuleComparison
 from .learning.moments import Parameters
 from .model import BoltzmannMachine
+from .rows import Rows
 from .run_convergence import has_converged
 from .run_sampled import Columns, SampledRun
 from .run_summary import Summary, summarise
@@ -139,15 +141,18 @@ class Run(SampledRun):
 
     @property
     def data(self) -> dict[str, np.ndarray]:
-        """What `fit` learned from, in the machine's units: "rows", and "holdout" and labels where there are any."""
+        """What `fit` learned from, in the machine's units: "rows", and "holdout" and labels where there are any. Rows
+        that lack entries are floats, NaN where one is missing.
+        """
         found = {}
         n_visible = self._start.n_visible
         for name, array in self._reader.inputs.items():
             group, _, key = name.partition("/")
             if group == "data" and key in ("rows", "holdout"):
-                up = np.unpackbits(array, axis=1, count=n_visible, bitorder="little")
-                found[key] = self._start.convention.values(up)
-            elif group == "data":
+                rows = Rows.of_packed(array, n_visible, self._reader.inputs.get(f"{name}_known"))
+                kind = np.int8 if rows.complete else np.float64
+                found[key] = values_of(self._start.convention, rows, slice(None), kind)
+            elif group == "data" and not key.endswith("_known"):
                 found[key] = array
         return found
 

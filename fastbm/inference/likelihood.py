@@ -15,9 +15,10 @@ import numpy as np
 from .. import _checks, data as datasets, rng, threads as threads_module
 from ..model import BoltzmannMachine
 from ..threads import fan_out
+from .completions import log_sums_of_known
 from .conditionals import log_conditionals
 from .hidden import has_free_energy, hidden_are_independent
-from .methods import check_call, infer, run_method
+from .methods import check_options, infer, run_method
 from .result import Inference
 
 ROWS = 1024  # that are worked on at a time
@@ -89,12 +90,13 @@ def log_likelihood(
     model : BoltzmannMachine
     data : (n_rows, n_visible) array or str
         In the units of the machine; or where to find it, as for `fit`: "FILE.h5:dataset", "FILE.npz:member", ...
+        Where entries are NaN, or masked, the likelihood is that of the others of their row.
     method : str or Inference
         How log Z is computed: any method of `infer` that gives log Z, or a result that is there already, at this beta.
     beta : float
     clamped : str
         How the sum over hidden units is done where they are coupled to one another, for each distinct row: a method of
-        `infer`. Elsewhere it has a closed form.
+        `infer`. Elsewhere it has a closed form, unless a row lacks more than 12 entries.
     seed, threads, **options
         Of the method for log Z.
 
@@ -116,8 +118,8 @@ def log_likelihood(
     """
     beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
-    if not has_free_energy(model):
-        check_call(model, clamped, (np.arange(model.n_visible), rows[:1]), {})
+    if not has_free_energy(model) or np.isnan(rows).any():
+        check_options(clamped, {})
     log_z = method
     if not isinstance(log_z, Inference):
         log_z = infer(model, log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
@@ -163,6 +165,8 @@ def pseudo_likelihood(
     """
     beta = _checks.real("beta", beta, least=0.0)
     rows = _rows(model, data)
+    if np.isnan(rows).any():
+        raise ValueError("the pseudo-likelihood needs whole rows; entries of data are missing. Use log_likelihood.")
     if not hidden_are_independent(model):
         raise ValueError(
             "the pseudo-likelihood needs a machine without hidden units, or a restricted one. Use log_likelihood."
@@ -179,7 +183,12 @@ def pseudo_likelihood(
 def log_sums(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
 ) -> tuple[np.ndarray, float | None, str | None]:
-    """log Z with the visible units held at each row of values, the standard error of their mean, and its bound."""
+    """log Z with the visible units held at each row of values, the standard error of their mean, and its bound.
+
+    Where a value is NaN, the unit is free.
+    """
+    if np.isnan(rows).any():
+        return log_sums_of_known(model, rows, beta, threads, method, seed)
     if has_free_energy(model):
         parts = [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
         return np.concatenate([-np.atleast_1d(model.free_energy(part, beta=beta)) for part in parts]), 0.0, "exact"
@@ -195,14 +204,18 @@ def log_sums(
 
 
 def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
-    """Data as values, (n_rows, n_visible)."""
+    """Data as values, (n_rows, n_visible), NaN where an entry is missing."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
     found = datasets.load(data).rows if isinstance(data, str) else data
-    up = model.check_states(found, argument="data", n_units=model.n_visible)
+    missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
+    array = found.data if isinstance(found, np.ma.MaskedArray) else _checks.any_array("data", found)
+    if array.dtype.kind == "f":
+        missing = missing | np.isnan(array)
+    up = model.check_states(np.where(missing, model.convention.lo, array), argument="data", n_units=model.n_visible)
     if up.ndim != 2 or not len(up):
         raise ValueError(f"data must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {up.shape}.")
-    return model.convention.values(up, np.float64)
+    return np.where(missing, np.nan, model.convention.values(up, np.float64))
 
 
 def _spread(each: np.ndarray) -> float:

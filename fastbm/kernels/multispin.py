@@ -159,7 +159,7 @@ def _add_pull(work, up, unit, sign):
 
 
 @inlined
-def _count_bits(word):
+def count_bits(word):
     """The number of ones of a word."""
     word = _U(word - _U(_U(word >> _U(1)) & _U(0x55555555)))
     word = _U(_U(word & _U(0x33333333)) + _U(_U(word >> _U(2)) & _U(0x33333333)))
@@ -215,5 +215,5 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
             for w in range(WORDS):
                 up[i, w] = work[64 + w]
             for w in range(n_words):
-                n_flips += _count_bits(_U(work[48 + w] ^ work[64 + w]))
+                n_flips += count_bits(_U(work[48 + w] ^ work[64 + w]))
     return n_flips

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._jit import kernel
-from .moments import _count_bits
+from .moments import count_bits
 
 EVEN = np.uint64(0x5555555555555555)
 ODD = np.uint64(0xAAAAAAAAAAAAAAAA)
@@ -23,8 +23,8 @@ def count_halves(counts, words, pairs, differ):
         first, second = words[pairs[0, p]], words[pairs[1, p]]
         for w in range(words.shape[1]):
             word = first[w] ^ second[w] if differ else first[w] & second[w]
-            counts[0, p] += _count_bits(word & EVEN)
-            counts[1, p] += _count_bits(word & ODD)
+            counts[0, p] += count_bits(word & EVEN)
+            counts[1, p] += count_bits(word & ODD)
 
 
 @kernel

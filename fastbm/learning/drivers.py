@@ -13,6 +13,9 @@ from ..model import BoltzmannMachine
 from . import presets
 from .closed_driver import ClosedForm
 from .free_auto import AutoSteps
+from .gaps_exact import GapsExact
+from .gaps_mean_field import GapsMeanField
+from .gaps_sampled import GapsAnnealed, GapsGibbs
 from .likelihood import Likelihood
 from .local_rules import LocalRules
 from .moments import Parameters
@@ -22,6 +25,8 @@ from .restricted_steps import RestrictedSteps
 from .sample import Sample
 from .settings import FitSettings
 from .steps import Steps
+
+CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsAnnealed, GapsMeanField)}
 
 
 class Driver(Protocol):
@@ -76,14 +81,14 @@ def make(
         return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
     if settings.pretrain_epochs:
         return Pretraining(start, sample, settings, partial(phases, threads=threads))
-    clamped, free = phases(start, settings, threads, free_seed)
+    clamped, free = phases(start, sample, settings, threads, free_seed)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)
     return Steps(start, sample, settings, clamped, free)
 
 
 def phases(
-    start: BoltzmannMachine, settings: FitSettings, threads: int, free_seed: int | None = None
+    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> tuple[Phase, Phase]:
     """The clamped and the free phase, ready to go."""
     common = PhaseSettings(
@@ -98,7 +103,10 @@ def phases(
         n_betas=settings.n_betas,
     )
     of_free = common if free_seed is None else replace(common, seed=free_seed)
-    clamped, free = presets.CLAMPED[settings.clamped](common), presets.FREE[settings.free](of_free)
+    ways = CLAMPED_WITH_GAPS if sample.has_gaps else presets.CLAMPED
+    clamped, free = ways[settings.clamped](common), presets.FREE[settings.free](of_free)
+    if isinstance(clamped, GapsExact) and settings.optimizer == "l-bfgs":
+        clamped.hold(start, sample.rows, sample.weights)
     for phase in (clamped, free):
         phase.prepare(start)
     return clamped, free

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, rng
+from ..inference.completions import forecast_of_known
 from ..inference.exact import forecast_seconds
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
@@ -18,6 +19,7 @@ from ..store import Stream
 from .bootstrap import bootstrap_errors, tell_once
 from .bounds import name_of_likelihood
 from .closed_driver import learn_resample
+from .distinct import distinct
 from .errors import Errors
 from .fidelity import Fidelity, fidelity, refuse_many_units
 from .fisher import fisher_errors, has_enough, refuse_information
@@ -52,7 +54,10 @@ class Evaluation:
         self._start, self._data, self._settings, self._threads = start, data, settings, threads
         self._sample = Sample.of(start, data)
         self._classify = classify
-        self._likelihood = "log_likelihood" if settings.evaluate == "exact" else name_of_likelihood(start, data)
+        whole = all(Rows.of(data[name]).complete for name in ("rows", "holdout") if name in data)
+        bounded = settings.evaluate != "exact" and whole
+        self._likelihood = name_of_likelihood(start, data) if bounded else "log_likelihood"
+        self._judged = [name for name in ("rows", "holdout") if name in data and self._can_judge(Rows.of(data[name]))]
         self.method = self._choose()
         if settings.errors == "fisher":
             refuse_information(start)
@@ -73,22 +78,30 @@ class Evaluation:
         return self._settings.evaluate == "ais" and self._start.is_layered
 
     @property
-    def _bracket_names(self) -> list[str]:
-        held_out = ["holdout_"] if "holdout" in self._data else []
+    def _likelihoods_told(self) -> list[str]:
+        """Names of the likelihoods of rows and of held-out rows, as far as they can be had."""
         kind = self._likelihood or "log_likelihood"
+        names = [kind] if self._sample.up is None or "rows" in self._judged else []
+        return names + ([f"holdout_{kind}"] if "holdout" in self._judged else [])
+
+    @property
+    def _bracket_names(self) -> list[str]:
         return [
             "log_z_lower", "log_z_lower_error", "log_z_upper", "log_z_upper_error", "upper_holds",
-            *(f"{prefix}{kind}_{end}" for prefix in ("", *held_out) for end in ("lower", "upper")),
+            *(f"{name}_{end}" for name in self._likelihoods_told for end in ("lower", "upper")),
         ]  # fmt: skip
+
+    def _can_judge(self, rows: Rows) -> bool:
+        """Whether what rows lack can be summed out, by forecast; what is asked for by name was checked before."""
+        asked = self._settings.evaluate != "auto"
+        return asked or rows.complete or forecast_of_known(self._start, distinct(rows)[0]) <= EXACT_SECONDS
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes of it."""
         names = []
         if self.method:
-            name = self._likelihood or "log_likelihood"
-            names += ["log_z", "log_z_error", name]
-            names += [f"holdout_{name}"] if "holdout" in self._data else []
+            names += ["log_z", "log_z_error", *self._likelihoods_told]
             names += self._bracket_names if self._has_bracket else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
@@ -143,7 +156,7 @@ class Evaluation:
         if self._sample.up is None:
             found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
-            if name in self._data:
+            if name in self._judged:
                 weights = self._sample.weights if name == "rows" else None
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
                 found[f"{prefix}{kind}"] = mean - result.log_z
@@ -154,12 +167,9 @@ class Evaluation:
         of the machine, else 0: the upper end then bounds nothing.
         """
         ends = {name: float(detail[name]) for name in self._bracket_names if name in detail}
-        kind = self._likelihood or "log_likelihood"
-        for prefix in ("", "holdout_"):
-            name = f"{prefix}{kind}"
-            if name in found:
-                ends[f"{name}_lower"] = found[name] + log_z - ends["log_z_upper"]
-                ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
+        for name in self._likelihoods_told:
+            ends[f"{name}_lower"] = found[name] + log_z - ends["log_z_upper"]
+            ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
         return ends
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:

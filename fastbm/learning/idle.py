@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 OFF = (0, False, "constant")  # values that ask for nothing
 
 
-def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int) -> None:
-    """Refuse those of the `given` options that do nothing under `settings`; say what they go with."""
+def refuse_idle(
+    settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int, *, gaps: bool = False
+) -> None:
+    """Refuse those of the `given` options that do nothing under `settings`; say what they go with. `gaps` tells that
+    entries of rows are missing.
+    """
     s = settings
     steps, chains = s.optimizer in OPTIMIZERS, s.free in (*OWN_CHAINS, "auto")
     by_steps = f"{' and '.join(map(repr, OPTIMIZERS))}; the optimizer here is {s.optimizer!r}"
@@ -30,8 +34,9 @@ def refuse_idle(settings: FitSettings, given: Mapping[str, Any], n_hidden: int, 
         "n_sweeps": (chains or s.free == "contrastive", f"a free phase that is sampled; free is {s.free!r}"),
         "n_betas": (s.free in ("tempering", "auto"), f"free='tempering' or 'auto'; free is {s.free!r}"),
         "clamped_sweeps": (
-            n_hidden > 0 and s.clamped in ("gibbs", "annealed"),
-            f"hidden units that are sampled given the rows; clamped is {s.clamped!r}, n_hidden {n_hidden}",
+            (n_hidden > 0 or gaps) and s.clamped in ("gibbs", "annealed"),
+            f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden "
+            f"{n_hidden}",
         ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),

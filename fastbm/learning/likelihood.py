@@ -35,10 +35,10 @@ class Likelihood(Descent):
         if isinstance(clamped, ClampedExact):
             clamped.row_weights = sample.weights
         self._rows = NO_ROWS
-        if like.n_hidden:
+        if like.n_hidden and not sample.has_gaps:  # else the phase, or the data's moments, hold what they need
             self._rows = like.convention.values(sample.rows[:], np.float64)
         self._centring = Centring(like, sample.mean, sample.spread)
-        self._data = None if like.n_hidden else sample.clamped()
+        self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
         self._coordinates = Plain(self._centring.scale.size)
         if self._data is not None:
             self._coordinates = whitened(like, sample, settings, self._centring) or self._coordinates
@@ -50,7 +50,7 @@ class Likelihood(Descent):
             self._objective,
             self._coordinates.into(self._centring.vector(Parameters.of(self._like))),
             self._settings.tolerance,
-            finish="none" if self._like.n_hidden else "secant",
+            finish="none" if self._data is None else "secant",
             measure=measure,
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import rng
 from ..couplings import Couplings
+from ..inference.completions import forecast_of_known
 from ..inference.conditionals import log_conditionals
 from ..inference.exact import forecast_seconds, usual_engine
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
@@ -76,6 +77,8 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
     """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
     if forecast_seconds(model, moments=False) > EXACT_SECONDS:
         return False
+    if not rows.complete:
+        return forecast_of_known(model, distinct(rows)[0]) <= EXACT_SECONDS
     if hidden_are_independent(model):
         return True
     n_patterns = len(distinct(rows)[0])
@@ -84,8 +87,8 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
 
 
 class Monitors:
-    """What is looked at every few epochs: pseudo-likelihood, and the exact likelihood where it is cheap; of held-out
-    rows too, where there are any.
+    """What is looked at every few epochs: pseudo-likelihood (of rows that lack nothing), and the exact likelihood where
+    it is cheap; of held-out rows too, where there are any.
 
     Attributes
     ----------
@@ -103,7 +106,7 @@ class Monitors:
             self._pseudo = {
                 prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed, self._weights[prefix])
                 for name, prefix in (("rows", ""), ("holdout", "holdout_"))
-                if name in data
+                if name in data and Rows.of(data[name]).complete
             }
         self._exact = [
             prefix

@@ -27,7 +27,7 @@ from .sample import Sample
 from .settings import FitSettings
 from .steps import Steps
 
-Phases = Callable[[BoltzmannMachine, FitSettings], tuple[Phase, Phase]]
+Phases = Callable[[BoltzmannMachine, Sample, FitSettings], tuple[Phase, Phase]]
 
 
 class Copies(NamedTuple):
@@ -83,7 +83,7 @@ class Pretraining:
         self._like, self._sample, self._settings, self._phases = like, sample, settings, phases
         self._n_pairs = len(like.couplings.arrays)
         self._learned: list[Parameters] = []  # of the pairs of layers that are done
-        self._whole = Steps(like, sample, settings, *phases(like, settings))
+        self._whole = Steps(like, sample, settings, *phases(like, sample, settings))
         self._pair: Steps | None = self._next_pair(sample.rows)
 
     def _next_pair(self, up: Rows) -> Steps:
@@ -100,8 +100,9 @@ class Pretraining:
         seed = rng.derive(self._settings.seed, rng.MODEL, k)
         settings = replace(self._settings, clamped="exact", free="contrastive", seed=seed)
         copies = self._copies(k)
-        clamped, free = (Tied(phase, copies) for phase in self._phases(pair, settings))
-        return Steps(pair, replace(self._sample, like=pair, up=up), settings, clamped, free)
+        sample = replace(self._sample, like=pair, up=up)
+        clamped, free = (Tied(phase, copies) for phase in self._phases(pair, sample, settings))
+        return Steps(pair, sample, settings, clamped, free)
 
     def _copies(self, k: int) -> Copies:
         return Copies(1 + (k == 0), 1 + (k == self._n_pairs - 1))

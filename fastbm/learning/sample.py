@@ -12,6 +12,7 @@ import numpy as np
 from ..model import BoltzmannMachine
 from ..moments import Moments, moments_of_rows
 from ..rows import Rows
+from .gaps import means_of_known
 from .moments import PhaseMoments, from_matrix
 
 
@@ -45,6 +46,11 @@ class Sample:
             raise ValueError("data are moments, of which there are no rows.")
         return self.up
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of rows are missing."""
+        return self.up is not None and not self.up.complete
+
     @cached_property
     def moments(self) -> Moments:
         """Moments of the visible units, in the units of the machine."""
@@ -54,9 +60,11 @@ class Sample:
 
     @property
     def mean(self) -> np.ndarray:
-        """Means of the visible units, in the units of the machine."""
+        """Means of the visible units, in the units of the machine, over the rows in which they are known."""
         if self.given is not None:
             return self.given.mean
+        if self.has_gaps:
+            return self.like.convention.values(means_of_known(self.rows, self.weights), np.float64)
         total = len(self.rows) if self.weights is None else self.weights.sum()
         return self.like.convention.values(self.rows.sums(self.weights) / total, np.float64)
 

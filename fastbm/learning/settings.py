@@ -66,10 +66,12 @@ class FitSettings:
         return asdict(self)
 
 
-def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, Any]) -> FitSettings:
+def check(
+    model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, Any], *, gaps: bool = False
+) -> FitSettings:
     """Fill in the preset of `method` and check every value; None stands for the preset's.
 
-    `n_rows` is 0 where data are moments.
+    `n_rows` is 0 where data are moments; `gaps` tells that entries of rows are missing.
     """
     preset, clamped, free = presets.resolve(model, method, given.pop("clamped"), given.pop("free"))
     values = {name: value for name, value in given.items() if value is not None}
@@ -123,8 +125,8 @@ def check(model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, An
         ais_every=whole("ais_every", 0, least=0),
     )
     _check_pretraining(model, found)
-    refuse_idle(found, values, model.n_hidden, n_rows)
-    return replace(found, engine="lanes") if serves(model, found) and n_rows else found
+    refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
+    return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
 
 
 def _optimizer(preset: presets.Preset, method: str, clamped: str, free: str, values: dict[str, Any]) -> str:

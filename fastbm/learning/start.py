@@ -10,6 +10,7 @@ import numpy as np
 from .. import _checks, rng
 from ..model import BoltzmannMachine
 from ..rows import Rows
+from .gaps import known_counts
 
 LAYOUTS = ("restricted", "general", "deep")
 
@@ -63,8 +64,10 @@ def _check_layout(layout: str | None, sizes: tuple[int, ...]) -> str:
 
 
 def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up."""
+    """The parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up; of each unit
+    where it is known.
+    """
     up = Rows.of(up)
-    sums = up.sums(weights) * (1.0 if weights is None else len(up) / weights.sum())
-    means: np.ndarray = (sums + 0.5) / (len(up) + 1.0)
+    scale = 1.0 if weights is None else len(up) / weights.sum()
+    means: np.ndarray = (up.sums(weights) * scale + 0.5) / (known_counts(up, weights) * scale + 1.0)
     return means

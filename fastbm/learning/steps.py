@@ -9,6 +9,7 @@ import numpy as np
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from .batches import order_of_rows
+from .gaps import values_of
 from .moments import Parameters, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .noise import MomentNoise
@@ -44,9 +45,12 @@ class Steps:
         self._optimizer: Any = OPTIMIZERS[settings.optimizer](
             self.parameters, settings.learning_rate, settings.momentum
         )
-        # all rows, nothing hidden: the clamped phase is the data's moments, and no other phase needs the rows
+        # all rows, nothing hidden or missing: the clamped phase is the data's moments; no other phase needs the rows
         whole = sample.up is None or (
-            settings.batch_size == len(sample.up) and not like.n_hidden and settings.free != "contrastive"
+            settings.batch_size == len(sample.up)
+            and not like.n_hidden
+            and not sample.has_gaps
+            and settings.free != "contrastive"
         )
         self._whole = sample.clamped() if whole else None
         self._weights = sample.weights
@@ -80,7 +84,7 @@ class Steps:
             rows = NO_ROWS
             if self._whole is None:
                 chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
-                rows = model.convention.values(self._up[chosen], self._dtype)
+                rows = values_of(model.convention, self._up, chosen, self._dtype)
             clamped = self._whole or self._clamped.moments(model, rows)
             free = self.free.moments(model, rows)
             slope = gradient(

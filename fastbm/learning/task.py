@@ -25,6 +25,7 @@ from .descent import Descent
 from .evaluation import Evaluation
 from .forecasts import refuse_long_rows
 from .free_auto import AutoSteps
+from .gaps_checks import refuse_long_look, refuse_long_phase
 from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
 from .sample import Sample
@@ -65,8 +66,9 @@ class FitTask:
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
         self._seconds = 0.0  # spent on the present epoch
-        self._refuse_long_sums()
-        self._driver = drivers.make(start, Sample.of(start, data), settings, threads)
+        sample = Sample.of(start, data)
+        self._refuse_long_sums(sample)
+        self._driver = drivers.make(start, sample, settings, threads)
         self._stopping = Stopping(settings.until or {}, settings.patience)
         self._best: Parameters | None = None
         self._last, self._diverged = self._driver.parameters, False
@@ -74,7 +76,8 @@ class FitTask:
         if settings.patience and not set(HELD_OUT) & set(self._monitors.names):
             raise ValueError(
                 f"patience={settings.patience} needs a likelihood of held-out rows, which has no cheap form where "
-                'hidden units are coupled to one another. Leave it out, or use layout="restricted".'
+                "hidden units are coupled to one another, or entries are missing. Leave it out, or use "
+                'layout="restricted" and whole rows.'
             )
         self._chains = None if self._driver.samples() is None else ChainMonitor(start, data, settings)
         self._ais = AisLooks(start, data, settings, threads) if settings.ais_every else None
@@ -82,11 +85,15 @@ class FitTask:
         self._evaluation = Evaluation(start, data, settings, classify, threads)
         self.method = self._evaluation.method
 
-    def _refuse_long_sums(self) -> None:
+    def _refuse_long_sums(self, sample: Sample) -> None:
         """Refuse at once what an exact phase, or an exact last look, would refuse later."""
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
+        if sample.up is not None:
+            refuse_long_phase(self.start, sample.up, settings)
+            tables = (Rows.of(self.data[name]) for name in ("rows", "holdout") if name in self.data)
+            refuse_long_look(self.start, tables, settings.evaluate)
         # by ais the rows of deep machines get bounds in place of sums
         summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and not is_deep(self.start))
         if hidden_coupled and (settings.clamped == "exact" or summed):
