@@ -78,6 +78,8 @@ def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.Monk
     assert run.config["fit"]["clamped"] == "gibbs"
     assert run.config["fit"]["engine"] == "phases"
     assert bm.fit(rows[:, :8][:50], method="pcd", n_hidden=3, **quick).config["fit"]["clamped"] == "exact"
+    layers = bm.BoltzmannMachine([np.zeros((8, 3)), np.zeros((3, 2))], units="binary")
+    assert bm.fit(rows[:, :8][:50], method="pcd", init=layers, **quick).config["fit"]["clamped"] == "gibbs"
     with pytest.raises(ValueError, match=r"clamped='exact' sums over what rows lack, which .* Use clamped='gibbs'"):
         bm.fit(rows, method="pcd", n_hidden=40, clamped="exact", **quick)
     monkeypatch.setattr(evaluation, "forecast_of_known", lambda *_: 100.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _checks
 from ..inference.completions import forecast_of_known
+from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from .distinct import distinct
@@ -89,7 +90,8 @@ def suit(model: BoltzmannMachine, rows: Rows, method: str, given: dict[str, Any]
     if given["clamped"] is None and preset.clamped == "exact" and preset.free != "exact":
         asked = given["batch_size"]
         batch = preset.batch_size if asked is None else _checks.whole("batch_size", asked, least=1)
-        if forecast_of_known(model, rows) * min(batch / len(rows), 1.0) > EXACT_SECONDS:
+        coupled = not hidden_are_independent(model)
+        if coupled or forecast_of_known(model, rows) * min(batch / len(rows), 1.0) > EXACT_SECONDS:
             given["clamped"] = "gibbs"
 
 
