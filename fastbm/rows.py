@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -90,6 +90,10 @@ class Rows:
 
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
         return unpack(self._packed(self.table, which), self.n_units)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        bits = self[:]
+        return bits if dtype is None else bits.astype(dtype)
 
     def known(self, which: slice | np.ndarray) -> np.ndarray:
         """1 where an entry is known, (m, n_units) uint8."""

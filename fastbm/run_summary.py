@@ -49,7 +49,7 @@ def _fit(run: Run) -> dict[str, Any]:
     if len(steps):
         found["epochs"] = f"{int(steps[-1]) + 1} of {settings['epochs']}"
         for name in run.metrics:
-            if name not in ("step", *run.evaluation):
+            if name not in ("step", *run.evaluation) and not np.isnan(run.metrics[name][-1]):
                 found[name.replace("_", "-")] = float(run.metrics[name][-1])
         found |= _mixing(run) | _ais(run)
     evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
