@@ -17,7 +17,7 @@ import fastbm as bm
 from fastbm import gathering, rng
 from fastbm.cli import main
 from fastbm.data import holding_out, split
-from fastbm.learning import batches
+from fastbm.learning import batches, in_parts, steps
 from fastbm.learning.batches import order_of_rows, shuffled
 from fastbm.learning.distinct import distinct
 from fastbm.learning.patterns import Patterns
@@ -268,6 +268,21 @@ def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.Monkey
     assert isinstance(kept._rows.table, Held)
 
 
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("kind", ["restricted", "general"])
+def test_many_rows_are_averaged_in_parts(kind: str, weighed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"n_hidden": 2, "layout": kind, "epochs": 3, "evaluate": "none", "seed": 1}
+    options["row_weights"] = np.random.default_rng(0).random(300) if weighed else None
+    for method in ({"method": "exact"}, {"method": "pcd", "batch_size": 300, "clamped": "exact", "optimizer": "adam"}):
+        whole = bm.fit(bits(), **method, **options).model
+        with monkeypatch.context() as changed:
+            changed.setattr(in_parts, "PART_NUMBERS", 500)
+            changed.setattr(steps, "PART_NUMBERS", 500)
+            cut = bm.fit(bits(), **method, **options).model
+        for one, other in zip(whole.couplings.arrays, cut.couplings.arrays, strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-6)  # moments of lanes and layers are float32
+
+
 SCRIPT = """
 import resource, sys
 import fastbm as bm
@@ -285,6 +300,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         {"method": "mean-field", "epochs": 2},
         {"method": "pseudolikelihood", "epochs": 3},
         {"method": "monte-carlo", "n_hidden": 3, "epochs": 1, "n_sweeps": 1, "clamped_sweeps": 1},
+        {"method": "exact", "n_hidden": 2, "epochs": 2},
     ],
     ids=lambda options: options["method"],
 )

@@ -23,13 +23,9 @@ HOTTEST = 0.1  # of the machine's beta, where cooling begins
 
 
 class ClampedExact(Phase):
-    """Hidden units summed exactly: in closed form where they are independent, else over all their states.
-
-    `row_weights` are those of the rows, where every call is for all rows and they do not count alike.
-    """
+    """Hidden units summed exactly: in closed form where they are independent, else over all their states."""
 
     name = "exact"
-    row_weights: np.ndarray | None = None
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         if model.n_hidden == 0:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from .centring import Centring
-from .clamped import ClampedExact
 from .coordinates import Plain
 from .descent import Descent
+from .distinct import distinct
+from .in_parts import clamped_moments, parts_of
 from .lbfgs import Lbfgs
 from .moments import Parameters, PhaseMoments, gradient
 from .phase import Phase
@@ -32,11 +34,9 @@ class Likelihood(Descent):
     ) -> None:
         super().__init__(like, settings)
         self._clamped, self._free = clamped, free
-        if isinstance(clamped, ClampedExact):
-            clamped.row_weights = sample.weights
-        self._rows = NO_ROWS
+        self._distinct: tuple[Rows, np.ndarray | None] | None = None
         if like.n_hidden and not sample.has_gaps:  # else the phase, or the data's moments, hold what they need
-            self._rows = like.convention.values(sample.rows[:], np.float64)
+            self._distinct = distinct(sample.rows, sample.weights)
         self._centring = Centring(like, sample.mean, sample.spread)
         self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
         self._coordinates = Plain(self._centring.scale.size)
@@ -64,15 +64,21 @@ class Likelihood(Descent):
         """Minus the penalised mean log-likelihood of a row, and its gradient."""
         parameters = self._parameters(vector)
         model = parameters.machine(self._like)
-        free = self._free.moments(model, self._rows)
-        clamped = (
-            self._clamped.moments(model, self._rows) if self._data is None else self._clamped_data(model, self._data)
-        )
+        free = self._free.moments(model, NO_ROWS)
+        clamped = self._clamped_moments(model)
         slope = gradient(clamped, free, self._settings.beta, parameters, self._settings.l2, self._settings.l2_bias)
         assert clamped.log_z is not None and free.log_z is not None
         return self._penalty(parameters) - clamped.log_z + free.log_z, -self._coordinates.slope(
             self._centring.slope(slope)
         )
+
+    def _clamped_moments(self, model: BoltzmannMachine) -> PhaseMoments:
+        if self._data is not None:
+            return self._clamped_data(model, self._data)
+        if self._distinct is None:
+            return self._clamped.moments(model, NO_ROWS)
+        rows, shares = self._distinct
+        return clamped_moments(self._clamped, model, rows, parts_of(rows, model.n_units), np.float64, shares)
 
     def _clamped_data(self, model: BoltzmannMachine, data: PhaseMoments) -> PhaseMoments:
         """The data's moments, with the mean of -beta E, which is linear in them."""

@@ -40,6 +40,7 @@ class Phase:
 
     name: str
     noise: MomentNoise | None = None  # takes in the states that moments are averages of, where chains are its own
+    row_weights: np.ndarray | None = None  # of the rows that the next call is told, where they do not count alike
 
     def __init__(self, settings: Any) -> None:
         self.settings: PhaseSettings = settings

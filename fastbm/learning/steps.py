@@ -10,7 +10,8 @@ from ..model import BoltzmannMachine
 from ..rows import Rows
 from .batches import order_of_rows
 from .gaps import values_of
-from .moments import Parameters, gradient, with_prefix, without_prefix
+from .in_parts import PART_NUMBERS, clamped_moments, parts_of
+from .moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .noise import MomentNoise
 from .offsets import Offsets
@@ -55,6 +56,13 @@ class Steps:
         self._whole = sample.clamped() if whole else None
         self._weights = sample.weights
         self._up = Rows.of(np.zeros((1, like.n_visible), np.uint8)) if sample.up is None else sample.up
+        # a mini-batch of all rows that are too many to be worked on at once
+        self._in_parts = (
+            self._whole is None
+            and settings.batch_size == len(self._up)
+            and settings.free != "contrastive"
+            and len(self._up) * like.n_units > PART_NUMBERS
+        )
         self._offsets: Offsets | None = None
         if settings.centring:
             self._offsets = Offsets(like, sample.mean)
@@ -75,17 +83,21 @@ class Steps:
         settings = self._settings
         last = min(self._batch + self._batches_a_call, self._n_batches)
         order = np.zeros(0, np.int64)
-        if self._whole is None:
+        if self._whole is None and not self._in_parts:
             places = slice(self._batch * settings.batch_size, last * settings.batch_size)
             order = order_of_rows(len(self._up), settings.seed, number, self._weights, places)
         self._optimizer.learning_rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
         for k in range(last - self._batch):
             model = self.parameters.machine(self._like)
             rows = NO_ROWS
-            if self._whole is None:
+            if self._in_parts:
+                clamped = self._clamped_in_parts(model, number)
+            elif self._whole is None:
                 chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
                 rows = values_of(model.convention, self._up, chosen, self._dtype)
-            clamped = self._whole or self._clamped.moments(model, rows)
+                clamped = self._clamped.moments(model, rows)
+            else:
+                clamped = self._whole
             free = self.free.moments(model, rows)
             slope = gradient(
                 clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias, self._offsets
@@ -104,6 +116,14 @@ class Steps:
         for total in self._gap:
             total[:] = 0.0
         return [{"moment_error": error, "moment_noise": self._noise.take()}]
+
+    def _clamped_in_parts(self, model: BoltzmannMachine, number: int) -> PhaseMoments:
+        """Of all rows in their order; of rows with weights, of as many draws."""
+        chosen = None
+        if self._weights is not None:
+            chosen = order_of_rows(len(self._up), self._settings.seed, number, self._weights, slice(None))
+        parts = parts_of(self._up, model.n_units, chosen)
+        return clamped_moments(self._clamped, model, self._up, parts, self._dtype)
 
     def samples(self) -> np.ndarray | None:
         """Packed states of the free chains, where they persist."""
