@@ -194,11 +194,15 @@ class BoltzmannMachine:
             If a value is not one of the machine's two, or the last axis is not `n_units` long.
         """
         up = self.check_states(states)
+        return self.energy_of_bits(up).reshape(up.shape[:-1])[()]
+
+    def energy_of_bits(self, up: np.ndarray) -> np.ndarray:
+        """Return the energies of states that are known to be bits, (..., n_units), in one axis."""
 
         def energies(values: np.ndarray) -> np.ndarray:
             return self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
 
-        return self._by_rows(up, energies).reshape(up.shape[:-1])[()]
+        return self._by_rows(up, energies)
 
     def _by_rows(self, up: np.ndarray, function: Callable[[np.ndarray], np.ndarray], *width: int) -> np.ndarray:
         """`function` of the values of all states, a block of states at a time, so that memory stays bounded."""

@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 from .. import _checks, rng, threads as threads_module
 from ..inference.likelihood import log_sums
 from ..model import BoltzmannMachine
+from ..threads import fan_out, single_threaded_blas
 from ..units import units as convention
 from . import classifier_file
 from .calibration import calibrate as fit_calibration
@@ -158,7 +159,12 @@ class BoltzmannClassifier:
         return self
 
     def _learn(self, up: np.ndarray, codes: np.ndarray, noise: float, classes: np.ndarray) -> list[Learned]:
-        return [self._learn_one(up[codes == k], classes[k], noise, k) for k in range(int(codes.max()) + 1)]
+        def one(k: int) -> Learned:
+            return self._learn_one(up[codes == k], classes[k], noise, k)
+
+        at_once = threads_module.resolve(self._threads) if self.method == ONE_SHOT and self._log_z == "auto" else 1
+        with single_threaded_blas():  # classes side by side, and the same bits for any number of threads
+            return fan_out(one, range(int(codes.max()) + 1), at_once)
 
     def _learn_one(self, up: np.ndarray, label: Any, noise: float, k: int) -> Learned:
         try:
@@ -196,18 +202,20 @@ class BoltzmannClassifier:
 
         def scores(noise: float, learned: np.ndarray, scored: np.ndarray) -> np.ndarray:
             machines = self._learn(up[learned], codes[learned], noise, classes)
-            rows = self._units.values(up[scored], np.float64)
-            return np.stack([self._score(one.machine, rows) - one.log_z for one in machines], axis=1)
+            log_z = np.array([one.log_z for one in machines])
+            return self._scores([one.machine for one in machines], up[scored]) - log_z
 
         n_classes = int(codes.max()) + 1
         return [held_out(folds, n_classes, lambda a, b, noise=noise: scores(noise, a, b)) for noise in noises]  # type: ignore[misc]
 
-    def _score(self, machine: BoltzmannMachine, rows: np.ndarray) -> np.ndarray:
-        """log sum_h exp(-beta E(x, h)) of rows of values."""
-        if not machine.n_hidden:
-            found: np.ndarray = -self._beta * machine.energy(rows)
-            return found
-        return log_sums(machine, rows, self._beta, threads_module.resolve(self._threads))[0]
+    def _scores(self, machines: list[BoltzmannMachine], up: np.ndarray) -> np.ndarray:
+        """log sum_h exp(-beta E(x, h)) of rows of bits, (n_rows, n_machines)."""
+        threads = threads_module.resolve(self._threads)
+        if machines[0].n_hidden:
+            values = self._units.values(up, np.float64)
+            return np.stack([log_sums(one, values, self._beta, threads)[0] for one in machines], axis=1)
+        with single_threaded_blas():
+            return np.stack(fan_out(lambda one: -self._beta * one.energy_of_bits(up), machines, threads), axis=1)
 
     def log_likelihoods(self, data: Any) -> np.ndarray:
         """Return log p(x | class), a (n_rows, n_classes) array."""
@@ -216,8 +224,8 @@ class BoltzmannClassifier:
         rows = np.atleast_2d(_checks.any_array("data", data))
         first = self.machines[0]
         up = first.check_states(rows, argument="data", n_units=first.n_visible)
-        values = self._units.values(up, np.float64)
-        return np.stack([self._score(machine, values) for machine in self.machines], axis=1) - self.log_z
+        found: np.ndarray = self._scores(self.machines, up) - self.log_z
+        return found
 
     def _log_joint(self, data: Any) -> np.ndarray:
         log_likelihoods = self.log_likelihoods(data)
