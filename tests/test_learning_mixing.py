@@ -382,3 +382,10 @@ def test_a_picture_shows_the_chains(tmp_path: Path):
     figure = plots.Figure()
     plots.fill_mixing(figure, short)
     assert [text.get_text() for text in figure.axes[0].texts] == ["too few epochs"]
+
+
+def test_learning_that_diverges_at_once_keeps_nothing():
+    rows = rigid()[0]
+    with pytest.raises(ValueError, match="diverged in epoch 0") as told:
+        bm.fit(rows, n_hidden=[3, 2], epochs=9, pretrain_epochs=2, learning_rate=1e10, **QUIET)
+    assert "kept" not in str(told.value)
