@@ -100,6 +100,8 @@ def _draw_ais(axes: Any, run: Run) -> None:
     for name, label, colour in (
         ("log_likelihood", "log-likelihood by ais, data", BLUE),
         ("holdout_log_likelihood", "log-likelihood by ais, held out", ORANGE),
+        ("log_likelihood_bound", "lower bound by ais, data", BLUE),
+        ("holdout_log_likelihood_bound", "lower bound by ais, held out", ORANGE),
     ):
         values = run.likelihood.get(name, np.empty(0))
         if len(values):

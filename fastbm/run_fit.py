@@ -163,7 +163,9 @@ def fit(
     ais_every : int
         Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
         of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
-        `run.likelihood`. 0 (the default): never. For machines whose hidden units are not coupled to one another.
+        `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
+        "holdout_log_likelihood_bound". 0 (the default): never. Not for machines of other layouts whose hidden units are
+        coupled to one another.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 

@@ -36,8 +36,11 @@ def warn_of_chains(run: Run) -> None:
     if found is None or found.r_hat <= R_HAT_OF_CHAINS:
         return
     settings = run.config["fit"]
-    ways = [f"raise n_sweeps (it was {settings['n_sweeps']})"]
-    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(settings["free"], [])
+    free, n_sweeps = settings["free"], settings["n_sweeps"]
+    if free == "auto":  # what was at work at the end
+        n_sweeps, free = int(run.metrics["n_sweeps"][-1]), "tempering" if run.metrics["n_betas"][-1] > 1 else free
+    ways = [f"raise n_sweeps (it was {n_sweeps})"]
+    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
     ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
     text = ", or ".join(ways)
     warnings.warn(

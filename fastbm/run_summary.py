@@ -81,7 +81,12 @@ def _ais(run: Run) -> dict[str, Any]:
     """The last look at the likelihood by annealed importance sampling."""
     looks = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
     error = looks.get("log_z_error")
-    labels = {"log_likelihood": "log-likelihood by ais", "holdout_log_likelihood": "log-likelihood by ais, held out"}
+    labels = {
+        "log_likelihood": "log-likelihood by ais",
+        "holdout_log_likelihood": "log-likelihood by ais, held out",
+        "log_likelihood_bound": "log-likelihood by ais, lower bound",
+        "holdout_log_likelihood_bound": "log-likelihood by ais, held out, lower bound",
+    }
     return {
         f"{label}, epoch {looks['epoch'] + 1}": (float(looks[name]), float(error))
         for name, label in labels.items()
@@ -96,6 +101,12 @@ def _bracket(evaluation: dict[str, float]) -> dict[str, Any]:
         ("log Z, bracket", "log_z_lower", "log_z_upper"),
         ("log-likelihood, bracket", "log_likelihood_lower", "log_likelihood_upper"),
         ("log-likelihood, held out, bracket", "holdout_log_likelihood_lower", "holdout_log_likelihood_upper"),
+        ("lower bound, bracket", "log_likelihood_bound_lower", "log_likelihood_bound_upper"),
+        (
+            "lower bound, held out, bracket",
+            "holdout_log_likelihood_bound_lower",
+            "holdout_log_likelihood_bound_upper",
+        ),
     ):
         if lower in evaluation:
             ends = sorted((evaluation[lower], evaluation[upper]))

@@ -83,7 +83,8 @@ class Run(SampledRun):
     @property
     def energies(self) -> Columns:
         """Histograms of the energies of free chains and of rows, at most 256 of each, at every look of `fit`, over
-        `edges`; nats. Hidden units are summed out where they are not coupled to one another.
+        `edges`; nats. Hidden units are summed out where they are not coupled to one another; where rows lack entries
+        there are none of theirs.
         """
         return Columns(self._reader, "energies")
 

@@ -11,6 +11,7 @@ import pytest
 from crashing import assert_same_run
 
 import fastbm as bm
+from fastbm.inference.hidden_layers import lower_bounds
 from fastbm.inference.likelihood import log_sums
 from fastbm.run_summary import _bracket
 
@@ -123,3 +124,69 @@ def test_deep_machines_get_a_bracket():
     errors = run.evaluation["log_z_lower_error"][-1] + run.evaluation["log_z_upper_error"][-1]
     assert abs(run.evaluation["log_z_lower"][-1] - exact) < 4 * errors
     assert abs(run.evaluation["log_z_upper"][-1] - exact) < 4 * errors
+
+
+@pytest.mark.parametrize("n_hidden", [0, 3])
+def test_looks_sum_out_what_rows_lack_and_weigh_rows(n_hidden: int):
+    generator = np.random.default_rng(2)
+    rows = np.where(generator.random((150, 6)) < 0.15, np.nan, rows_of(150, 6))
+    weights = generator.random(150) + 0.05
+    run = bm.fit(rows, n_hidden=n_hidden, row_weights=weights, holdout=rows[:40], epochs=2, ais_every=1)
+    exact = run.evaluation
+    look = {name: values[-1] for name, values in run.likelihood.items()}
+    for name in ("log_likelihood", "holdout_log_likelihood"):
+        assert abs(look[name] + look["log_z"] - exact[name][-1] - exact["log_z"][-1]) < 1e-10
+        assert abs(look[name] - exact[name][-1]) < 4 * look["log_z_error"] + 1e-9
+
+
+def test_looks_at_more_rows_than_are_summed_take_some_by_weight():
+    generator = np.random.default_rng(3)
+    rows = (generator.random((5_000, 4)) < 0.4).astype(float)
+    rows[:, 1] = rows[:, 0]
+    rows[generator.random(rows.shape) < 0.1] = np.nan
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    weights = np.where(np.arange(len(rows)) < 2_500, 3.0, 1e-9)
+    run = bm.fit(rows, row_weights=weights, epochs=2, ais_every=2, learning_rate=0.5, batch_size=500)
+    terms = [-np.log(0.5) * np.isnan(row).sum() for row in rows[:2_500]]  # about the scatter of a row
+    error = float(np.std(terms) + 1.0) / np.sqrt(4_096)
+    assert abs(run.likelihood["log_likelihood"][-1] - run.evaluation["log_likelihood"][-1]) < 4 * error
+
+
+def test_looks_at_long_sums_over_what_rows_lack_are_refused():
+    rows = rows_of(40, 60).astype(float)
+    rows[:, :45] = np.where(np.random.default_rng(0).random((40, 45)) < 0.9, np.nan, rows[:, :45])
+    rows[0] = 1.0
+    with pytest.raises(ValueError, match="ais_every=1 asks for the likelihood of rows that lack entries, which"):
+        bm.fit(rows, n_hidden=30, ais_every=1, evaluate="none", epochs=1)
+
+
+@pytest.mark.parametrize("units", ["binary", "spin"])
+def test_looks_at_deep_machines_tell_bounds(units: str, tmp_path: Path):
+    generator = np.random.default_rng(1)
+    blocks = [generator.normal(scale=0.8, size=size) for size in ((6, 4), (4, 3))]
+    start = bm.BoltzmannMachine(blocks, generator.normal(size=13), units=units)
+    rows, held = (start.convention.values(rows_of(m, 6, m), np.int8) for m in (90, 30))
+    weights = generator.random(90) + 0.1
+    run = bm.fit(
+        rows, init=start, holdout=held, row_weights=weights, epochs=4, pretrain_epochs=1, ais_every=3,
+        out=tmp_path / "run.h5",
+    )  # fmt: skip
+    look = run.likelihood
+    assert look["epoch"].tolist() == [2, 3]
+    assert not {"log_likelihood", "holdout_log_likelihood"} & set(look)
+    for name, data, w in (("log_likelihood", rows, weights), ("holdout_log_likelihood", held, np.ones(30))):
+        bound = np.average(lower_bounds(run.model, data.astype(float), 1.0, 1), weights=w) - look["log_z"][-1]
+        assert look[f"{name}_bound"][-1] == pytest.approx(bound, abs=1e-10)
+        assert bound <= run.evaluation[name][-1] + 4 * look["log_z_error"][-1]
+    assert "log-likelihood by ais, held out, lower bound, epoch 4" in run.summary()
+    plots = pytest.importorskip("fastbm.plots")
+    axes = plots.Figure().subplots()
+    plots._draw_ais(axes, run)
+    assert axes.get_legend_handles_labels()[1] == ["lower bound by ais, data", "lower bound by ais, held out"]
+    with pytest.raises(ValueError, match="ais_every=2 needs whole rows for the bounds of machines of several hidden"):
+        bm.fit(np.where(generator.random(rows.shape) < 0.1, np.nan, rows), init=start, ais_every=2, epochs=2)
+
+
+def test_a_bracket_of_bounds_is_told():
+    ends = {"log_likelihood_bound_lower": -9.0, "log_likelihood_bound_upper": -8.0, "upper_holds": 1.0}
+    assert _bracket(ends) == {"lower bound, bracket": "-9 to -8"}

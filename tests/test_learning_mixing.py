@@ -145,6 +145,66 @@ def test_stopped_right_before_and_right_after_every_answer(engine: str):
                 assert all(here[name].tobytes() == there[name].tobytes() for name in here if "seconds" not in name)
 
 
+def rigid() -> tuple[np.ndarray, bm.BoltzmannMachine]:
+    """Rows of two kinds, and a deep machine whose chains do not get from one to the other."""
+    rows = np.repeat([[1] * 4 + [-1] * 4, [-1] * 4 + [1] * 4], 50, axis=0)
+    blocks = [np.outer(rows[0], np.full(4, 9.0)), np.full((4, 3), 5.0)]
+    return rows, bm.BoltzmannMachine(blocks, units="spin")
+
+
+@UNMIXED
+def test_ladders_take_over_after_pretraining():
+    rows, start = rigid()
+    options: dict[str, Any] = {
+        "init": start, "free": "auto", "epochs": 60, "pretrain_epochs": 3, "learning_rate": 1e-3, "n_betas": 3,
+        "n_chains": 9, "optimizer": "adam", "centring": True,
+    }  # fmt: skip
+    run = bm.fit(rows, **options | QUIET)
+    assert run.metrics["n_betas"][-1] == 3
+    settings = settings_of(start, rows, **options | QUIET)
+    driver = drivers.make(start, Sample.of(start, {"rows": (rows == 1).astype(np.uint8)}), settings, 1)
+    assert isinstance(driver, AutoSteps)
+    number = 0
+    while number < 6:
+        number += len(driver.epoch(number))
+    for _ in range(4):
+        assert driver.answer(np.inf, 1)
+    before, packed = driver.state(), driver.samples()
+    assert driver.answer(np.inf, 1)
+    after = driver.state()
+    assert packed is not None and np.array_equal(driver.samples(), packed)
+    for name in (name for name in before if name.startswith(("parameters/", "optimizer/", "offsets"))):
+        assert np.array_equal(before[name], after[name])
+    assert not np.array_equal(before["free/streams"][0], after["free/streams"][0])  # ladders draw numbers of their own
+
+
+def test_answers_of_resamples_are_no_failures():
+    rows, start = rigid()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        bm.fit(
+            rows, init=start, free="auto", epochs=24, learning_rate=1e-3, errors="bootstrap", n_resamples=2,
+            monitor_every=5, **QUIET,
+        )  # fmt: skip
+    texts = [str(one.message) for one in told]
+    assert not any("resamples" in text for text in texts)
+    assert sum("from here on" in text for text in texts) == 2
+    assert re.search(r"Raise n_sweeps \(it was 4\), or lower", texts[-1])
+
+
+def test_auto_with_one_chain_is_refused():
+    with pytest.raises(ValueError, match="free='auto' needs n_chains of at least 2"):
+        bm.fit(rigid()[0], free="auto", n_chains=1)
+
+
+def test_rows_that_lack_entries_have_no_energies():
+    rows = (np.random.default_rng(1).random((60, 5)) < 0.4).astype(float)
+    lacking = np.where(np.random.default_rng(2).random(rows.shape) < 0.1, np.nan, rows)
+    lacking[0] = rows[0]
+    run = bm.fit(lacking, holdout=rows, epochs=2, **QUIET)
+    assert set(run.energies) == {"edges", "epoch", "chains", "holdout"}
+
+
 def test_auto_that_is_asked_of_nothing_is_plain():
     rows = (np.random.default_rng(1).random((300, 6)) < 0.4).astype(np.uint8)
     for options in ({"n_hidden": 3}, {"method": "monte-carlo", "n_hidden": 2, "layout": "general"}):
@@ -322,3 +382,10 @@ def test_a_picture_shows_the_chains(tmp_path: Path):
     figure = plots.Figure()
     plots.fill_mixing(figure, short)
     assert [text.get_text() for text in figure.axes[0].texts] == ["too few epochs"]
+
+
+def test_learning_that_diverges_at_once_keeps_nothing():
+    rows = rigid()[0]
+    with pytest.raises(ValueError, match="diverged in epoch 0") as told:
+        bm.fit(rows, n_hidden=[3, 2], epochs=9, pretrain_epochs=2, learning_rate=1e10, **QUIET)
+    assert "kept" not in str(told.value)

@@ -13,11 +13,13 @@ import numpy as np
 
 from .. import _checks, rng
 from ..inference.hidden import hidden_are_independent
+from ..inference.hidden_layers import is_deep
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
-from .monitors import some_rows
+from .gaps_checks import FILL_IN, refuse_long_sums
+from .monitors import places_of_some
 from .row_sums import mean_log_sum
 from .settings import FitSettings
 
@@ -27,32 +29,47 @@ FLOAT = Stream("<f8")
 
 
 class AisLooks:
-    """log Z with its standard error, and so the mean log-likelihood of at most 4096 rows and of all held-out ones.
+    """log Z with its standard error, and so the mean log-likelihood of at most 4096 rows and of all held-out ones; of
+    deep machines its lower bound.
 
-    The rows are the same at every look. Seeds follow from the run's and the epoch.
+    The rows are the same at every look: all with their weights, or of more than 4096 some, drawn by weight. What a row
+    lacks is summed out. Seeds follow from the run's and the epoch.
 
     Raises
     ------
     ValueError
-        Where hidden units are coupled to one another: each row would need a sum of its own.
+        Where each row would need a long sum of its own: hidden units are coupled to one another but for layers, or
+        too much is missing.
     """
 
     def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
-        if not hidden_are_independent(start):
+        deep = is_deep(start)
+        if not deep and not hidden_are_independent(start):
             raise ValueError(
-                f"ais_every={settings.ais_every} needs hidden units that are not coupled to one another, so that rows "
-                'have a closed sum. Leave it out, or use layout="restricted".'
+                f"ais_every={settings.ais_every} needs hidden units that are not coupled to one another, or layers of "
+                'them, so that rows have a closed sum or bound. Leave it out, or use layout="restricted".'
             )
         self._settings, self._threads = settings, threads
-        chosen = some_rows(data["rows"], rng.keyed(settings.seed, rng.MONITOR, 6), data.get("weights"), MOST_ROWS)
-        self._rows = {"": Rows.of(chosen)}
+        self._kind = "log_likelihood_bound" if deep else "log_likelihood"
+        rows, self._weights = Rows.of(data["rows"]), data.get("weights")
+        if len(rows) > MOST_ROWS:
+            generator = rng.keyed(settings.seed, rng.MONITOR, 6)
+            rows, self._weights = rows.chosen(places_of_some(rows, generator, self._weights, MOST_ROWS)), None
+        self._rows = {"": rows}
         if "holdout" in data:
             self._rows["holdout_"] = Rows.of(data["holdout"])
+        asked = f"ais_every={settings.ais_every}"
+        if deep and not all(rows.complete for rows in self._rows.values()):
+            raise ValueError(
+                f"{asked} needs whole rows for the bounds of machines of several hidden layers; entries of data or "
+                f"holdout are missing. Leave it out, or {FILL_IN}."
+            )
+        refuse_long_sums(start, self._rows.values(), asked, "Leave it out, or hold out rows that lack fewer")
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What a run writes at every look."""
-        likelihoods = {f"likelihood/{prefix}log_likelihood": FLOAT for prefix in self._rows}
+        likelihoods = {f"likelihood/{prefix}{self._kind}": FLOAT for prefix in self._rows}
         about = {f"likelihood/{name}": FLOAT for name in ("log_z", "log_z_error", "ess")}
         return {"likelihood/epoch": Stream("<i8"), **about, **likelihoods}
 
@@ -67,7 +84,9 @@ class AisLooks:
             )  # fmt: skip
         found = {"log_z": result.log_z, "log_z_error": result.log_z_error, "ess": result.ess}
         for prefix, rows in self._rows.items():
-            found[f"{prefix}log_likelihood"] = mean_log_sum(model, rows, s.beta, self._threads) - result.log_z
+            weights = None if prefix else self._weights
+            mean = mean_log_sum(model, rows, s.beta, self._threads, weights, self._kind)
+            found[f"{prefix}{self._kind}"] = mean - result.log_z
         return {"likelihood/epoch": np.array([epoch])} | {
             f"likelihood/{name}": np.array([value]) for name, value in found.items()
         }

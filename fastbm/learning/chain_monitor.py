@@ -9,10 +9,12 @@ import numpy as np
 
 from .. import rng
 from ..model import BoltzmannMachine
+from ..rows import Rows
 from ..store import Stream
 from .energies import EnergyHistogram, most_states
+from .gaps import values_of
 from .mixing import Mixing, principal_axis
-from .monitors import some_rows
+from .monitors import places_of_some
 from .settings import FitSettings
 
 
@@ -23,7 +25,8 @@ class ChainMonitor:
     ----------
     start : BoltzmannMachine
     data : mapping of name to array
-        As `FitTask` takes them; of rows those are looked at that the pseudo-likelihood looks at, or fewer.
+        As `FitTask` takes them; of rows those are looked at that the pseudo-likelihood looks at, or fewer. Where rows
+        lack entries none of them have energies.
     settings : FitSettings
     """
 
@@ -33,16 +36,17 @@ class ChainMonitor:
         self._n_units, seed, most = start.n_units, settings.seed, most_states(start)
         self._n_chains = min(settings.n_chains, most)
         weights = {"rows": data.get("weights")}
-        rows = {
-            name: start.convention.values(
-                some_rows(data[name], rng.keyed(seed, rng.MONITOR), weights.get(name), most), np.float64
-            )
-            for name in ("rows", "holdout")
-            if name in data
-        }
-        self._histogram = EnergyHistogram(start, rows, settings.beta)
+        tables = {name: Rows.of(data[name]) for name in ("rows", "holdout") if name in data}
+        rows = {}
+        for name, table in tables.items():
+            places = places_of_some(table, rng.keyed(seed, rng.MONITOR), weights.get(name), most)
+            rows[name] = values_of(start.convention, table, places)
+        whole = {name: values for name, values in rows.items() if tables[name].complete}
+        self._histogram = EnergyHistogram(start, whole, settings.beta)
         if "rows" in rows:
-            centred = rows["rows"] - rows["rows"].mean(axis=0)
+            known = ~np.isnan(rows["rows"])
+            mean = rows["rows"].sum(axis=0, where=known) / np.maximum(known.sum(axis=0), 1)
+            centred = np.where(known, rows["rows"] - mean, 0.0)
             axis = principal_axis(lambda v: centred.T @ (centred @ v), start.n_visible, seed)
         else:
             covariance = data["second_moment"] - np.outer(data["mean"], data["mean"])

@@ -195,6 +195,8 @@ class Evaluation:
         if s.errors == "bootstrap":
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always", _checks.ConvergenceWarning)
+                # what free="auto" answers is no failure of a fit
+                warnings.filterwarnings("ignore", "free chains do not mix", _checks.ConvergenceWarning)
                 found = bootstrap_errors(
                     lambda counts: self._refit(model, counts),
                     len(self._sample.rows),

@@ -47,12 +47,12 @@ class AutoSteps:
 
     @property
     def _present(self) -> FitSettings:
-        """The settings of the driver at work."""
+        """The settings of the driver at work; ladders come after any pretraining."""
         s = self._settings
         tempering, doublings = divmod(self._n_answers, DOUBLINGS + 1)
         n_sweeps = s.n_sweeps << doublings
         if tempering:
-            return replace(s, free="tempering", engine="phases", n_sweeps=n_sweeps)
+            return replace(s, free="tempering", engine="phases", n_sweeps=n_sweeps, pretrain_epochs=0)
         return replace(s, free="gibbs", n_sweeps=n_sweeps)
 
     @property

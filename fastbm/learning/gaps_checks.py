@@ -127,12 +127,16 @@ def refuse_long_phase(model: BoltzmannMachine, rows: Rows, settings: FitSettings
 
 def refuse_long_look(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
     """Refuse a likelihood that is asked for where the sums over what rows lack would take long."""
+    if evaluate in ("exact", "ais"):
+        way = "Use evaluate='none', or hold out rows that lack fewer"
+        refuse_long_sums(model, tables, f"evaluate={evaluate!r}", way)
+
+
+def refuse_long_sums(model: BoltzmannMachine, tables: Iterable[Rows], asked: str, way: str) -> None:
+    """Refuse likelihoods `asked` for where the sums over what rows lack would take long; tell the `way` out."""
     seconds = sum(_forecast(model, rows) for rows in tables if not rows.complete)
-    if evaluate in ("exact", "ais") and seconds > LONGEST_SECONDS:
-        raise ValueError(
-            f"evaluate={evaluate!r} asks for the likelihood of rows that lack entries, which {_about(seconds)}. Use "
-            "evaluate='none', or hold out rows that lack fewer."
-        )
+    if seconds > LONGEST_SECONDS:
+        raise ValueError(f"{asked} asks for the likelihood of rows that lack entries, which {_about(seconds)}. {way}.")
 
 
 def _forecast(model: BoltzmannMachine, rows: Rows) -> float:

@@ -36,14 +36,21 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
 def some_rows(
     rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
 ) -> np.ndarray:
-    """Bits of at most so many rows, drawn without replacement; by weight, as many with it, where rows have weights."""
+    """Bits of at most so many rows, as `places_of_some` has them."""
+    return rows[places_of_some(rows, generator, weights, most)]
+
+
+def places_of_some(
+    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """Places of at most so many rows, drawn without replacement; by weight, and with it, where rows have weights."""
     if weights is None and len(rows) <= LISTED:
         chosen = generator.permutation(len(rows))[:most]
     elif weights is None:
         chosen = generator.choice(len(rows), size=most, replace=False)
     else:
         chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
-    return rows[np.sort(chosen)]
+    return np.sort(chosen)
 
 
 class PseudoLikelihood:

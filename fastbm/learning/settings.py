@@ -125,6 +125,11 @@ def check(
         ais_every=whole("ais_every", 0, least=0),
     )
     _check_pretraining(model, found)
+    if found.free == presets.AUTO and found.n_chains == 1:
+        raise ValueError(
+            "free='auto' needs n_chains of at least 2, as it is by comparison that chains tell whether they mix; got 1."
+            " Use free='gibbs' or 'tempering' for one chain."
+        )
     refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
     return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
 

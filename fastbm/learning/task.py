@@ -206,9 +206,10 @@ class FitTask:
     def _divergence(self, why: str) -> Diverged:
         """The error to raise; what was learned in the epochs before stays."""
         self._diverged = True
+        kept = " What was learned before is kept." if self.n_epochs else ""
         return Diverged(
             f"learning diverged in epoch {self.n_epochs}: {why} Lower learning_rate (it is "
-            f"{self.settings.learning_rate:g}) or raise l2. What was learned before is kept."
+            f"{self.settings.learning_rate:g}) or raise l2.{kept}"
         )
 
     def _record(self, parameters: Parameters, epoch: int, metrics: dict[str, float]) -> dict[str, np.ndarray]:
