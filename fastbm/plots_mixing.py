@@ -34,6 +34,7 @@ def _draw_r_hat(axes: Any, run: Run) -> None:
     highest = min(max(known.max(initial=1.0), 1.1 * R_HAT_OF_CHAINS), HIGHEST)
     axes.set(xlabel="epoch", ylabel="R-hat", title="mixing of the free chains", ylim=(0.98, 1.04 * highest))
     if not len(known):
+        axes.set_xlim(0, max(epoch.max(initial=1), 1) + 1)
         axes.text(0.5, 0.5, "too few epochs", transform=axes.transAxes, ha="center", va="center", color=GREY)
     if "n_sweeps" in run.metrics:
         work = np.stack([run.metrics["n_sweeps"], run.metrics["n_betas"]])

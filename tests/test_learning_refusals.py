@@ -46,6 +46,7 @@ ROWS = [[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
         (ValueError, "epochs must be at least 1; got 0", {"epochs": 0}),
         (ValueError, "learning_rate must be above 0", {"learning_rate": 0.0}),
         (ValueError, "momentum must be at least 0", {"momentum": -0.1}),
+        (ValueError, "momentum must be below 1", {"momentum": 1.0}),
         (ValueError, "batch_size must be at least 1", {"batch_size": 0}),
         (ValueError, "n_chains must be at least 1", {"n_chains": 0}),
         (ValueError, "n_sweeps must be at least 1; got -3", {"n_sweeps": -3}),

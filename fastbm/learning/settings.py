@@ -97,7 +97,7 @@ def check(
         beta=_checks.real("beta", values.get("beta", 1.0), above=0.0),
         epochs=whole("epochs", preset.epochs),
         learning_rate=_checks.real("learning_rate", values.get("learning_rate", preset.learning_rate), above=0.0),
-        momentum=real("momentum", 0.0),
+        momentum=_momentum(real("momentum", 0.0)),
         batch_size=min(batch_size, max(n_rows, 1)),
         n_chains=whole("n_chains", 128),
         n_sweeps=whole("n_sweeps", preset.n_sweeps),
@@ -183,6 +183,12 @@ def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:
             f"pretrain_epochs={each} for each two of {len(model.couplings.sizes)} layers takes {needed} epochs, which "
             f"leaves none of epochs={settings.epochs} for the whole machine. Lower pretrain_epochs or raise epochs."
         )
+
+
+def _momentum(value: float) -> float:
+    if value >= 1.0:
+        raise ValueError(f"momentum must be below 1, or steps grow without end; got {value:g}.")
+    return value
 
 
 def _until(given: Any) -> dict[str, float] | None:
