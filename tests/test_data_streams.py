@@ -209,14 +209,11 @@ def test_labels_in_a_run_file_fit_the_source(folder: Path) -> None:
         found = arguments(table | {"labels": f"{folder}/a.h5:{name}", "max_rows": 20}, seed=0)
         assert sorted([*found["labels"], *found["holdout_labels"]]) == list(range(20))
     assert len(arguments(table | {"labels": f"{folder}/a.h5:few", "max_rows": 20}, seed=0)["labels"]) == 15
-    for more in (
-        {"labels": f"{folder}/a.h5:few"},
-        {"labels": f"{folder}/a.h5:labels", "source": f"{folder}/a.h5:few2"},
-    ):
-        with h5py.File(folder / "a.h5", "a") as file:
-            file.require_dataset("few2", (20, 3), "u1")
-        with pytest.raises(ValueError, match="data.labels must have one entry for each row of source"):
-            arguments(table | more, seed=0)
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["short"] = bits(20)
+    for source, labels in (("x", "few"), ("short", "labels")):
+        with pytest.raises(ValueError, match=r"data\.labels must have one entry for each row of source"):
+            arguments({"source": f"{folder}/a.h5:{source}", "labels": f"{folder}/a.h5:{labels}"}, seed=0)
     for name in ("table", "nothing"):
         with pytest.raises(ValueError, match=f"{name} must have one entry for each row; got shape"):
             arguments(table | {"labels": f"{folder}/a.h5:{name}"}, seed=0)
