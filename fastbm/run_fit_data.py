@@ -158,6 +158,8 @@ class FitData:
         BoltzmannClassifier(**options)
         if self.labels is None or self.holdout_labels is None:
             raise ValueError("classify needs labels, holdout and holdout_labels.")
+        if self.weights is not None:
+            raise ValueError("classify learns from rows that count alike. Leave row_weights out, or classify.")
         check_classes(self.labels)
 
     def inputs(self) -> Arrays:

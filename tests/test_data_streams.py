@@ -198,6 +198,12 @@ def test_texts_in_files_are_labels(folder: Path) -> None:
         bm.fit(bits(), labels=np.arange(300) % 2, holdout=bits(), holdout_labels=np.arange(300) % 2, classify=True)
 
 
+def test_the_likelihood_reads_a_path(folder: Path) -> None:
+    model = bm.BoltzmannMachine(np.zeros((11, 11)), np.linspace(-1, 1, 11), units="binary")
+    expected = bm.log_likelihood(model, bits()).mean
+    assert bm.log_likelihood(model, folder / "a.h5:x").mean == expected
+
+
 def test_labels_in_a_run_file_fit_the_source(folder: Path) -> None:
     with h5py.File(folder / "a.h5", "a") as file:
         file["labels"], file["column"], file["few"] = np.arange(300), np.arange(300)[:, None], np.arange(20)
