@@ -97,10 +97,6 @@ class Source:
             raise ValueError(
                 "data.held takes the rows that holdout draws, but holdout is 0. Give it, or leave held out."
             )
-        if self.side is not None and self.name not in datasets.PATTERNS:
-            raise ValueError(
-                f"data.side goes with {' and '.join(map(repr, datasets.PATTERNS))}; source is {self.name!r}."
-            )
 
     @property
     def in_file(self) -> bool:
@@ -129,6 +125,10 @@ class Source:
     def _table(self) -> Iterator[Any]:
         """What rows are read from."""
         with datasets.opened(self.name, self.side) as table:
+            if self.side is not None and self.name not in datasets.PATTERNS:
+                raise ValueError(
+                    f"data.side goes with {' and '.join(map(repr, datasets.PATTERNS))}; source is {self.name!r}."
+                )
             if table.shape is None or len(table.shape) != 2:
                 raise ValueError(f"{self.name} must have shape (n_rows, n_units); got {table.shape}.")
             if table.dtype.kind not in "biuf":

@@ -154,7 +154,6 @@ def test_bad_forms_are_named(data: Any, error: str) -> None:
         (TypeError, "data.seed must be a whole number; got None", {"seed": None, "holdout": 0.2}),
         (ValueError, "data.held takes the rows that holdout draws, but holdout is 0", {"held": True}),
         (TypeError, "data.held must be True or False", {"held": 1, "holdout": 0.2}),
-        (ValueError, "data.side goes with 'bars-and-stripes' and 'shifter'", {"side": 3}),
         (TypeError, "source must be a text or a Path; got 3", {"name": 3}),
     ],
 )
@@ -175,6 +174,8 @@ def test_datasets_that_hold_no_numbers_are_named(folder: Path) -> None:
                 source.n_rows()
             with pytest.raises((TypeError, ValueError), match=f"a.h5:{name} must .*{error}"):
                 bm.fit(source)
+    with pytest.raises(ValueError, match=r"data\.side goes with 'bars-and-stripes' and 'shifter'"):
+        bm.fit(Source(f"{folder}/a.h5:x", side=3))
     for objects in (np.array([[0, None]], object), np.array([["0", "1"]]), np.zeros((2, 2), complex)):
         with pytest.raises(TypeError, match="data must be numbers, 0 or 1, or -1 or 1; got dtype"):
             bm.fit(objects)
