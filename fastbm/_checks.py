@@ -92,7 +92,9 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
 
 
 def any_array(argument: str, value: Any) -> np.ndarray:
-    """Return `value` as an array; rows of unequal length are refused."""
+    """Return `value` as an array; rows of unequal length are refused, and so are masked entries."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{argument} must have no masked entries here. Fill them in, or leave their rows out.")
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:

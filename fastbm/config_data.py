@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,10 @@ def arguments(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
     part = table.get("holdout", 0.0)
     source = Source(table["source"], max_rows=table.get("max_rows"), holdout=part, seed=seed, **common)
     n_rows = source.n_rows()
-    if "side" in table and table["source"] not in datasets.PATTERNS:
-        raise ValueError(
-            f"data.side goes with {' and '.join(map(repr, datasets.PATTERNS))}; source is {table['source']!r}."
-        )
     found: dict[str, Any] = {"data": source}
     if "units" in table:
         found["units"] = table["units"]
-    labels = _labels(table)
+    labels = _labels(table, source)
     held = datasets.holding_out(n_rows, part, seed)(0, n_rows)
     if part:
         found["holdout"] = source.opposite()
@@ -67,10 +64,13 @@ def _check(table: Mapping[str, Any]) -> None:
         raise ValueError("data.holdout_labels are those of data.holdout_source. Give that too, or leave them out.")
 
 
-def _labels(table: Mapping[str, Any]) -> np.ndarray | None:
-    """One for each row of the source."""
+def _labels(table: Mapping[str, Any], source: Source) -> np.ndarray | None:
+    """One for each row of the source, of which max_rows may leave some out."""
     if "labels" in table:
-        return _read(table["labels"])
+        labels, n_all = _read(table["labels"]), replace(source, max_rows=None).n_rows()
+        if len(labels) not in (n_all, source.n_rows()):
+            raise ValueError(f"data.labels must have one entry for each row of source ({n_all}); got {len(labels)}.")
+        return labels
     if table["source"] == datasets.DIGITS or table["source"] in datasets.PATTERNS:
         return datasets.load(table["source"], **{k: table[k] for k in ("side",) if k in table}).labels
     return None
@@ -78,4 +78,6 @@ def _labels(table: Mapping[str, Any]) -> np.ndarray | None:
 
 def _read(name: str) -> np.ndarray:
     with datasets.opened(name) as table:
+        if table.shape is None or max(table.shape, default=0) != table.size:  # a row or a column will do
+            raise ValueError(f"{name} must have one entry for each row; got shape {table.shape}.")
         return np.asarray(table[...]).ravel()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import h5py
 import numpy as np
@@ -15,8 +17,10 @@ from . import _checks, rng
 
 LARGEST_SIDE = 14
 LISTED = 1 << 20  # rows of which lists are made
+LIGHTEST = 1e-100  # largest weight of a row, down to which weights are taken as they are
 DRAWN = 1 << 16  # rows that are drawn at a time
 DIGITS = "sklearn:digits"
+SUFFIXES = (".h5", ".hdf5", ".mat", ".npz", ".npy")
 PATTERNS = ("bars-and-stripes", "shifter")
 
 
@@ -64,26 +68,45 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
     if source in (DIGITS, *PATTERNS):
         yield load(source, **({} if side is None else {"side": side})).rows
         return
-    path, _, member = source.rpartition(":") if ":" in source else (source, "", "")
-    if Path(path).suffix not in (".h5", ".hdf5", ".mat", ".npz", ".npy"):
+    path, member = parts_of(source)
+    if not path or (path.endswith(".npy") and member):
         raise ValueError(
             f"source must be 'sklearn:digits', {', '.join(map(repr, PATTERNS))}, or a file such as 'FILE.h5:dataset', "
             f"'FILE.mat:variable', 'FILE.npz:member' or 'FILE.npy'; got {source!r}."
         )
     if not Path(path).is_file():
         raise _checks.StorageError(f"{path} does not exist (source = {source!r}).")
-    if path.endswith(".npy"):
-        yield np.load(path, mmap_mode="r")
-    elif path.endswith(".npz"):
-        with np.load(path) as archive:
-            _check_member(path, member, archive.files)
-            yield archive[member]
+    if path.endswith((".npy", ".npz")):
+        yield _numpy(path, member)
     else:
         with _hdf5(path) as file:
-            names: list[str] = []
-            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-            _check_member(path, member.lstrip("/"), names)
-            yield file[member]
+            found = file.get(member) if member else None
+            if not isinstance(found, h5py.Dataset):
+                names: list[str] = []
+                file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+                raise _no_member(path, member.lstrip("/"), names)
+            yield found
+
+
+def parts_of(source: str) -> tuple[str, str]:
+    """The path of a source, and what is asked for in that file; both may be empty."""
+    found = re.fullmatch(rf"(.+?(?:{'|'.join(map(re.escape, SUFFIXES))}))(?::(.*))?", source, re.DOTALL)
+    return (found[1], found[2] or "") if found else ("", "")
+
+
+def _numpy(path: str, member: str) -> np.ndarray:
+    try:
+        found = np.load(path, mmap_mode="r" if path.endswith(".npy") else None)
+        if isinstance(found, np.ndarray):
+            return found
+        with found as archive:
+            names = archive.files
+            if member in names:
+                array: np.ndarray = archive[member]
+                return array
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise _checks.StorageError(f"{path} is not a NumPy file of numbers ({error}).") from None
+    raise _no_member(path, member, names)
 
 
 def _hdf5(path: str) -> h5py.File:
@@ -93,11 +116,10 @@ def _hdf5(path: str) -> h5py.File:
         raise _checks.StorageError(f"{path} is not an HDF5 file ({error}). MATLAB files must be v7.3.") from None
 
 
-def _check_member(path: str, member: str, names: list[str]) -> None:
-    if member not in names:
-        raise ValueError(
-            f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}."
-        )
+def _no_member(path: str, member: str, names: list[str]) -> ValueError:
+    return ValueError(
+        f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}."
+    )
 
 
 def _digits() -> Data:
@@ -206,4 +228,6 @@ def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
     if (found < 0).any() or not found.any():
         raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
+    if not LIGHTEST < found.max() < 1 / LIGHTEST:  # sums of squares would leave the range of float64
+        found = found / found.max()
     return found

@@ -140,6 +140,11 @@ def _values(argument: str, block: Any, first: int) -> tuple[np.ndarray, np.ndarr
         raise ValueError(f"{argument} must have shape (n_rows, n_units); got {values.shape}.")
     if not values.shape[1] or not len(values):
         raise ValueError(f"{argument} is empty: shape {values.shape}. At least one row and one unit are needed.")
+    if values.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{argument} must be numbers, 0 or 1, or -1 or 1; got dtype {values.dtype}. Convert it, for instance to "
+            "float with NaN where entries are missing."
+        )
     missing = np.ma.getmaskarray(block) if masked else None
     if values.dtype.kind == "f":
         if (infinite := np.isinf(values)).any():

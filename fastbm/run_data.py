@@ -81,7 +81,7 @@ def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
     out = f"Put the file back, or pass resume(..., {argument}=...)."
     try:
         rows, _ = read(source, kind, argument)
-    except _checks.StorageError as error:
+    except (_checks.StorageError, ValueError, TypeError) as error:
         raise _checks.StorageError(f"{error} The run's rows were there. {out}") from None
     if rows.digest() != about["sha256"]:
         raise _checks.StorageError(

@@ -149,6 +149,8 @@ class FitData:
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
         """Check the options of `classify`, and that there are labels for it."""
+        if not isinstance(options, Mapping):
+            raise TypeError(f"classify must be a dict of options, for instance {{}}; got {options!r}.")
         valid = option_names()
         for name in options:
             if name not in valid:
@@ -156,6 +158,8 @@ class FitData:
         BoltzmannClassifier(**options)
         if self.labels is None or self.holdout_labels is None:
             raise ValueError("classify needs labels, holdout and holdout_labels.")
+        if self.weights is not None:
+            raise ValueError("classify learns from rows that count alike. Leave row_weights out, or classify.")
         check_classes(self.labels)
 
     def inputs(self) -> Arrays:
@@ -196,7 +200,16 @@ def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray |
         with datasets.opened(str(labels)) as table:
             labels = np.asarray(table[...])
     array = _checks.any_array(argument, labels)
-    n_rows = 0 if rows is None else len(rows)
-    if array.shape != (n_rows,):
-        raise ValueError(f"{argument} must have one entry for each row ({n_rows}); got shape {array.shape}.")
+    if rows is None:
+        raise ValueError(f"{argument} are those of held-out rows: give holdout too, or leave them out.")
+    if array.shape != (len(rows),):
+        raise ValueError(f"{argument} must have one entry for each row ({len(rows)}); got shape {array.shape}.")
+    array = np.array([_decoded(one) for one in array.tolist()]) if array.dtype.kind in "OS" else array
+    if array.dtype.kind not in "biufU":
+        raise TypeError(f"{argument} must be numbers or texts, all of one kind; got dtype {array.dtype}.")
     return array
+
+
+def _decoded(label: Any) -> Any:
+    """Texts in files are bytes."""
+    return label.decode() if isinstance(label, bytes) else label

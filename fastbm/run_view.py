@@ -143,7 +143,8 @@ class Run(SampledRun):
     @property
     def data(self) -> dict[str, np.ndarray]:
         """What `fit` learned from, in the machine's units: "rows", and "holdout" and labels where there are any. Rows
-        that lack entries are floats, NaN where one is missing.
+        that lack entries are floats, NaN where one is missing. Rows that stayed in a file of their own, or came from a
+        generator and were many, are not among them.
         """
         found = {}
         n_visible = self._start.n_visible

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Source:
 
     Attributes
     ----------
-    name : str
+    name : str or Path
         "FILE.h5:dataset", "FILE.mat:variable" (MATLAB v7.3), "FILE.npz:member", "FILE.npy", or a set that
         `fastbm.data.load` makes.
     threshold : float, optional
@@ -81,15 +82,31 @@ class Source:
     held: bool = False
     side: int | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, (str, Path)):
+            raise TypeError(f"source must be a text or a Path; got {self.name!r} ({type(self.name).__name__}).")
+        object.__setattr__(self, "name", str(self.name))
+        if self.threshold is not None:
+            _checks.real("data.threshold", self.threshold)
+        if self.max_rows is not None:
+            _checks.whole("data.max_rows", self.max_rows, least=1)
+        _checks.whole("data.seed", self.seed, most=None)
+        if not isinstance(self.held, bool):
+            raise TypeError(f"data.held must be True or False; got {self.held!r}.")
+        if self.held and not self.holdout:
+            raise ValueError(
+                "data.held takes the rows that holdout draws, but holdout is 0. Give it, or leave held out."
+            )
+
     @property
     def in_file(self) -> bool:
         """Whether the rows lie in an HDF5 file, so that they can be read again, block by block."""
-        return Path(self.name.rpartition(":")[0] or self.name).suffix in HDF5
+        return datasets.parts_of(self.name)[0].endswith(HDF5)
 
     def absolute(self) -> Source:
         """The same by an absolute path, where it is one."""
-        path, colon, member = self.name.rpartition(":")
-        return replace(self, name=f"{Path(path).absolute()}:{member}") if self.in_file and colon else self
+        path, member = datasets.parts_of(self.name)
+        return replace(self, name=f"{Path(path).absolute()}:{member}") if self.in_file else self
 
     def opposite(self) -> Source:
         """The rows that are held out here, or the others."""
@@ -101,13 +118,26 @@ class Source:
 
     def n_rows(self) -> int:
         """How many rows there are, with those that are held out."""
-        return self._through(lambda table: self._limit(len(table)))
+        with self._table() as table:
+            return self._limit(len(table))
+
+    @contextmanager
+    def _table(self) -> Iterator[Any]:
+        """What rows are read from."""
+        with datasets.opened(self.name, self.side) as table:
+            if self.side is not None and self.name not in datasets.PATTERNS:
+                raise ValueError(
+                    f"data.side goes with {' and '.join(map(repr, datasets.PATTERNS))}; source is {self.name!r}."
+                )
+            if table.shape is None or len(table.shape) != 2:
+                raise ValueError(f"{self.name} must have shape (n_rows, n_units); got {table.shape}.")
+            if table.dtype.kind not in "biuf":
+                raise TypeError(f"{self.name} must hold numbers; got dtype {table.dtype}.")
+            yield table
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The rows, a block at a time."""
-        with datasets.opened(self.name, self.side) as table:
-            if table.ndim != 2:
-                raise ValueError(f"{self.name} must have shape (n_rows, n_units); got {table.shape}.")
+        with self._table() as table:
             n_rows, step = self._limit(len(table)), max(NUMBERS // max(table.shape[1], 1), 1)
             is_held = datasets.holding_out(n_rows, self.holdout, self.seed)
             for first in range(0, n_rows, step):
@@ -121,12 +151,7 @@ class Source:
                     yield block
 
     def _limit(self, n_rows: int) -> int:
-        most = n_rows if self.max_rows is None else _checks.whole("data.max_rows", self.max_rows, least=1)
-        return min(n_rows, most)
-
-    def _through(self, function: Callable[[Any], Any]) -> Any:
-        with datasets.opened(self.name, self.side) as table:
-            return function(table)
+        return n_rows if self.max_rows is None else min(n_rows, self.max_rows)
 
 
 def _above(block: np.ndarray, threshold: float) -> np.ndarray:

@@ -97,6 +97,8 @@ def test_fit_learns_a_classifier_beside_the_machine() -> None:
         (ValueError, "labels must have one entry for each row", {"labels": np.zeros(3)}),
         (ValueError, "holdout_labels must have one entry for each row", {"holdout_labels": np.zeros(3)}),
         (ValueError, "labels must name at least two classes", {"labels": np.zeros(60)}),
+        (ValueError, "classify learns from rows that count alike", {"row_weights": np.arange(60) % 3}),
+        (TypeError, "labels must be numbers or texts", {"labels": np.array([None, 1] * 30, object)}),
         (ValueError, "class 1.0 has 1", {"labels": (np.arange(60) == 7).astype(float)}),
         (TypeError, "classify has no .*'epoch'.*Did you mean 'epochs'", {"classify": {"method": "cd", "epoch": 1}}),
         (TypeError, "classify has no .*'flip_nois'.*Did you mean 'flip_noise'", {"classify": {"flip_nois": 0.1}}),
@@ -168,3 +170,11 @@ def test_mnist() -> None:
     assert mended.error(test, truth) == pytest.approx(0.0327, abs=5e-4)
     rows = np.arange(len(truth))
     assert mended.predict_log_proba(test)[rows, truth].mean() > plain.predict_log_proba(test)[rows, truth].mean() + 0.1
+
+
+def test_labels_without_an_order_are_named() -> None:
+    up, _ = blobs(60, 6)
+    with pytest.raises(TypeError, match="labels must be all numbers, or all texts"):
+        bm.BoltzmannClassifier().fit(up, np.array([None, 1] * 30, object))
+    with pytest.raises(ValueError, match="data must have no masked entries here"):
+        bm.BoltzmannClassifier().fit(np.ma.masked_array(up, up == 1), np.arange(60) % 2)

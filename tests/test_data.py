@@ -51,6 +51,18 @@ def test_digits() -> None:
     assert found.labels.shape == (1797,)
 
 
+@pytest.mark.parametrize("source", ["a.h5:again", "a.h5:/again", "a.h5:soft", "a.h5:with:colon", "b:c/a.npy"])
+def test_links_and_colons_in_names(folder: Path, source: str) -> None:
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["again"] = file["spikes"]  # one dataset by two names
+        file["soft"] = h5py.SoftLink("/spikes")
+        file["with:colon"] = file["spikes"][...]
+    (folder / "b:c").mkdir()
+    np.save(folder / "b:c" / "a.npy", np.load(folder / "a.npy"))
+    assert np.array_equal(data.load(f"{folder}/{source}").rows, np.arange(12).reshape(4, 3) % 2)
+    assert data.load(f"{folder}/a.h5:spikes").rows.shape == (4, 3)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rows = np.arange(12).reshape(4, 3) % 2
@@ -61,6 +73,9 @@ def folder(tmp_path: Path) -> Path:
             file["spikes"] = rows
             file["deep/inside/spikes"] = rows[:1]
     (tmp_path / "text.h5").write_text("no HDF5")
+    np.save(tmp_path / "o.npy", rows.astype(object))
+    (tmp_path / "empty.npy").touch()
+    (tmp_path / "text.npz").write_text("no archive")
     return tmp_path
 
 
@@ -105,6 +120,10 @@ def test_fit_reads_a_file_by_name_and_remembers_it(folder: Path) -> None:
             "{folder}/a.npz:spikess",
         ),
         (ValueError, "a.npz has no ''.*It holds: spikes, other", "{folder}/a.npz"),
+        (ValueError, "source must be", "{folder}/a.npy:spikes"),
+        (bm.StorageError, "o.npy is not a NumPy file of numbers", "{folder}/o.npy"),
+        (bm.StorageError, "empty.npy is not a NumPy file of numbers", "{folder}/empty.npy"),
+        (bm.StorageError, "text.npz is not a NumPy file of numbers", "{folder}/text.npz:x"),
     ],
 )
 def test_what_cannot_be_read_is_named(folder: Path, error: type[Exception], text: str, source: str) -> None:

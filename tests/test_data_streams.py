@@ -16,6 +16,7 @@ from run_helpers import assert_same
 import fastbm as bm
 from fastbm import gathering, rng
 from fastbm.cli import main
+from fastbm.config_data import arguments
 from fastbm.data import holding_out, split
 from fastbm.learning import batches, in_parts, steps
 from fastbm.learning.batches import order_of_rows, shuffled
@@ -144,6 +145,87 @@ def test_bad_forms_are_named(data: Any, error: str) -> None:
         bm.fit(data(), method="exact", l2=0.1)
 
 
+@pytest.mark.parametrize(
+    ("error", "text", "options"),
+    [
+        (TypeError, "data.threshold must be a number; got 'a'", {"threshold": "a"}),
+        (ValueError, "data.threshold must be finite; got nan", {"threshold": np.nan}),
+        (ValueError, "data.max_rows must be at least 1", {"max_rows": 0}),
+        (TypeError, "data.seed must be a whole number; got None", {"seed": None, "holdout": 0.2}),
+        (ValueError, "data.held takes the rows that holdout draws, but holdout is 0", {"held": True}),
+        (TypeError, "data.held must be True or False", {"held": 1, "holdout": 0.2}),
+        (TypeError, "source must be a text or a Path; got 3", {"name": 3}),
+    ],
+)
+def test_bad_sources_are_named(error: type[Exception], text: str, options: dict[str, Any]) -> None:
+    with pytest.raises(error, match=text):
+        Source(**{"name": "a.h5:x"} | options)
+
+
+def test_datasets_that_hold_no_numbers_are_named(folder: Path) -> None:
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["texts"] = np.array([[b"a", b"b"]])
+        file["pairs"] = np.zeros((4, 3), dtype=[("a", "i4")])
+        file["number"] = 3.0
+        file["nothing"] = h5py.Empty("f8")
+    for name, error in (("texts", "numbers"), ("pairs", "numbers"), ("number", "shape"), ("nothing", "shape")):
+        for source in (Source(f"{folder}/a.h5:{name}"), Source(f"{folder}/a.h5:{name}", threshold=0.5)):
+            with pytest.raises((TypeError, ValueError), match=f"a.h5:{name} must .*{error}"):
+                source.n_rows()
+            with pytest.raises((TypeError, ValueError), match=f"a.h5:{name} must .*{error}"):
+                bm.fit(source)
+    with pytest.raises(ValueError, match=r"data\.side goes with 'bars-and-stripes' and 'shifter'"):
+        bm.fit(Source(f"{folder}/a.h5:x", side=3))
+    for objects in (np.array([[0, None]], object), np.array([["0", "1"]]), np.zeros((2, 2), complex)):
+        with pytest.raises(TypeError, match="data must be numbers, 0 or 1, or -1 or 1; got dtype"):
+            bm.fit(objects)
+
+
+def test_texts_in_files_are_labels(folder: Path) -> None:
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["fixed"] = np.array([b"no", b"yes"] * 150)
+        file["texts"] = ["no", "yes"] * 150
+    for labels in ([b"no", b"yes"] * 150, f"{folder}/a.h5:fixed", f"{folder}/a.h5:texts"):
+        run = bm.fit(f"{folder}/a.h5:x", method="exact", epochs=1, l2=0.1, labels=labels, out=folder / "run.h5",
+                     overwrite=True)  # fmt: skip
+        assert run.data["labels"].tolist() == ["no", "yes"] * 150
+        assert bm.open(folder / "run.h5").data["labels"].tolist() == ["no", "yes"] * 150
+    for bad in (np.array([None, 1] * 150, object), np.zeros(300, "M8[D]")):
+        with pytest.raises(TypeError, match="labels must be numbers or texts"):
+            bm.fit(f"{folder}/a.h5:x", method="exact", epochs=1, l2=0.1, labels=bad)
+    with pytest.raises(ValueError, match="holdout_labels are those of held-out rows: give holdout too"):
+        bm.fit(bits(), holdout_labels=[1])
+    with pytest.raises(TypeError, match="classify must be a dict of options"):
+        bm.fit(bits(), labels=np.arange(300) % 2, holdout=bits(), holdout_labels=np.arange(300) % 2, classify=True)
+
+
+def test_the_likelihood_reads_a_path(folder: Path) -> None:
+    model = bm.BoltzmannMachine(np.zeros((11, 11)), np.linspace(-1, 1, 11), units="binary")
+    expected = bm.log_likelihood(model, bits()).mean
+    assert bm.log_likelihood(model, folder / "a.h5:x").mean == expected
+
+
+def test_labels_in_a_run_file_fit_the_source(folder: Path) -> None:
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["labels"], file["column"], file["few"] = np.arange(300), np.arange(300)[:, None], np.arange(20)
+        file["table"], file["nothing"] = np.arange(300).reshape(2, 150), h5py.Empty("f8")
+    table = {"source": f"{folder}/a.h5:x", "holdout": 0.25}
+    for name in ("labels", "column"):
+        found = arguments(table | {"labels": f"{folder}/a.h5:{name}"}, seed=0)
+        assert sorted([*found["labels"], *found["holdout_labels"]]) == list(range(300))
+        found = arguments(table | {"labels": f"{folder}/a.h5:{name}", "max_rows": 20}, seed=0)
+        assert sorted([*found["labels"], *found["holdout_labels"]]) == list(range(20))
+    assert len(arguments(table | {"labels": f"{folder}/a.h5:few", "max_rows": 20}, seed=0)["labels"]) == 15
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["short"] = bits(20)
+    for source, labels in (("x", "few"), ("short", "labels")):
+        with pytest.raises(ValueError, match=r"data\.labels must have one entry for each row of source"):
+            arguments({"source": f"{folder}/a.h5:{source}", "labels": f"{folder}/a.h5:{labels}"}, seed=0)
+    for name in ("table", "nothing"):
+        with pytest.raises(ValueError, match=f"{name} must have one entry for each row; got shape"):
+            arguments(table | {"labels": f"{folder}/a.h5:{name}"}, seed=0)
+
+
 @pytest.mark.parametrize("options", METHODS.values(), ids=list(METHODS))
 @pytest.mark.usefixtures("no_room")
 def test_a_file_gives_the_bits_of_an_array(folder: Path, options: dict[str, Any]) -> None:
@@ -193,6 +275,11 @@ def test_a_run_goes_on_with_rows_that_stayed_where_they_were(folder: Path) -> No
         file["x"][5, 5] ^= 1
     with pytest.raises(bm.StorageError, match=r"a.h5:x holds other rows than those that the run began with"):
         bm.resume(out)
+    with h5py.File(folder / "a.h5", "a") as file:
+        file.move("x", "y")
+    with pytest.raises(bm.StorageError, match=r"a.h5 has no 'x'.*pass resume\(..., data=...\)"):
+        bm.resume(out)
+    assert_same(whole, bm.resume(out, data=bits()))
 
 
 def main_resumes(out: Path, *options: str) -> None:

@@ -90,3 +90,19 @@ def test_a_run_holds_its_machine_against_weighted_rows() -> None:
     assert run.fidelity.n_rows == expected.n_rows
     with pytest.raises(ValueError, match="one entry for each row"):
         bm.fidelity(run.model, rows, row_weights=weights[:3])
+
+
+@pytest.mark.parametrize("factor", [5e-324, 1e-200, 1e200])
+def test_weights_of_any_size_count_relative_to_one_another(factor: float) -> None:
+    rows = np.random.default_rng(2).integers(0, 2, (50, 3))
+    common = {"method": "exact", "l2": 0.01, "errors": "fisher"}
+    weights = np.repeat([1.0, 2.0], 25)
+    plain, scaled = (bm.fit(rows, row_weights=w, **common) for w in (weights, weights * factor))
+    np.testing.assert_allclose(scaled.model.bias, plain.model.bias, atol=1e-6)
+    np.testing.assert_allclose(scaled.errors["bias"][-1], plain.errors["bias"][-1], rtol=1e-6)
+
+
+def test_masked_weights_are_refused() -> None:
+    weights = np.ma.masked_array(np.ones(4), [True, False, False, False])
+    with pytest.raises(ValueError, match="row_weights must have no masked entries"):
+        bm.fit([[0, 1], [1, 0], [1, 1], [0, 0]], row_weights=weights, method="exact")

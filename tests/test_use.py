@@ -136,6 +136,17 @@ def test_rows_of_a_restricted_machine_that_lack_others_are_sampled_together(unit
         assert np.array_equal(found, bm.complete(model, rows, threads=threads, **options))
 
 
+def test_masked_entries_are_missing() -> None:
+    model = helpers.machine("visible", "binary")
+    rows = with_gaps(model)
+    masked = np.ma.masked_array(np.nan_to_num(rows, nan=1.0).astype(np.int8), np.isnan(rows))
+    assert np.array_equal(bm.complete(model, masked), bm.complete(model, rows))
+    with pytest.raises(ValueError, match="rows must have no masked entries here"):
+        bm.reconstruct(model, masked)
+    with pytest.raises(ValueError, match="states must have no masked entries here"):
+        model.energy(masked)
+
+
 def test_a_mask_says_what_nan_says() -> None:
     model = helpers.machine("restricted", "binary")
     rows = with_gaps(model)

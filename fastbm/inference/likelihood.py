@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     """Data as values, (n_rows, n_visible), NaN where an entry is missing."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
-    found = datasets.load(data).rows if isinstance(data, str) else data
+    found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
     missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
     array = found.data if isinstance(found, np.ma.MaskedArray) else _checks.any_array("data", found)
     if array.dtype.kind == "f":

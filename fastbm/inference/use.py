@@ -155,8 +155,8 @@ def complete(
     model : BoltzmannMachine
         With hidden units or without; hidden units are summed or sampled too.
     rows : (n_rows, n_visible) array
-        In the machine's units; NaN where an entry is missing. A row of which all is missing gets the machine's own
-        means.
+        In the machine's units; NaN, or masked, where an entry is missing. A row of which all is missing gets the
+        machine's own means.
     missing : (n_rows, n_visible) or (n_visible,) bool array, optional
         True where an entry is missing, whatever it is; one line of it stands for all rows.
     draw : bool
@@ -186,8 +186,9 @@ def complete(
     """
     _check_model(model)
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
-    array = _table(model, rows)
-    lacking = _lacking(array, missing)
+    masked = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else False
+    array = _table(model, rows.data if isinstance(rows, np.ma.MaskedArray) else rows)
+    lacking = _lacking(array, missing) | masked
     up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array))
     found = model.convention.values(up, np.int8 if draw else np.float64)
     pooled = np.zeros(len(up), bool)  # rows whose gaps are sampled together, whatever they are

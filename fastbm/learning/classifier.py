@@ -288,7 +288,10 @@ def check_classes(labels: np.ndarray) -> np.ndarray:
     """Return the classes, sorted; there must be two at least, of two rows at least."""
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError(f"labels must be known; got nan in row {np.flatnonzero(np.isnan(labels))[0]}. Leave it out.")
-    classes, counts = np.unique(labels, return_counts=True)
+    try:
+        classes, counts = np.unique(labels, return_counts=True)
+    except TypeError:  # of objects that have no order
+        raise TypeError("labels must be all numbers, or all texts; got both, or others.") from None
     if len(classes) < 2:
         raise ValueError(
             f"labels must name at least two classes; got {classes.tolist()}. For one machine in all use fastbm.fit."
