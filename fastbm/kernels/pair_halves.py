@@ -48,15 +48,20 @@ def add_mean_halves(sums, turned, means, pairs, scale, first, n_chains):
 
     `turned` (n_words, at least n_first) uint32 hold 32 chains each; `means` (n_second, at least first + n_chains)
     float32 those of chain c in column first + c; `pairs` (2, n_pairs) int64 rows of both.
-    Cost: n_chains n_pairs additions.
+    Cost: n_chains n_pairs additions, in vectors.
     """
+    part = np.empty(WORD)
     for p in range(pairs.shape[1]):
-        i, row = pairs[0, p], means[pairs[1, p]]
+        row = means[pairs[1, p]][first : first + n_chains]
+        part[:] = 0.0
+        for w in range(0, n_chains, WORD):
+            word, some = turned[w // WORD, pairs[0, p]], row[w : w + WORD]
+            for k in range(some.size):
+                bit = np.int32(np.uint32(word >> np.uint32(k)) & np.uint32(1))
+                part[k] += np.float64(some[k]) * np.float64(bit)
         even, odd = 0.0, 0.0
-        for c in range(0, n_chains, 2):
-            word = turned[c // WORD, i] >> np.uint32(c % WORD)
-            even += np.float64(row[first + c]) * np.float64(word & np.uint32(1))
-            if c + 1 < n_chains:
-                odd += np.float64(row[first + c + 1]) * np.float64((word >> np.uint32(1)) & np.uint32(1))
+        for k in range(0, WORD, 2):
+            even += part[k]
+            odd += part[k + 1]
         sums[0, p] += scale * even
         sums[1, p] += scale * odd

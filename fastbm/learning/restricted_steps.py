@@ -59,6 +59,7 @@ class RestrictedSteps:
         self._n, self._m = n, m
         padded_n, padded_m = (-(-size // WORD) * WORD for size in (n, m))
         self._rows = Rows.of(up)
+        self._words = in_words(self._rows.packed()) if self._rows.in_memory else None
         self._single = aligned.zeros((padded_m, padded_n), np.float32)
         self._slope = aligned.zeros((padded_m, padded_n), np.float32)
         self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
@@ -140,7 +141,9 @@ class RestrictedSteps:
     def _clamp(self, k: int, chosen: np.ndarray) -> None:
         """Hidden means given some rows of the batch."""
         block = self._data[k]
-        block.visible[:, : block.n_chains] = in_words(self._rows.packed(chosen[block.first :][: block.n_chains])).T
+        mine = chosen[block.first : block.first + block.n_chains]
+        words = in_words(self._rows.packed(mine)) if self._words is None else self._words[mine]
+        block.visible[:, : block.n_chains] = words.T
         self._infer(block)
         self._tell(block, 1.0 / len(chosen))
 
