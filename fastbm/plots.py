@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from .inference.temperatures import KEY, Temperatures
 from .plots_compare import draw_comparison
+from .plots_errors import draw_errors, has_errors
 from .plots_fit import fill_fidelity
 from .plots_mixing import fill_mixing, has_chains
 from .plots_rules import draw_rules
@@ -45,7 +46,9 @@ def _fit(run: Run) -> Figure:
     parts: Any = iter(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     left, right = next(parts).subplots(1, 2)
     _learning_curve(left, run)
-    if run.model.is_layered or not run.model.n_hidden:
+    if has_errors(run):
+        draw_errors(right, run)
+    elif run.model.is_layered or not run.model.n_hidden:
         _couplings(right, run)
     else:
         _coupling_matrix(right, run.model.couplings.matrix())

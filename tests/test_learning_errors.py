@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import helpers
 import numpy as np
 import pytest
@@ -9,11 +11,15 @@ import reference_errors as twin
 from errors_helpers import N_ROWS, planted
 from helpers import UNITS, draw, machine, parameters
 from learning_helpers import as_vector, coupled_pairs
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 import fastbm as bm
 from fastbm.learning.errors import Errors, sandwich
 from fastbm.learning.fisher import fisher_errors, fisher_information
 from fastbm.learning.sufficient import Statistics, all_probabilities, exact_moments, never_seen, row_moments
+from fastbm.plots import plot_run
+from fastbm.plots_errors import draw_errors
 
 end_threads = helpers.end_threads
 
@@ -304,3 +310,20 @@ def test_machines_beyond_exact_sums_are_sampled() -> None:
     np.fill_diagonal(squares, 0.0)
     np.testing.assert_allclose(errors.weights[0], np.sqrt(squares / N_ROWS), rtol=0.05)
     np.testing.assert_allclose(errors.bias, np.sqrt((1 / variance + squares @ mean**2) / N_ROWS), rtol=0.05)
+
+
+def test_errors_stand_in_the_picture_of_a_fit(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (200, 5))
+    rows[:, 4] &= 1 - rows[:, 3]  # a pair that is never on together: its coupling is open
+    with pytest.warns(bm.ConvergenceWarning, match="never on together"):
+        run = bm.fit(rows, method="exact", errors="fisher", epochs=20)
+    figure = Figure()
+    axes = figure.subplots()
+    draw_errors(axes, run)
+    assert axes.get_title() == "10 couplings ± standard error, 1 of them open"
+    groups = [bars.get_segments() for bars in axes.collections if isinstance(bars, LineCollection)]
+    bars = np.array([bar for group in groups for bar in group])
+    heights = np.sort(bars[:, 1, 1] - bars[:, 0, 1]) / 2
+    errors = run.errors["weights"][-1][np.triu_indices(5, 1)]
+    np.testing.assert_allclose(heights, np.sort(errors[np.isfinite(errors)]), rtol=1e-9)
+    assert plot_run(run, tmp_path / "a.png").stat().st_size > 10_000

@@ -16,7 +16,7 @@ from ..inference.mean_field import linear_response, solve
 from ..inference.methods import run_method
 from ..model import BoltzmannMachine
 from ..sampling.chains import couple_chains
-from .moments import PhaseMoments, from_matrix, from_values, hidden_means, learned_pairs
+from .moments import PhaseMoments, from_matrix, from_patterns, from_values, hidden_means, learned_pairs
 from .phase import Phase
 
 HOTTEST = 0.1  # of the machine's beta, where cooling begins
@@ -46,13 +46,7 @@ class ClampedExact(Phase):
             energy_variance=False,
             pairs=learned_pairs(model.couplings),
         )
-        weights = counts / counts.sum()
-        second = exact.second_moment
-        if isinstance(second, np.ndarray):
-            second = np.tensordot(weights, second, axes=1)
-        else:  # sparse ones, on the pairs that are learned
-            second = sum((w * one for w, one in zip(weights[1:], second[1:], strict=True)), weights[0] * second[0])
-        return from_matrix(model.couplings, weights @ exact.mean, second, float(weights @ exact.log_z))
+        return from_patterns(model.couplings, exact, counts / counts.sum())
 
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         beta = self.settings.beta

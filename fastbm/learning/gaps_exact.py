@@ -10,7 +10,7 @@ from ..rows import Rows
 from ..threads import single_threaded_blas
 from .distinct import distinct
 from .gaps import values_of
-from .moments import PhaseMoments, from_matrix, hidden_means, learned_pairs, without_diagonal
+from .moments import PhaseMoments, from_patterns, hidden_means, learned_pairs, without_diagonal
 from .phase import Phase
 
 
@@ -61,9 +61,4 @@ class GapsExact(Phase):
             model, alike, self.settings.beta, self.settings.threads, moments=True, energy_variance=False,
             pairs=learned_pairs(model.couplings),
         )  # fmt: skip
-        second = found.second_moment
-        if isinstance(second, np.ndarray):
-            second = np.tensordot(shares, second, axes=1)
-        else:  # sparse ones, on the pairs that are learned
-            second = sum((w * one for w, one in zip(shares[1:], second[1:], strict=True)), shares[0] * second[0])
-        return from_matrix(model.couplings, shares @ found.mean, second, float(shares @ found.log_z))
+        return from_patterns(model.couplings, found, shares)

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ..couplings import Couplings, Sparse
+from ..inference.result import Inference
 from ..model import BoltzmannMachine
 
 
@@ -136,6 +137,17 @@ def from_matrix(
 ) -> PhaseMoments:
     """Take the coupled pairs out of a full matrix of second moments."""
     return PhaseMoments(mean, couplings.pick(second_moment), log_z)
+
+
+def from_patterns(couplings: Couplings, found: Inference, shares: np.ndarray) -> PhaseMoments:
+    """The sum over clamped patterns, by their shares, of exact moments given each."""
+    assert found.log_z is not None
+    second = found.second_moment
+    if isinstance(second, np.ndarray):
+        second = np.tensordot(shares, second, axes=1)
+    else:  # sparse ones, on the pairs that are learned
+        second = sum((w * one for w, one in zip(shares[1:], second[1:], strict=True)), shares[0] * second[0])
+    return from_matrix(couplings, shares @ found.mean, second, float(shares @ found.log_z))
 
 
 def without_diagonal(moments: PhaseMoments) -> PhaseMoments:

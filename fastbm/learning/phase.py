@@ -12,7 +12,6 @@ from .moments import PhaseMoments
 from .noise import MomentNoise
 
 OWN_CHAINS = ("gibbs", "restarted", "annealed", "tempering")  # free phases whose chains owe nothing to the rows
-PERSISTENT = ("gibbs", "tempering")  # and go on where the update before left them
 SAMPLED = np.float32  # precision of moments where sampling noise is far above it
 
 
