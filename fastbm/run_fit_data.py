@@ -199,6 +199,8 @@ def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray |
     if isinstance(labels, (str, Path)):
         with datasets.opened(str(labels)) as table:
             labels = np.asarray(table[...])
+        if labels.ndim == 2 and 1 in labels.shape:  # as MATLAB keeps lists
+            labels = labels.ravel()
     array = _checks.any_array(argument, labels)
     if rows is None:
         raise ValueError(f"{argument} are those of held-out rows: give holdout too, or leave them out.")
