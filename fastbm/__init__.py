@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .model import BoltzmannMachine
     from .modelfile import load
     from .moments import Moments
-    from .run import open, resume
+    from .run import merge, open, resume
     from .run_compare import compare
     from .run_fit import fit
     from .run_infer import infer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .run_sample import sample
     from .run_view import Run
     from .sources import Packed, Source
+    from .store.verifying import Verification, verify
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ _PLACES = {
     "Source": "sources",
     "StorageError": "_checks",
     "Temperatures": "inference.temperatures",
+    "Verification": "store.verifying",
     "compare": "run_compare",
     "compare_rules": "run_rules",
     "complete": "inference.use",
@@ -56,12 +58,14 @@ _PLACES = {
     "infer": "run_infer",
     "load": "modelfile",
     "log_likelihood": "inference.likelihood",
+    "merge": "run",
     "open": "run",
     "pseudo_likelihood": "inference.likelihood",
     "reconstruct": "inference.use",
     "resume": "run",
     "sample": "run_sample",
     "transform": "inference.use",
+    "verify": "store.verifying",
 }
 _MODULES = ("data", "diagnostics", "lattice", "models")
 
@@ -80,6 +84,7 @@ __all__ = [
     "Source",
     "StorageError",
     "Temperatures",
+    "Verification",
     "compare",
     "compare_rules",
     "complete",
@@ -91,6 +96,7 @@ __all__ = [
     "lattice",
     "load",
     "log_likelihood",
+    "merge",
     "models",
     "open",
     "pseudo_likelihood",
@@ -98,6 +104,7 @@ __all__ = [
     "resume",
     "sample",
     "transform",
+    "verify",
 ]
 
 

@@ -89,6 +89,23 @@ def resume(out: Out, data: Moved = None, holdout: Moved = None, threads: Threads
 
 
 @app.command()
+def verify(out: Out) -> None:
+    """Check every byte of a run; leave with 1 if anything is damaged."""
+    from . import report
+
+    if not report.verify_run(out):
+        raise Stopped(f"{out} is damaged.", FAILED)
+
+
+@app.command()
+def merge(out: Out) -> None:
+    """Merge the parts of a finished run into one file."""
+    from . import report
+
+    report.merge_run(out)
+
+
+@app.command()
 def show(out: Out) -> None:
     """Show what a run was told and what it found; works while it runs."""
     from . import report

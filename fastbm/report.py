@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from . import _checks, config
 from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
-from .run import open as open_run, resume
+from .run import merge, open as open_run, resume
 from .run_loop import Stop, Task
 from .run_summary import format_value
 from .run_view import Run
+from .store import verify
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WIDTHS = {
@@ -75,6 +77,34 @@ def resume_run(out: Path, *, data: str | None, holdout: str | None, threads: int
     with Bar(quiet) as bar:
         resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=Stop(SIGNALS))
     finish(out, time.perf_counter() - started)
+
+
+def verify_run(out: Path) -> bool:
+    """Check every byte of a run and say what was found; return whether it is sound."""
+    started = time.perf_counter()
+    found = verify(out)
+    console = Console()
+    for line in found.problems:
+        console.print(f"[red]damaged[/]  {escape(line)}", highlight=False)
+    for line in found.notes:
+        console.print(f"note     {escape(line)}", highlight=False)
+    state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
+    where = "one file" if found.merged else f"{found.n_files} files"
+    seconds = time.perf_counter() - started
+    console.print(
+        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, blocks 0-{found.n_blocks - 1} are whole; {state}. "
+        f"{'Every byte is as it was written' if found.sound else f'{len(found.problems)} damaged'} ({seconds:.1f} s).",
+        highlight=False,
+    )
+    return found.sound
+
+
+def merge_run(out: Path) -> None:
+    """Merge the parts of a run, and say so."""
+    parts = Path(str(out).removesuffix(".parts") + ".parts")
+    there = parts.exists()
+    run = merge(out)
+    Console().print(f"{run.path} is {'merged' if there else 'one file already'}.", highlight=False)
 
 
 class Unshown(KeyboardInterrupt):

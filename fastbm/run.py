@@ -116,6 +116,18 @@ def open(path: str | Path) -> Run:
     return Run(store.open_reader(path))
 
 
+def merge(path: str | Path) -> Run:
+    """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless it was told not to.
+
+    Raises
+    ------
+    StorageError
+        If the run is being written, is not finished, or is damaged; the parts are left as they were.
+    """
+    store.merge_parts(path)
+    return open(path)
+
+
 def resume(
     path: str | Path,
     *,

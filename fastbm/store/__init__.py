@@ -9,6 +9,19 @@ from .merge import discard, merge_parts
 from .reader import Reader, open_reader
 from .resuming import resume
 from .schema import Stream
+from .verifying import Verification, verify
 from .writer import Writer
 
-__all__ = ["Memory", "Reader", "Stream", "Writer", "create", "discard", "merge_parts", "open_reader", "resume"]
+__all__ = [
+    "Memory",
+    "Reader",
+    "Stream",
+    "Verification",
+    "Writer",
+    "create",
+    "discard",
+    "merge_parts",
+    "open_reader",
+    "resume",
+    "verify",
+]

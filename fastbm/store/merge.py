@@ -110,7 +110,7 @@ def reason_to_keep_parts(names: Names) -> str | None:
         size += names.merged.stat().st_size
     free = shutil.disk_usage(names.parts).free
     if size > LARGEST_MERGE_BYTES:
-        return f"it has {size / 1e9:.1f} GB, and above {LARGEST_MERGE_BYTES / 1e9:.0f} GB only merge_parts merges"
+        return f"it has {size / 1e9:.1f} GB, and above {LARGEST_MERGE_BYTES / 1e9:.0f} GB only fastbm.merge does"
     if free < size + (16 << 20):
         return f"merging needs {size / 1e6:.1f} MB and {free / 1e6:.1f} MB are free"
     return None

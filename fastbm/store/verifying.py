@@ -1,0 +1,199 @@
+"""Check every byte of a run, in parts and merged, and name all that is damaged; no lock is taken, nothing changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .._checks import StorageError
+from . import hdf
+from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .image import Damaged, check_hash, open_image, read_trailer
+from .lock import is_locked
+from .names import Names
+from .parts import stamp
+from .schema import Stream
+from .segment import Header
+from .standing import Merged, find
+
+LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
+LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked of a run, and what was found.
+
+    Attributes
+    ----------
+    path : str
+    n_files, n_bytes, n_blocks : int
+        Files that were read through, their bytes, and blocks that are whole from the start on.
+    finished, live, merged : bool
+        Whether the run came to its end, is being written, and is one file.
+    problems : tuple of str
+        One line for each damage; empty where all is sound.
+    notes : tuple of str
+        What a kill may have left and is harmless: unfinished files, parts set aside, parts that are merged already.
+    """
+
+    path: str
+    n_files: int
+    n_bytes: int
+    n_blocks: int
+    finished: bool
+    live: bool
+    merged: bool
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.problems
+
+
+@dataclass
+class _Findings:
+    names: Names
+    n_files: int = 0
+    n_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(path: str | os.PathLike[str]) -> Verification:
+    """Check trailers, checksums, the chain, counts and that HDF5 reads every row.
+
+    Parameters
+    ----------
+    path : str or path
+        ``run.h5`` or ``run.h5.parts``, live, dead or finished.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    StorageError
+        If there is no run of that name, it is of a newer format, or its first segment is damaged, without which nothing
+        can be told.
+    """
+    names = Names(path)
+    for _ in range(LOOKS):
+        before = stamp(names.merged)
+        found = _look(names)
+        if found.sound or stamp(names.merged) == before:  # else the parts were merged while they were looked at
+            break
+    return found
+
+
+def _look(names: Names) -> Verification:
+    standing = find(names)
+    found = _Findings(names)
+    n_blocks, finished = 0, standing.origin is None
+    if standing.merged is not None:
+        _check_merged(found, standing.merged)
+        n_blocks = int(standing.merged.meta["n_blocks"])
+    if standing.origin is not None:
+        last = _check_parts(found, standing.origin)
+        n_blocks, finished = last.end_block, last.finished
+    notes = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
+    notes += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
+    if standing.leftover_parts:
+        notes.append(f"{names.shown}.parts is merged already")
+    if standing.leftover_merged:
+        notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
+    return Verification(
+        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_locked(names.lock),
+        standing.origin is None, tuple(found.problems), tuple(notes),
+    )  # fmt: skip
+
+
+def _check_merged(found: _Findings, merged: Merged) -> None:
+    found.n_files += 1
+    found.n_bytes += merged.names.merged.stat().st_size
+    try:
+        merged.check()
+    except StorageError as error:
+        found.problems.append(str(error))
+    try:
+        with open_image(merged.names.merged) as file:
+            _read_through(file, merged.streams)
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        found.problems.append(f"{merged.names.shown} is damaged: HDF5 cannot read it through ({error}).")
+
+
+def _check_parts(found: _Findings, origin: Origin) -> Header:
+    """Check all segments, also those behind a damaged one; return the last header of the whole part of the chain."""
+    names, numbers = found.names, found.names.segment_numbers()
+    before: Header | None = None
+    safe = origin.header
+    broken = False
+    for number in range(numbers[-1] + 1):
+        try:
+            header = check_link(names, origin, before, number, hashed=True) if number else origin.header
+            _check_contents(found, origin, header, before)
+        except Stale:
+            break
+        except (Damaged, FileNotFoundError) as error:
+            found.problems.append(f"{damage(names, number, error)}. {blocks_safe(safe.end_block)} are whole.")
+            before, broken = None, True
+            continue
+        found.n_files += 1
+        found.n_bytes += names.segment(number).stat().st_size
+        before = header
+        if not broken:
+            safe = header
+    _check_states(found, origin, safe)
+    return safe
+
+
+def _check_contents(found: _Findings, origin: Origin, header: Header, before: Header | None) -> None:
+    """Check the counts of a segment against its rows and the segment before it; read all rows."""
+    if header.index.shape != (len(origin.streams), 2):
+        raise Damaged("its index is of other streams")
+    if before is not None and not np.array_equal(header.index[:, 0], before.index.sum(axis=1)):
+        raise Damaged("its rows do not follow on those of the segment before it")
+    try:
+        with open_image(found.names.segment(header.segment)) as file:
+            there = {name: stream for name, stream in origin.streams.items() if name in file}
+            for (name, _), count in zip(origin.streams.items(), header.index[:, 1], strict=True):
+                n_rows = file[name].shape[0] if name in there else 0
+                if n_rows != count:
+                    raise Damaged(f"it counts {count} rows of {name} and holds {n_rows}")
+            _read_through(file, there)
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise Damaged(f"HDF5 cannot read it through ({error})") from error
+
+
+def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
+    """States that are files of their own: all that are there, and the last one, which must be."""
+    names = found.names
+    for number in names.state_numbers():
+        path = names.state(number)
+        found.n_files += 1
+        found.n_bytes += path.stat().st_size
+        try:
+            check_hash(path, read_trailer(path))
+        except Exception as error:  # bytes of any kind
+            found.problems.append(f"{names.show(path)} is damaged: {error}.")
+    if last.state_sha256 and last.run_id == origin.header.run_id:
+        path = names.state(last.segment)
+        if not path.exists():
+            found.problems.append(f"{names.show(path)}, the state of the last commit, is missing.")
+
+
+def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
+    """Read all rows, a piece at a time: HDF5 compares its own checksums of chunks."""
+    for name, stream in streams.items():
+        for some in _pieces(file[name].shape[0], stream):
+            hdf.read_rows(file[name], some)
+
+
+def _pieces(n_rows: int, stream: Stream) -> Iterator[slice]:
+    step = max(LARGEST_PIECE // max(stream.row_bytes, 1), 1)
+    return (slice(first, first + step) for first in range(0, n_rows, step))

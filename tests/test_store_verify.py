@@ -1,0 +1,176 @@
+"""All damage is named, place by place, and sound runs are said to be sound."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import store_helpers
+from store_helpers import N_BLOCKS, append, begin, complete
+
+import fastbm as bm
+from fastbm.cli import main
+from fastbm.store import merge_parts, resume, segment, verify
+
+tmp_path = store_helpers.tmp_path
+
+
+def parts(tmp_path: Path) -> Path:
+    """A whole run in parts."""
+    return complete(tmp_path / "run.h5", merge=False)
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_sound_runs(tmp_path: Path) -> None:
+    found = verify(parts(tmp_path))
+    assert found.sound
+    assert found.finished
+    assert not found.live
+    assert not found.merged
+    assert found.n_blocks == N_BLOCKS
+    assert found.n_files == len(list((tmp_path / "run.h5.parts").glob("seg-*.h5")))
+    assert found.n_bytes == sum(one.stat().st_size for one in (tmp_path / "run.h5.parts").glob("seg-*.h5"))
+    merge_parts(tmp_path / "run.h5")
+    found = verify(tmp_path / "run.h5")
+    assert found.sound
+    assert found.merged
+    assert (found.n_files, found.n_blocks) == (1, N_BLOCKS)
+    assert found.n_bytes == (tmp_path / "run.h5").stat().st_size
+
+
+def test_a_live_run_and_what_a_kill_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with begin(path) as writer:
+        append(writer, 0, 3)
+        found = verify(path)
+        assert found.live
+        assert found.sound
+        assert not found.finished
+        assert found.n_blocks == 3
+    (tmp_path / "run.h5.parts" / "seg-00000009.h5.tmp").write_bytes(b"half")
+    found = verify(path)
+    assert not found.live
+    assert found.sound
+    assert found.notes == (f"{path}.parts/seg-00000009.h5.tmp was left unfinished",)
+
+
+def test_every_flipped_bit_of_parts_is_found(tmp_path: Path) -> None:
+    path = parts(tmp_path)
+    whole = tmp_path / "whole"
+    shutil.copytree(tmp_path / "run.h5.parts", whole)
+    generator = random.Random(1)
+    for _ in range(60):
+        number = generator.randrange(1, N_BLOCKS + 1)
+        one = tmp_path / "run.h5.parts" / f"seg-{number:08d}.h5"
+        flip(one, generator.randrange(8 * one.stat().st_size))
+        found = verify(path)
+        assert not found.sound
+        assert any(one.name in problem for problem in found.problems), found.problems
+        assert found.n_blocks == number - 1
+        shutil.copy(whole / one.name, one)
+    assert verify(path).sound
+
+
+def test_all_damaged_parts_are_named(tmp_path: Path) -> None:
+    path = parts(tmp_path)
+    flip(tmp_path / "run.h5.parts" / "seg-00000003.h5", 5000)
+    (tmp_path / "run.h5.parts" / "seg-00000006.h5").unlink()
+    found = verify(path)
+    assert found.n_blocks == 2
+    three, six, seven = found.problems
+    assert "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole" in three
+    assert "seg-00000006.h5 is missing" in six
+    assert "seg-00000007.h5 is damaged: segment 6, before it, is missing" in seven
+
+
+def test_counts_that_do_not_hold_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are sealed as they are, and still count wrongly: a fault of the writer, not of the disk."""
+    path = tmp_path / "run.h5"
+    with begin(path) as writer:
+        append(writer, 0, 2)
+    real = segment.segment_image
+
+    def wrong(header: segment.Header, contents: segment.Contents) -> bytes:
+        header.index[0, 1] += 1
+        return real(header, contents)
+
+    monkeypatch.setattr("fastbm.store.commit.segment_image", wrong)
+    with resume(path) as writer:
+        append(writer, 2, 3)
+    monkeypatch.undo()
+    found = verify(path)
+    (problem,) = found.problems
+    assert "seg-00000003.h5 is damaged: it counts" in problem
+    assert found.n_blocks == 2
+
+
+def test_damage_of_a_merged_file(tmp_path: Path) -> None:
+    path = complete(tmp_path / "run.h5")
+    whole = path.read_bytes()
+    generator = random.Random(2)
+    for _ in range(20):
+        flip(path, generator.randrange(8 * len(whole)))
+        try:
+            found = verify(path)
+        except bm.StorageError as error:
+            assert "run.h5" in str(error)
+        else:
+            assert not found.sound
+        path.write_bytes(whole)
+    with h5py.File(path, "a") as file:  # another program wrote into it: the trailer is gone
+        file["meta"].attrs["note"] = 1
+    assert not verify(path).sound
+
+
+def test_a_state_of_its_own_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.store.commit.LARGE_STATE_BYTES", 1)
+    path = tmp_path / "run.h5"
+    with begin(path) as writer:
+        append(writer, 0, 3)
+    assert verify(path).sound
+    last = sorted((tmp_path / "run.h5.parts").glob("state-*.h5"))[-1]
+    flip(last, 999)
+    assert any(last.name in problem for problem in verify(path).problems)
+    last.unlink()
+    assert any("the state of the last commit, is missing" in problem for problem in verify(path).problems)
+
+
+def test_the_command_line_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = parts(tmp_path)
+
+    def call(*words: str) -> int:
+        with pytest.raises(SystemExit) as left:
+            main(list(words))
+        return int(left.value.code or 0)
+
+    assert call("verify", str(path)) == 0
+    assert "Every byte is as it was written" in " ".join(capsys.readouterr().out.split())
+    flip(tmp_path / "run.h5.parts" / "seg-00000004.h5", 4000)
+    assert call("verify", str(path)) == 1
+    assert "seg-00000004.h5 is damaged" in " ".join(capsys.readouterr().out.split())
+    flip(tmp_path / "run.h5.parts" / "seg-00000004.h5", 4000)
+    assert call("verify", str(tmp_path / "gone.h5")) == 2
+
+
+def test_runs_are_merged_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.h5"
+    run = bm.fit(np.eye(4, dtype=int), method="pcd", n_hidden=2, epochs=3, out=path, merge=False)
+    weights = run.weights["weights"]
+    assert not path.exists()
+    with pytest.raises(SystemExit) as left:
+        main(["merge", str(path)])
+    assert not left.value.code
+    assert "is merged" in " ".join(capsys.readouterr().out.split())
+    again = bm.merge(path)
+    assert path.exists()
+    assert np.array_equal(again.weights["weights"], weights)
+    assert bm.verify(path).sound
