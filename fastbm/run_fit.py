@@ -74,9 +74,13 @@ def fit(
 
     Parameters
     ----------
-    data : (n_rows, n_visible) array, str or Moments
-        In the units of the machine; or the name of a file's dataset, such as "file.h5:dataset" (`fastbm.data.load`);
-        or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the closed forms take.
+    data : (n_rows, n_visible) array, str, Source, Packed, generator or Moments
+        Values in the units of the machine; the name of a dataset, such as "file.h5:dataset" (`fastbm.data.load` tells
+        which), or a `Source`, which is a part of one with a threshold; bits that are packed; blocks of values as they
+        are generated; or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the
+        closed forms take. HDF5 datasets and generators may be larger than memory: they are read once, block by block,
+        into a temporary file of packed bits (in the folder that TMPDIR names) where these exceed 4 MB. The run then
+        keeps their name and sha256; a generator must be given again to `resume`.
         Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
@@ -97,10 +101,10 @@ def fit(
     row_weights : (n_rows,) array, optional
         What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher" take the
         number of rows of equal weight that are worth as much.
-    holdout : (m, n_visible) array, optional
-        Rows to be judged by at the end.
-    labels, holdout_labels : arrays, optional
-        Classes of the rows, for `classify`.
+    holdout : optional
+        Rows to be judged by as learning goes on and at the end, in any form that data may have but moments.
+    labels, holdout_labels : arrays or str, optional
+        Classes of the rows, for `classify`; or where to read them.
     classify : dict, optional
         Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
         rows is in the summary.
