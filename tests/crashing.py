@@ -90,6 +90,7 @@ def kill_and_compare(
     n_kills: int,
     seed: int = 0,
     n_lives: int = 2,
+    least_hits: int = 1,
     check: Callable[[Path], None] | None = None,
 ) -> int:
     """Kill a workload `n_kills` times at random instants, up to `n_lives - 1` times per run; compare every end.
@@ -99,6 +100,8 @@ def kill_and_compare(
     work : callable
     folder : path
         An empty folder; holds ``whole.h5``, the uninterrupted run, and one run at a time beside it.
+    least_hits : int
+        Go on, to six times as many kills, until so many came before the work was done.
     check : callable, optional
         Called with the run's path after every kill.
 
@@ -110,7 +113,7 @@ def kill_and_compare(
     chance, whole, path = random.Random(seed), folder / "whole.h5", folder / "killed.h5"
     work_seconds = seconds_of(work, whole)
     n_hits = done = 0
-    while done < n_kills or (not n_hits and done < 6 * n_kills):  # short work may be done before it is killed
+    while done < n_kills or (n_hits < least_hits and done < 6 * n_kills):  # short work may be done before it is killed
         remove_run(path)
         for _ in range(n_lives - 1):
             n_hits += kill_after(work, path, chance.uniform(0, 1.1 * work_seconds))
