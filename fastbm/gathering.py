@@ -29,7 +29,7 @@ class Gathering:
     """
 
     def __init__(self, kind: Units | None, argument: str, *, keep: bool) -> None:
-        self._kind, self._argument, self._keep = kind, argument, keep
+        self._kind, self._argument = kind, argument
         self._bits, self._known = Growing(keep), Growing(keep)
         self._n_units: int | None = None
         self._n_rows = 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _checks, moments_checks as checks
-from .couplings.protocol import frozen, row_blocks
+from .couplings.protocol import frozen
 from .rows import Rows
 from .threads import single_threaded_blas
 from .units import BINARY, SPIN, Units, units as convention
@@ -185,19 +185,30 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
 def moments_of_rows(up: Rows, weights: Any = None) -> Moments:
     """Moments of bits, as of binary units; parameters as for `Moments.of`."""
     counts, total, n_samples = _check_weights(weights, len(up))
-    with single_threaded_blas():
-        pairs = _pairs_up(up, counts) / total
+    pairs = (count_together(up) if counts is None else _weigh_together(up, counts)) / total
     return Moments.trusted(np.diagonal(pairs).copy(), pairs, n_samples, BINARY)
 
 
-def _pairs_up(up: Rows, counts: np.ndarray | None) -> np.ndarray:
-    """Sum over rows of x_i x_j. Whole numbers below 2^24 are exact in float32, which is twice as fast."""
+def count_together(up: Rows | np.ndarray) -> np.ndarray:
+    """How often units i and j are up together, (n_units, n_units) float64 whole numbers.
+
+    By products of blocks of rows: memory stays bounded, and whole numbers below 2^24 are exact in float32, which is
+    twice as fast.
+    """
+    up = Rows.of(up)
     total = np.zeros((up.n_units,) * 2)
-    for some in row_blocks(*up.shape):
-        bits = up[some]
-        if counts is None:
-            block = bits.astype(np.float32)
+    with single_threaded_blas():
+        for some in up.blocks():
+            block = up[some].astype(np.float32)
             total += block.T @ block
-        else:
+    return total
+
+
+def _weigh_together(up: Rows, counts: np.ndarray) -> np.ndarray:
+    """The weight of the rows in which units i and j are up together."""
+    total = np.zeros((up.n_units,) * 2)
+    with single_threaded_blas():
+        for some in up.blocks():
+            bits = up[some]
             total += bits.T @ (bits * counts[some, None])
     return (total + total.T) / 2

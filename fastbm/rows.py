@@ -117,9 +117,9 @@ class Rows:
         which = np.asarray(which)
         return table.at(np.flatnonzero(which) if which.dtype == bool else which)
 
-    def blocks(self, numbers: int = NUMBERS) -> Iterator[slice]:
+    def blocks(self, numbers: int | None = None) -> Iterator[slice]:
         """Slices that cover all rows, of at most so many numbers each (at least one row)."""
-        step = max(numbers // self.n_units, 1)
+        step = max((numbers or NUMBERS) // self.n_units, 1)
         for first in range(0, len(self), step):
             yield slice(first, min(first + step, len(self)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from helpers import draw, log_joint, parameters
-from learning_helpers import STEP, coupled_pairs
+from learning_helpers import by_differences
 
 import fastbm as bm
 
@@ -48,24 +48,12 @@ def gradient_by_differences(
     model: bm.BoltzmannMachine, rows: np.ndarray, beta: float, l2: float, row_weights: np.ndarray | None = None
 ) -> np.ndarray:
     """d/dtheta of the penalised mean of log p(known): one entry a coupled pair, then biases."""
-    weights, bias = parameters(model)
-    pairs = coupled_pairs(model)
 
-    def value(theta: np.ndarray) -> float:
-        w = np.zeros_like(weights)
-        for (i, j), x in zip(pairs, theta, strict=False):
-            w[i, j] = w[j, i] = x
-        each = log_p_of_known(w, theta[len(pairs) :], model.units, rows, beta)
-        penalty = 0.5 * l2 * float(theta[: len(pairs)] @ theta[: len(pairs)])
-        return float(np.average(each, weights=row_weights)) - penalty
+    def value(w: np.ndarray, b: np.ndarray) -> float:
+        each = log_p_of_known(w, b, model.units, rows, beta)
+        return float(np.average(each, weights=row_weights)) - 0.25 * l2 * float((w * w).sum())
 
-    theta = np.concatenate([[weights[i, j] for i, j in pairs], bias])
-    found = np.empty_like(theta)
-    for k in range(len(theta)):
-        move = np.zeros_like(theta)
-        move[k] = STEP
-        found[k] = (value(theta + move) - value(theta - move)) / (2 * STEP)
-    return found
+    return by_differences(model, value)
 
 
 def errors_of(run: bm.Run) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,25 +25,28 @@ def gradient_by_differences(
     model: bm.BoltzmannMachine, rows: np.ndarray, beta: float, l2: float, l2_bias: float
 ) -> np.ndarray:
     """d/dtheta of the penalised mean log-likelihood: one entry a coupled pair (W_ij and W_ji together), then biases."""
+
+    def value(w: np.ndarray, b: np.ndarray) -> float:
+        penalty = 0.25 * l2 * float((w * w).sum()) + 0.5 * l2_bias * (b @ b)
+        return log_likelihood(w, b, model.units, rows, beta) - penalty
+
+    return by_differences(model, value)
+
+
+def by_differences(model: bm.BoltzmannMachine, value: Callable[[np.ndarray, np.ndarray], float]) -> np.ndarray:
+    """The slope at `model` of a function of the matrix of couplings and the biases, in the order of `as_vector`."""
     weights, bias = parameters(model)
     pairs = coupled_pairs(model)
 
-    def value(theta: np.ndarray) -> float:
+    def at(theta: np.ndarray) -> float:
         w = np.zeros_like(weights)
         for (i, j), x in zip(pairs, theta, strict=False):
             w[i, j] = w[j, i] = x
-        b = theta[len(pairs) :]
-        penalty = 0.5 * l2 * sum(x * x for x in theta[: len(pairs)]) + 0.5 * l2_bias * (b @ b)
-        return log_likelihood(w, b, model.units, rows, beta) - penalty
+        return value(w, theta[len(pairs) :])
 
     theta = np.concatenate([[weights[i, j] for i, j in pairs], bias])
-    found = np.empty_like(theta)
-    for k in range(len(theta)):
-        up, down = theta.copy(), theta.copy()
-        up[k] += STEP
-        down[k] -= STEP
-        found[k] = (value(up) - value(down)) / (2 * STEP)
-    return found
+    moves = STEP * np.eye(len(theta))
+    return np.array([(at(theta + move) - at(theta - move)) / (2 * STEP) for move in moves])
 
 
 def coupled_pairs(model: bm.BoltzmannMachine) -> list[tuple[int, int]]:

@@ -14,12 +14,10 @@ import pytest
 from run_helpers import assert_same
 
 import fastbm as bm
-from fastbm import gathering, rng
+from fastbm import gathering
 from fastbm.cli import main
 from fastbm.config_data import arguments
-from fastbm.data import holding_out, split
-from fastbm.learning import batches, in_parts, steps
-from fastbm.learning.batches import order_of_rows, shuffled
+from fastbm.learning import in_parts, steps
 from fastbm.learning.distinct import distinct
 from fastbm.learning.patterns import Patterns
 from fastbm.rows import Held, Rows, pack
@@ -293,45 +291,6 @@ def test_data_that_the_run_holds_are_not_to_be_given_again(tmp_path: Path) -> No
     assert not run.finished
     with pytest.raises(ValueError, match="data is not needed: the run holds all that it needs"):
         bm.resume(tmp_path / "a.h5", data=bits())
-
-
-@pytest.mark.parametrize("n", [2, 3, 10, 255, 256, 257, 4097])
-def test_a_computed_order_is_a_permutation(n: int) -> None:
-    orders = [shuffled(np.arange(n, dtype=np.uint64), n, rng.keyed(0, rng.BATCHES, k)) for k in range(3)]
-    for order in orders:
-        assert np.array_equal(np.sort(order), np.arange(n))
-    if n > 10:
-        assert not np.array_equal(orders[0], orders[1])
-
-
-def test_places_of_a_computed_order_are_uniform() -> None:
-    n, n_orders = 8, 4000
-    orders = np.array([shuffled(np.arange(n, dtype=np.uint64), n, rng.keyed(1, 0, k)) for k in range(n_orders)])
-    for place in range(n):
-        counts = np.bincount(orders[:, place], minlength=n)
-        assert (((counts - n_orders / n) ** 2) / (n_orders / n)).sum() < 30  # chi^2 of 7 degrees: 1e-4
-    pairs = np.bincount(orders[:, 0] * n + orders[:, 1], minlength=n * n).reshape(n, n)
-    off = pairs[~np.eye(n, dtype=bool)]
-    assert (((off - off.mean()) ** 2) / off.mean()).sum() < 110  # chi^2 of 55 degrees
-
-
-def test_the_order_of_many_rows_is_made_place_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "LISTED", 10)
-    whole = order_of_rows(1000, 3, 2, None, slice(None))
-    assert np.array_equal(np.sort(whole), np.arange(1000))
-    assert np.array_equal(order_of_rows(1000, 3, 2, None, slice(100, 250)), whole[100:250])
-
-
-def test_held_out_rows_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = holding_out(50, 0.2, 4)
-    assert np.array_equal(np.flatnonzero(few(0, 50)), split(50, 0.2, 4)[1])
-    assert np.array_equal(few(10, 20), few(0, 50)[10:20])
-    monkeypatch.setattr("fastbm.data.LISTED", 10)
-    n = 200_000
-    many = holding_out(n, 0.2, 4)
-    whole = many(0, n)
-    assert np.array_equal(many(65_000, 140_001), whole[65_000:140_001])
-    assert abs(whole.mean() - 0.2) < 4 * np.sqrt(0.16 / n)
 
 
 def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm.learning import degenerate
-from fastbm.learning.degenerate import count_together, describe_degenerate, describe_few, which_coupled
+from fastbm.learning.degenerate import describe_degenerate, describe_few, which_coupled
+from fastbm.moments import count_together
 
 
 def some_bits(m: int, n: int, p: float = 0.5, seed: int = 0) -> np.ndarray:
@@ -25,7 +26,7 @@ def test_counts_do_not_depend_on_blocks(m, monkeypatch):
     up = some_bits(m, 9)
     expected = up.astype(int).T @ up.astype(int)
     assert np.array_equal(count_together(up), expected)
-    monkeypatch.setattr(degenerate, "BLOCK_NUMBERS", 63)
+    monkeypatch.setattr("fastbm.rows.NUMBERS", 63)
     assert np.array_equal(count_together(up), expected)
 
 

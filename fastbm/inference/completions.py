@@ -124,16 +124,8 @@ class Gapped:
 
 def log_weights(model: BoltzmannMachine, filled: Filled, beta: float) -> np.ndarray:
     """log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
-    v, bias = filled.values, model.flat_bias
-    total = v @ bias[: model.n_visible] - model.offset
-    total *= beta
-    if model.n_hidden:  # all in one block: layouts in which hidden units are coupled to visible ones alone
-        field = beta * (v @ model.couplings.arrays[0] + bias[model.n_visible :])
-        total += np.logaddexp(model.convention.lo * field, model.convention.hi * field).sum(axis=1)
-    else:
-        total += 0.5 * beta * np.einsum("ri,ri->r", model.couplings.field(v), v)
-    found: np.ndarray = total.reshape(len(filled.rows), -1)
-    return found
+    found = Clamped.of(model, np.arange(model.n_visible), filled.values).log_sum_independent(beta)
+    return found.reshape(len(filled.rows), -1)
 
 
 def log_sum(weights: np.ndarray) -> np.ndarray:

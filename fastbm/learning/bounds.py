@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,19 +12,21 @@ from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..inference.hidden_layers import is_deep, lower_bounds
 from ..inference.likelihood import log_sums
 from ..model import BoltzmannMachine
+from .distinct import distinct
 
 EXACT_SECONDS = 60.0  # rows are summed exactly where that takes no longer
 
 
-def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, np.ndarray]) -> bool:
-    """Whether the sums over hidden units, one for each row of "rows" and "holdout", are soon done."""
+def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
+    """Whether the sums over hidden units, one for each distinct row of "rows" and "holdout", are soon done."""
     if hidden_are_independent(start):
         return True
     each = forecast_seconds(machine_of_hidden(start), moments=False)
-    return each * sum(len(data[name]) for name in ("rows", "holdout") if name in data) <= EXACT_SECONDS
+    n_rows = sum(len(distinct(data[name])[0]) for name in ("rows", "holdout") if name in data)
+    return each * n_rows <= EXACT_SECONDS
 
 
-def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, np.ndarray]) -> str | None:
+def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, Any]) -> str | None:
     """ "log_likelihood", or where that cannot be had "log_likelihood_bound"; None without either."""
     if rows_are_summed(start, data):
         return "log_likelihood"

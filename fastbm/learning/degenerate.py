@@ -11,30 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..couplings import Couplings, Dense
+from ..moments import count_together
 from ..rows import Rows
-from ..threads import single_threaded_blas
 
 MOST_NAMED = 10
-BLOCK_NUMBERS = 1 << 22  # of rows that are turned into float32 at a time
-EXACT_ROWS = 1 << 24  # counts up to here are exact in float32
 
 Pairs = list[tuple[int, int]]
-
-
-def count_together(up: Rows | np.ndarray) -> np.ndarray:
-    """Return how often units i and j are up together, (n_units, n_units) float64 whole numbers.
-
-    By matrix products of blocks of rows, so that memory stays bounded.
-    """
-    up = Rows.of(up)
-    m, n = up.shape
-    total = np.zeros((n, n))
-    step = min(EXACT_ROWS, max(1, BLOCK_NUMBERS // n))
-    with single_threaded_blas():
-        for first in range(0, m, step):
-            block = up[first : first + step].astype(np.float32)
-            total += block.T @ block
-    return total
 
 
 def describe_degenerate(

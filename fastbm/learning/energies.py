@@ -25,16 +25,9 @@ def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.nda
     """F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible) where hidden units are not coupled to one
     another, else beta E of whole states (m, n_units); nats.
     """
-    if not model.n_hidden or not hidden_are_independent(model):
-        return beta * np.asarray(model.energy(values))
-    n, units = model.n_visible, model.convention
-    visible = values[:, :n]
-    field = visible @ model.couplings.arrays[0]
-    field += model.flat_bias[n:]
-    field *= beta
-    terms = np.logaddexp(units.lo * field, units.hi * field).sum(axis=1)
-    found: np.ndarray = beta * (model.offset - visible @ model.flat_bias[:n]) - terms
-    return found
+    if model.n_hidden and hidden_are_independent(model):
+        return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
+    return beta * np.asarray(model.energy(values))
 
 
 class EnergyHistogram:

@@ -18,9 +18,9 @@ PART_NUMBERS = 1 << 21  # values of units of a part
 def parts_of(rows: Rows, n_units: int, chosen: np.ndarray | None = None) -> list[slice | np.ndarray]:
     """All rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a row."""
     step = max(PART_NUMBERS // n_units, 1)
-    if chosen is not None:
-        return [chosen[first : first + step] for first in range(0, len(chosen), step)]
-    return [slice(first, min(first + step, len(rows))) for first in range(0, len(rows), step)]
+    if chosen is None:
+        return list(rows.blocks(step * rows.n_units))
+    return [chosen[first : first + step] for first in range(0, len(chosen), step)]
 
 
 def clamped_moments(
