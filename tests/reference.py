@@ -286,3 +286,13 @@ def half_sums(values: np.ndarray, pairs: list[tuple[int, int]], half: int) -> tu
     """Sums of s_i s_j over the rows of even (0) or odd (1) number, and how many rows these are."""
     rows = [row for number, row in enumerate(values.tolist()) if number % 2 == half]
     return [sum(row[i] * row[j] for row in rows) for i, j in pairs], len(rows)
+
+
+def fletcher32(data: bytes) -> bytes:
+    """The checksum of HDF5's filter of that name: a running sum of 16-bit words, and a running sum of that."""
+    once = twice = 0
+    for k in range(0, len(data), 2):
+        once += int.from_bytes(data[k : k + 2].ljust(2, b"\0"), "big")
+        twice += once
+    low, high = ((total - 1) % 65535 + 1 if total else 0 for total in (once, twice))
+    return low.to_bytes(2, "little") + high.to_bytes(2, "little")

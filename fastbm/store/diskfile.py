@@ -1,13 +1,15 @@
-"""A file on a disk that HDF5 can write and that never shows HDF5 an error.
+"""The file that HDF5 writes a merge to.
 
-HDF5 may crash the process when a write fails. So a failed write is noted here, later ones are dropped, and the first
-error is raised when HDF5 has closed its side.
+HDF5 must never meet a disk error: it crashes when a write fails. So a failed write is noted here, later ones are
+dropped, and the first error is raised when HDF5 has closed its side.
+
+Large chunks do not go through HDF5: it is handed a blank in place of each, and where it puts that is a hole, which is
+filled when HDF5 is done.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 from collections.abc import Iterator
@@ -16,20 +18,34 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from . import files
 from .image import MAGIC, TRAILER
 
-_BLOCK = 1 << 20
-
 
 class DiskFile(io.RawIOBase):
-    """A file object for HDF5, all of whose changes go through `files`."""
+    """A file object for HDF5, all of whose changes go through `files`.
+
+    Attributes
+    ----------
+    size : int
+        The length of the HDF5 file.
+    holes : list of int
+        Places at which HDF5 has put the blank, in the order in which it did.
+    """
 
     def __init__(self, path: Path) -> None:
         self._handle = files.create(path)
-        self._place, self._size = 0, 0
+        self._place, self.size = 0, 0
         self._error: BaseException | None = None
+        self._blank = np.zeros(0, np.uint8)
+        self.holes: list[int] = []
+
+    @property
+    def handle(self) -> int:
+        """The descriptor of the file."""
+        return self._handle
 
     @contextmanager
     def hdf5(self) -> Iterator[h5py.File]:
@@ -42,12 +58,19 @@ class DiskFile(io.RawIOBase):
         if self._error is not None:
             raise self._error
 
-    def seal(self) -> None:
-        """Append the trailer over all that was written."""
-        digest = hashlib.sha256()
-        for offset in range(0, self._size, _BLOCK):
-            digest.update(os.pread(self._handle, min(_BLOCK, self._size - offset), offset))
-        files.write_all(self._handle, TRAILER.pack(MAGIC, self._size, digest.digest()), self._size)
+    def blank(self, n_bytes: int) -> memoryview:
+        """Return what stands for a chunk of so many bytes."""
+        if len(self._blank) < n_bytes:
+            self._blank = np.zeros(n_bytes, np.uint8)
+        return self._blank.data[:n_bytes]
+
+    def fill(self, place: int, data: bytearray) -> None:
+        """Write a chunk where HDF5 has put its blank."""
+        files.write_all(self._handle, memoryview(data), place)
+
+    def seal(self, digest: bytes) -> None:
+        """Append the trailer, with the sha256 of all that was written."""
+        files.write_all(self._handle, TRAILER.pack(MAGIC, self.size, digest), self.size)
 
     def sync(self) -> None:
         """Return when the bytes are on the disk."""
@@ -71,7 +94,7 @@ class DiskFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to a place in the file."""
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size}[whence]
         return self._place
 
     def tell(self) -> int:
@@ -87,23 +110,35 @@ class DiskFile(io.RawIOBase):
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Write at the place, unless a write failed before."""
+        """Write at the place, unless a write failed before, or it is a blank."""
         view = memoryview(data).cast("B")
-        if self._error is None:
+        if self._is_blank(view):
+            self.holes.append(self._place)
+        elif self._error is None:
             try:
                 files.write_all(self._handle, view, self._place)
             except BaseException as error:  # raised by hdf5(), outside HDF5
                 self._error = error
         self._place += len(view)
-        self._size = max(self._size, self._place)
+        self.size = max(self.size, self._place)
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         """Set the length of the file."""
-        self._size = self._place if size is None else size
+        self.size = self._place if size is None else size
         if self._error is None:
             try:
-                os.ftruncate(self._handle, self._size)
+                os.ftruncate(self._handle, self.size)
             except OSError as error:
                 self._error = OSError(error.errno or errno.EIO, error.strerror)
-        return self._size
+        return self.size
+
+    def _is_blank(self, view: memoryview) -> bool:
+        """Whether HDF5 hands on the very bytes that it was given as a blank."""
+        if not len(view) or not len(self._blank):
+            return False
+        return _address(np.frombuffer(view, np.uint8)) == _address(self._blank)
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])

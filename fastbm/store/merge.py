@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from contextlib import suppress
-from typing import Any
-
-import h5py
-import numpy as np
 
 from .._checks import StorageError
-from . import files, hdf
-from .chain import blocks_safe, follow
+from . import files
+from .chain import Chain, blocks_safe, follow
 from .commit import disk_errors
-from .diskfile import DiskFile
-from .image import open_image
+from .image import Damaged
 from .lock import Lock
+from .merging import write_merged
 from .names import Names
-from .reader import Reader
-from .schema import (
-    FORMAT,
-    FORMAT_VERSION,
-    INPUTS,
-    META,
-    SPEC,
-    STATE,
-    Stream,
-    canonical_json,
-    chunk_shape,
-    package_version,
-)
 from .standing import Standing, find
 
 LARGEST_MERGE_BYTES = 20 * 10**9
-_BATCH_BYTES = 8 << 20
 
 
 def merge_parts(path: str | os.PathLike[str]) -> str:
@@ -71,13 +52,15 @@ def merge_chain(names: Names) -> None:
     """Merge under the lock that the caller holds; may be killed at any instant and done again."""
     standing = find(names)
     if standing.origin is not None:
-        safe = _check_whole(names, standing)
-        with disk_errors(names, needed=parts_bytes(names), safe=safe):
+        chain = _check_whole(names, standing)
+        with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
             try:
-                _write_merged(names, standing)
-            except OSError:
+                write_merged(names, standing, chain)
+            except BaseException as error:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)
+                if isinstance(error, Damaged):
+                    raise _damaged(str(error), chain.headers[-1].end_block) from None
                 raise
     with disk_errors(names):
         remove_parts(names)
@@ -125,87 +108,21 @@ def parts_bytes(names: Names) -> int:
     return sizes
 
 
-def _check_whole(names: Names, standing: Standing) -> int:
-    """Check that there is a whole chain to an end, and return its number of blocks."""
+def _check_whole(names: Names, standing: Standing) -> Chain:
+    """Follow the chain to its end, which there must be."""
     assert standing.origin is not None
     chain = follow(names, standing.origin, hash_last=0)  # bytes are checked as they are read
     end = chain.headers[-1].end_block
     if chain.bad:
-        raise StorageError(
-            f"{chain.reason}. {blocks_safe(end)} are whole; resume the run to compute the others again. "
-            f"Nothing was merged."
-        )
+        raise _damaged(chain.reason, end)
     if not chain.headers[-1].finished:
         raise StorageError(f"{names.shown} is not finished ({end} blocks). Resume it to its end, then merge.")
     if standing.merged is not None:
         standing.merged.check()
-    return end
+    return chain
 
 
-def _write_merged(names: Names, standing: Standing) -> None:
-    assert standing.origin is not None
-    disk = DiskFile(names.merged_temporary)
-    try:
-        with Reader(names.parts) as reader:
-            meta = {key: value for key, value in reader.meta.items() if key != "replaces"}
-            meta |= {"merged_from": standing.origin.header.sha256, "n_blocks": reader.n_blocks}
-            with disk.hdf5() as file:
-                hashes = _fill(file, reader, meta)
-        _compare(names, hashes)
-        disk.seal()
-        disk.sync()
-    finally:
-        disk.close()
-    files.rename(names.merged_temporary, names.merged)
-    files.sync_folder(names.merged.parent)
-
-
-def _fill(file: h5py.File, reader: Reader, meta: dict[str, Any]) -> dict[str, str]:
-    """Write everything; return the hash of each stream's rows as they came from the segments."""
-    file.attrs["format"] = FORMAT
-    file.attrs["format_version"] = np.array(FORMAT_VERSION, np.int32)
-    file.attrs["fastbm_version"] = package_version("fastbm")
-    file.create_dataset(SPEC, data=canonical_json(reader.spec), dtype=hdf.TEXT, track_times=False)
-    hdf.write_arrays(file.create_group(INPUTS), reader.inputs)
-    hdf.write_arrays(file.create_group(STATE), reader.state)
-    file.create_group(META).attrs.update({key: meta[key] for key in sorted(meta)})
-    hashes = {}
-    for name, stream in reader.streams.items():
-        dataset = hdf.declare(file, name, stream, str(reader.settings["compression"] or "") or None)
-        n_rows, batch, digest = reader.n_rows(name), batch_rows(stream), hashlib.sha256()
-        dataset.resize((n_rows, *stream.shape))
-        for start in range(0, n_rows, batch):
-            rows = reader.read(name, start, start + batch)
-            update_hash(digest, rows)
-            if rows.size:
-                dataset[start : start + len(rows)] = rows
-        hashes[name] = digest.hexdigest()
-    return hashes
-
-
-def _compare(names: Names, hashes: dict[str, str]) -> None:
-    with open_image(names.merged_temporary) as file:
-        for name, stream in hdf.read_streams(file).items():
-            digest, batch = hashlib.sha256(), batch_rows(stream)
-            for start in range(0, file[name].shape[0], batch):
-                update_hash(digest, hdf.read_rows(file[name], slice(start, start + batch)))
-            if hashes.pop(name) != digest.hexdigest():
-                raise StorageError(f"{names.merged_temporary.name}: {name} differs from the parts, which were kept.")
-    if hashes:
-        raise StorageError(f"{names.merged_temporary.name} lacks {', '.join(hashes)}; the parts were kept.")
-
-
-def batch_rows(stream: Stream) -> int:
-    """Return a number of rows that fills whole chunks and little memory."""
-    chunk = chunk_shape(stream)[0]
-    return chunk * max(1, _BATCH_BYTES // max(1, chunk * stream.row_bytes))
-
-
-def update_hash(digest: Any, rows: np.ndarray) -> None:
-    """Add rows to a hash; texts with their lengths, so that no two lists of texts are alike."""
-    if rows.dtype.kind != "O":
-        digest.update(np.ascontiguousarray(rows).view(np.uint8).data if rows.size else b"")
-        return
-    for text in rows.flat:
-        encoded = text.encode()
-        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+def _damaged(reason: str, end: int) -> StorageError:
+    return StorageError(
+        f"{reason}. {blocks_safe(end)} are whole; resume the run to compute the others again. Nothing was merged."
+    )
