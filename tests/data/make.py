@@ -16,12 +16,12 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from format_helpers import DATA, N_BASE, N_BLOCKS, append, fit, known, sample, state_after, stored  # noqa: E402
+from format_helpers import DATA, N_BASE, N_BLOCKS, append, fit, known, sample, state_after, stored
 
-import fastbm as bm  # noqa: E402
-from fastbm import run_loop, store  # noqa: E402
-from fastbm.sampling import blocks  # noqa: E402
-from fastbm.store import commit, schema  # noqa: E402
+import fastbm as bm
+from fastbm import run_loop, store
+from fastbm.sampling import blocks
+from fastbm.store import commit, schema
 
 
 def main() -> None:
