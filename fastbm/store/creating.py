@@ -92,7 +92,7 @@ def create(
     _check_meta(meta or {})
     check_place(names)  # before a folder is made
     runs_there(names, overwrite=overwrite)
-    made = [folder for folder in names.parts.parents if not folder.exists()]
+    made = [folder for folder in (names.parts, *names.parts.parents) if not folder.exists()]
     lock = _locked(names, made)
     try:
         warn_of_place(names, lock.lacks)
@@ -108,7 +108,7 @@ def create(
         contents = Contents(streams, {}, first_state, own, text, first_inputs, compression)
         header = write_first(names, header, contents)
         with disk_errors(names):
-            for folder in made:
+            for folder in made[1:]:
                 files.sync_folder(folder.parent)
             clear_leftovers(names, merged=bool(replaced))
     except BaseException:

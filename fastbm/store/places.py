@@ -47,7 +47,7 @@ def foreign_files(names: Names) -> list[str]:
     """Files in the parts folder that no writer has made; hidden ones are the system's."""
     try:
         there = sorted(os.listdir(names.parts))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise cannot_write(names, error) from error
@@ -97,7 +97,9 @@ def _check_folder(names: Names) -> None:
     while not os.path.lexists(folder):
         folder = folder.parent
     if not folder.is_dir():
-        raise _in_the_way(names, folder, "is not a folder")
+        raise StorageError(
+            f"cannot write {names.shown}: {folder} is not a folder. Nothing was changed. Write elsewhere."
+        )
     for needed in {folder, names.merged.parent} if folder == names.parts else {folder}:
         if not os.access(needed, os.W_OK | os.X_OK):
             reason = os.strerror(errno.EROFS if os.statvfs(needed).f_flag & os.ST_RDONLY else errno.EACCES)
@@ -105,12 +107,5 @@ def _check_folder(names: Names) -> None:
 
 
 def _in_the_way(names: Names, path: Path, what: str) -> StorageError:
-    shown = {
-        names.merged: names.shown,
-        names.parts: names.shown + PARTS,
-        names.merged_temporary: names.shown + TEMPORARY,
-    }
-    return StorageError(
-        f"cannot write {names.shown}: {shown.get(path, path)} {what}. Nothing was changed. "
-        f"Move it away or write elsewhere."
-    )
+    shown = names.shown + path.name.removeprefix(names.merged.name)
+    return StorageError(f"cannot write {names.shown}: {shown} {what}. Nothing was changed. Move it or write elsewhere.")
