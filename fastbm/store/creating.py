@@ -74,10 +74,17 @@ def create(
     -------
     Writer
 
+    Warns
+    -----
+    UserWarning
+        If the file system lacks locks, cannot sync folders or renames by copying: what is then not guaranteed.
+
     Raises
     ------
     StorageError
-        If a run is there, is being written, or the place cannot be written.
+        If a run is there, is being written, or the place cannot be written; nothing is changed then.
+    ValueError
+        If the path names no local file.
     """
     names = Names(path)
     check_out(path)
