@@ -12,6 +12,7 @@ import re
 import socket
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from .names import Names
@@ -44,10 +45,10 @@ class Holder:
     @property
     def alive(self) -> bool | None:
         """Whether the process is there; None where that cannot be seen from here."""
-        here = myself()
-        if self.host != here.host or (self.boot == here.boot and self.space != here.space):
+        boot, space = _boot(), _space()
+        if self.host != socket.gethostname() or (self.boot == boot and _differ(self.space, space)):
             return None
-        return self.boot == here.boot and _is_running(self.pid, self.born)
+        return self.boot == boot and _is_running(self.pid, self.born)
 
     @property
     def text(self) -> str:
@@ -124,6 +125,11 @@ def _stat(pid: int) -> tuple[str, str] | None:
         return None
 
 
+def _differ(one: str, other: str) -> bool:
+    return "unknown" not in (one, other) and one != other
+
+
+@cache
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -131,6 +137,7 @@ def _boot() -> str:
         return "unknown"
 
 
+@cache
 def _space() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")
