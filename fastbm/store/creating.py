@@ -10,20 +10,23 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._checks import StorageError, choice, real, whole
 from . import files, hdf
+from .chain import foreign
 from .commit import disk_errors
 from .image import Damaged, Foreign
 from .lock import Lock
 from .names import Names
+from .places import check_out, check_place, warn_of_place
 from .rows import copy_arrays
 from .schema import Stream, canonical_json, check_streams, package_version
 from .segment import Contents, Header, read_header, segment_image, spec_hash, write_sealed
-from .standing import read_merged
+from .standing import read_merged, unreadable
 from .writer import Settings, Writer, index_of
 
 OWN_META = ("run_id", "created", "machine", "replaces", "settings", "merged_from", "n_blocks", "written")
@@ -71,12 +74,20 @@ def create(
     -------
     Writer
 
+    Warns
+    -----
+    UserWarning
+        If the file system lacks locks, cannot sync folders or renames by copying: what is then not guaranteed.
+
     Raises
     ------
     StorageError
-        If a run is there, is being written, or the place cannot be written.
+        If a run is there, is being written, or the place cannot be written; nothing is changed then.
+    ValueError
+        If the path names no local file.
     """
     names = Names(path)
+    check_out(path)
     if compression is not None and choice("compression", compression, ("gzip", "zstd")) == "zstd":
         hdf.zstd()
     settings = Settings(
@@ -86,10 +97,12 @@ def create(
     first_state, first_inputs = copy_arrays(state, "state"), copy_arrays(inputs or {}, "inputs")
     text = canonical_json(spec)
     _check_meta(meta or {})
-    runs_there(names, overwrite=overwrite)  # before a folder is made
-    made = [folder for folder in names.parts.parents if not folder.exists()]
-    lock = Lock(names)
+    check_place(names)  # before a folder is made
+    runs_there(names, overwrite=overwrite)
+    made = [folder for folder in (names.parts, *names.parts.parents) if not folder.exists()]
+    lock = _locked(names, made)
     try:
+        warn_of_place(names, lock.lacks)
         replaced = runs_there(names, overwrite=overwrite)
         run_id = secrets.token_hex(16)
         own = {
@@ -102,13 +115,28 @@ def create(
         contents = Contents(streams, {}, first_state, own, text, first_inputs, compression)
         header = write_first(names, header, contents)
         with disk_errors(names):
-            for folder in made:
+            for folder in made[1:]:
                 files.sync_folder(folder.parent)
             clear_leftovers(names, merged=bool(replaced))
     except BaseException:
         give_up(names, lock)
+        _remove(made)
         raise
     return Writer(names, lock, text, first_inputs, streams, first_state, settings, header)
+
+
+def _locked(names: Names, made: list[Path]) -> Lock:
+    try:
+        return Lock(names)
+    except StorageError:
+        _remove(made)
+        raise
+
+
+def _remove(made: list[Path]) -> None:
+    """Remove folders that were made for a run that was refused, the inner ones first."""
+    for folder in made:
+        files.remove_folder(folder)
 
 
 def write_first(names: Names, header: Header, contents: Contents) -> Header:
@@ -151,8 +179,9 @@ def runs_there(names: Names, *, overwrite: bool) -> set[str]:
     if names.merged.exists():
         try:
             found.add(read_merged(names).run_id)
-        except StorageError as error:
-            raise StorageError(f"{error} It is never overwritten. Write elsewhere.") from None
+        except OSError as error:
+            reason = error if isinstance(error, StorageError) else unreadable(names, error)
+            raise StorageError(f"{reason} It is never overwritten. Write elsewhere.") from None
     numbers = names.segment_numbers()
     if not overwrite and (found or numbers):
         raise StorageError(
@@ -160,8 +189,16 @@ def runs_there(names: Names, *, overwrite: bool) -> set[str]:
             f"or pass overwrite=True to replace it."
         )
     for number in numbers:
-        with suppress(Damaged, Foreign, OSError):
+        try:
             found.add(read_header(names.segment(number), names.shown, hashed=False).run_id)
+        except Foreign as error:
+            raise StorageError(f"{foreign(names, number, error)} It is never overwritten. Write elsewhere.") from None
+        except (Damaged, FileNotFoundError):
+            continue  # it was ours
+        except StorageError:
+            raise
+        except OSError as error:
+            raise unreadable(names, error) from error
     return found
 
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 OPERATIONS = ("make_folder", "create", "write", "sync", "close", "rename", "sync_folder", "unlink", "remove_folder")
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what such file systems answer
 
 
 def make_folder(path: Path) -> None:
@@ -51,10 +52,13 @@ def rename(old: Path, new: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Return when the folder's names are on the disk."""
+    """Return when the folder's names are on the disk; at once where a file system cannot do that for any folder."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
     finally:
         os.close(handle)
 

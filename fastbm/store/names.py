@@ -8,6 +8,7 @@ from pathlib import Path
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
 _SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|(s3a?|gs|gcs|az|abfss?|adl|https?|s?ftp|hdfs|webdav|file):/")
 _OURS = re.compile(r"(seg|state)-\d{8,}\.h5(\.tmp|\.bad(-\d+)?)?")
 
 
@@ -23,7 +24,7 @@ class Names:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        text = os.fspath(path).rstrip("/")
+        text = _checked(path).rstrip("/")
         self.shown = text.removesuffix(PARTS) if text.endswith(PARTS) else text
         self.merged = Path(self.shown).absolute()
         self.parts = self.merged.with_name(self.merged.name + PARTS)
@@ -80,3 +81,22 @@ class Names:
             return os.listdir(self.parts)
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+
+def _checked(path: str | os.PathLike[str]) -> str:
+    """Return the text of a path that names a file."""
+    text: str | bytes = os.fspath(path)
+    if isinstance(text, bytes):
+        raise TypeError(f"a run's path must be text; got {text!r} (bytes).")
+    if not text:
+        raise ValueError("the path of the run is empty. Name a file, such as 'run.h5'.")
+    if "\0" in text:
+        raise ValueError(f"a run's path must not hold a zero character; got {text!r}.")
+    if _URL.match(text):  # also with one slash, as pathlib writes them
+        raise ValueError(
+            f"{text!r} is a URL, and runs are local files. Write to a local path and copy the finished file there; "
+            f"to read a run, copy it here first."
+        )
+    if text.rstrip("/").removesuffix(PARTS).rpartition("/")[2] in ("", ".", ".."):
+        raise ValueError(f"{text!r} names a folder and no file. Name a file in it, such as 'run.h5'.")
+    return text

@@ -15,10 +15,10 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What changes if a file of the same name is another one; None if there is none."""
+    """What changes if a file of the same name is another one; None if there is none, or none that we may look at."""
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
 

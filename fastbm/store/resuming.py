@@ -18,6 +18,7 @@ from .image import Damaged
 from .lock import Lock
 from .merge import remove_parts, remove_segments
 from .names import Names
+from .places import warn_of_place
 from .schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
 from .segment import Contents, Header, read_header, read_state, spec_hash
 from .standing import Merged, Standing, find
@@ -74,6 +75,7 @@ def resume(
             return _done(names, standing.merged)
     lock = Lock(names)
     try:
+        warn_of_place(names, lock.lacks)
         with disk_errors(names):
             return _resume(names, lock, find(names), spec, extension, exact, changes)
     except BaseException:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .._checks import StorageError
@@ -16,6 +18,13 @@ from .names import Names
 from .schema import FORMAT, META, SPEC, Arrays, Stream, check_major
 
 HASHED_AT_OPEN = 256 << 20
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,15 @@ class Standing:
 
 def find(names: Names) -> Standing:
     """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together."""
+    try:
+        return _find(names)
+    except (StorageError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise unreadable(names, error) from error
+
+
+def _find(names: Names) -> Standing:
     # A writer makes the merged file before it removes the parts, and the first segment of a run that replaces a merged
     # file before it removes that. So one of two looks, parts first, finds a run that is there.
     merged, origin = _look(names)
@@ -124,8 +142,8 @@ def _look(names: Names) -> tuple[Merged | None, Origin | None]:
 def read_merged(names: Names) -> Merged:
     """Read what a merged file says of itself; refuse files that are none, newer or damaged."""
     path, shown = names.merged, names.shown
-    if path.is_dir():
-        raise StorageError(f"{shown} is not a fastbm run (it is a folder).")
+    if kind := kind_of(path):
+        raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
     try:
         digest = read_trailer(path)
         if path.stat().st_size <= HASHED_AT_OPEN:
@@ -158,6 +176,18 @@ def read_merged(names: Names) -> Merged:
             if found.read(len(SIGNATURE)) != SIGNATURE:
                 raise StorageError(f"{shown} is not a fastbm run (not an HDF5 file).") from None
         raise StorageError(f"{shown} is damaged: HDF5 cannot read it ({error}).") from error
+
+
+def kind_of(path: Path) -> str:
+    """What lies at a path, if it is no plain file: ``a folder``; empty for files."""
+    mode = path.stat().st_mode
+    return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no plain file")
+
+
+def unreadable(names: Names, error: OSError) -> StorageError:
+    """The error for files that are there and that the system does not let us read."""
+    file = error.filename or names.merged
+    return StorageError(f"{names.shown} cannot be read: {error.strerror or error} ({file}). Nothing was changed.")
 
 
 def missing(names: Names) -> StorageError:
