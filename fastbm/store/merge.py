@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from .._checks import StorageError
+from ..halting import Halt, Halted, look, never
 from . import files, hdf
 from .chain import blocks_safe, follow
 from .commit import disk_errors
@@ -67,15 +68,15 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names) -> None:
-    """Merge under the lock that the caller holds; may be killed at any instant and done again."""
+def merge_chain(names: Names, halt: Halt = never) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
     standing = find(names)
     if standing.origin is not None:
         safe = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=safe):
             try:
-                _write_merged(names, standing)
-            except OSError:
+                _write_merged(names, standing, halt)
+            except (OSError, Halted):
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)
                 raise
@@ -142,7 +143,7 @@ def _check_whole(names: Names, standing: Standing) -> int:
     return end
 
 
-def _write_merged(names: Names, standing: Standing) -> None:
+def _write_merged(names: Names, standing: Standing, halt: Halt) -> None:
     assert standing.origin is not None
     disk = DiskFile(names.merged_temporary)
     try:
@@ -150,8 +151,8 @@ def _write_merged(names: Names, standing: Standing) -> None:
             meta = {key: value for key, value in reader.meta.items() if key != "replaces"}
             meta |= {"merged_from": standing.origin.header.sha256, "n_blocks": reader.n_blocks}
             with disk.hdf5() as file:
-                hashes = _fill(file, reader, meta)
-        _compare(names, hashes)
+                hashes = _fill(file, reader, meta, halt)
+        _compare(names, hashes, halt)
         disk.seal()
         disk.sync()
     finally:
@@ -160,7 +161,7 @@ def _write_merged(names: Names, standing: Standing) -> None:
     files.sync_folder(names.merged.parent)
 
 
-def _fill(file: h5py.File, reader: Reader, meta: dict[str, Any]) -> dict[str, str]:
+def _fill(file: h5py.File, reader: Reader, meta: dict[str, Any], halt: Halt) -> dict[str, str]:
     """Write everything; return the hash of each stream's rows as they came from the segments."""
     file.attrs["format"] = FORMAT
     file.attrs["format_version"] = np.array(FORMAT_VERSION, np.int32)
@@ -175,6 +176,7 @@ def _fill(file: h5py.File, reader: Reader, meta: dict[str, Any]) -> dict[str, st
         n_rows, batch, digest = reader.n_rows(name), batch_rows(stream), hashlib.sha256()
         dataset.resize((n_rows, *stream.shape))
         for start in range(0, n_rows, batch):
+            look(halt)
             rows = reader.read(name, start, start + batch)
             update_hash(digest, rows)
             if rows.size:
@@ -183,11 +185,12 @@ def _fill(file: h5py.File, reader: Reader, meta: dict[str, Any]) -> dict[str, st
     return hashes
 
 
-def _compare(names: Names, hashes: dict[str, str]) -> None:
+def _compare(names: Names, hashes: dict[str, str], halt: Halt) -> None:
     with open_image(names.merged_temporary) as file:
         for name, stream in hdf.read_streams(file).items():
             digest, batch = hashlib.sha256(), batch_rows(stream)
             for start in range(0, file[name].shape[0], batch):
+                look(halt)
                 update_hash(digest, hdf.read_rows(file[name], slice(start, start + batch)))
             if hashes.pop(name) != digest.hexdigest():
                 raise StorageError(f"{names.merged_temporary.name}: {name} differs from the parts, which were kept.")
