@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
+import signal
 import sys
+import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +15,13 @@ import typer
 
 from . import __version__
 from ._checks import ConvergenceWarning, Interrupted, StorageError
+from .run_age import process_age
+from .run_stop import SIGNALS, Broken, Stop, Unshown
 
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 3
+INTERRUPTED = 130  # as shells have it
+
+_alone = False  # whether the process is this command and nothing else
 
 app = typer.Typer(
     name="fastbm",
@@ -33,6 +40,10 @@ Set = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="OUT.h5", help="Where to write.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of that name.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; all processors unless given.")]
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option("--max-seconds", min=0.0, help="Stop so long after the command began, to be resumed (exit code 3)."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Moved = Annotated[
     str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now that the run does not hold.")
@@ -55,12 +66,14 @@ def run(
     out: OutOption = None,
     overwrite: Overwrite = False,
     threads: Threads = None,
+    max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
 ) -> None:
     """Run what a TOML file names: sample, fit, infer or compare."""
-    from . import report
-
-    _stoppable(report.run_file, file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet)
+    _stoppable(
+        "run_file", file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet,
+        max_seconds=max_seconds,
+    )  # fmt: skip
 
 
 @app.command()
@@ -70,22 +83,27 @@ def compare(
     out: OutOption = None,
     overwrite: Overwrite = False,
     threads: Threads = None,
+    max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a comparison of methods, or of rules of learning: a file with a compare table."""
-    from . import report
-
     _stoppable(
-        report.run_file, file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet, only="compare"
-    )
+        "run_file", file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet,
+        max_seconds=max_seconds, only="compare",
+    )  # fmt: skip
 
 
 @app.command()
-def resume(out: Out, data: Moved = None, holdout: Moved = None, threads: Threads = None, quiet: Quiet = False) -> None:
+def resume(
+    out: Out,
+    data: Moved = None,
+    holdout: Moved = None,
+    threads: Threads = None,
+    max_seconds: MaxSeconds = None,
+    quiet: Quiet = False,
+) -> None:
     """Go on with a run that was stopped; it ends as if it had never been."""
-    from . import report
-
-    _stoppable(report.resume_run, out, data=data, holdout=holdout, threads=threads, quiet=quiet)
+    _stoppable("resume_run", out, data=data, holdout=holdout, threads=threads, quiet=quiet, max_seconds=max_seconds)
 
 
 @app.command()
@@ -127,8 +145,16 @@ def plot(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
-    sys.exit(_code(arguments))
+    """Run the command line and leave with its exit code.
+
+    Without `arguments` it is the process itself: time counts from its start, and signals may end it.
+    """
+    global _alone
+    _alone = arguments is None
+    code = _code(arguments)
+    if _alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is told; Python would add where it was as it left
+    sys.exit(code)
 
 
 def _code(arguments: list[str] | None) -> int:
@@ -143,6 +169,8 @@ def _code(arguments: list[str] | None) -> int:
         if _is_ours(error):
             return _tell(_in_words_of_the_command_line(str(error)), BAD_INPUT)
         raise
+    except (KeyboardInterrupt, typer.Abort):
+        return _tell("stopped.", INTERRUPTED)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
             return _tell(error.format_message(), BAD_INPUT)
@@ -158,18 +186,29 @@ class Stopped(Exception):
         self.code = code
 
 
-def _stoppable(function: Callable[..., None], *arguments: Any, **options: Any) -> None:
-    """Call `function`; say how to go on if it is stopped."""
-    from .report import Unshown
-
+def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
+    """Call a function of the report, with a file to run or a run; say how to go on if it is stopped."""
+    stop = Stop(SIGNALS, alone=_alone, began=time.monotonic() - process_age() if _alone else None)
     try:
-        function(*arguments, **options)
+        with stop, stop.breaking():
+            from . import report
+
+            getattr(report, name)(place, *arguments, stop=stop, **options)
     except Interrupted as stopped:
-        raise Stopped(f"{stopped.reason} Go on with: fastbm resume {stopped.run.path}") from None
+        path = None if stopped.run is None else stopped.run.path
+        raise Stopped(stopped.reason + _way_on(path)) from None
     except Unshown as stopped:
         raise Stopped(str(stopped), FAILED) from None
+    except Broken:
+        going_on = name == "resume_run"
+        told = "before it went on; nothing is lost." if going_on else "before anything was begun."
+        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if going_on else None)}") from None
     except KeyboardInterrupt:
-        raise Stopped("stopped; what was committed is kept.") from None
+        raise Stopped("stopped at once; what was committed is kept.") from None
+
+
+def _way_on(path: Any) -> str:
+    return "" if path is None else f" Go on with: fastbm resume {shlex.quote(str(path))}"
 
 
 def _is_ours(error: BaseException) -> bool:

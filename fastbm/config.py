@@ -139,9 +139,7 @@ def check(tables: Mapping[str, Any]) -> str:
     if "classify" in tables and verb != "fit":
         raise ValueError("[classify] stands beside [fit] only.")
     keys = {
-        "store": STORE_KEYS
-        | ({"max_seconds": float} if verb in ("sample", "fit") or _has_rules(tables) else {})
-        | (FIT_STORE_KEYS if verb == "fit" else {}),
+        "store": STORE_KEYS | {"max_seconds": float} | (FIT_STORE_KEYS if verb == "fit" else {}),
         "data": config_data.KEYS,
         "classify": _classifier_keys(),
         verb: _verb_keys(verb, tables),

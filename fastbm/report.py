@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,12 +18,12 @@ from rich.table import Table
 from . import _checks, config
 from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from .run import merge, open as open_run, resume
-from .run_loop import Stop, Task
+from .run_loop import Task
+from .run_stop import SIGNALS, Stop, Unshown
 from .run_summary import format_value
 from .run_view import Run
 from .store import verify
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WIDTHS = {
     "beta": 4,
     "method": 14,
@@ -51,9 +51,11 @@ def run_file(
     overwrite: bool,
     threads: int | None,
     quiet: bool,
+    max_seconds: float | None = None,
+    stop: Stop | None = None,
     only: str | None = None,
 ) -> None:
-    """Read, check and run a file; then show and draw what it found."""
+    """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says."""
     tables = config.read(file, changes)
     verb = config.check(tables)
     if only not in (None, verb):
@@ -61,22 +63,43 @@ def run_file(
     settings = config.storage(tables)
     settings["out"] = str(out or settings.get("out") or Path(file).with_suffix(".h5"))
     settings["overwrite"] = overwrite or settings.get("overwrite", False)
+    stop = Stop(SIGNALS) if stop is None else stop
+    _limit(stop, settings.pop("max_seconds", None), max_seconds)
     begin = config.call(tables, verb)
     started = time.perf_counter()
-    with Bar(quiet) as bar:
-        about = {"toml": json.dumps(tables, default=str)}
-        begin(**settings, about=about, threads=threads, progress=bar, stop=Stop(SIGNALS))
-    finish(Path(settings["out"]), time.perf_counter() - started)
+    with stop.breaking(False):
+        with Bar(quiet) as bar:
+            about = {"toml": json.dumps(tables, default=str)}
+            begin(**settings, about=about, threads=threads, progress=bar, stop=stop)
+        finish(Path(settings["out"]), time.perf_counter() - started, stop)
 
 
-def resume_run(out: Path, *, data: str | None, holdout: str | None, threads: int | None, quiet: bool) -> None:
+def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
+    seconds = stored if given is None else given
+    if seconds is not None:
+        stop.limit(_checks.real("max_seconds", seconds, least=0.0), of_process=True)
+
+
+def resume_run(
+    out: Path,
+    *,
+    data: str | None,
+    holdout: str | None,
+    threads: int | None,
+    quiet: bool,
+    max_seconds: float | None = None,
+    stop: Stop | None = None,
+) -> None:
     """Go on with a run to its end, and show it; `data` and `holdout` name files that were moved."""
     started = time.perf_counter()
+    stop = Stop(SIGNALS) if stop is None else stop
+    _limit(stop, None, max_seconds)
     if open_run(out).finished:
         Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
-    with Bar(quiet) as bar:
-        resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=Stop(SIGNALS))
-    finish(out, time.perf_counter() - started)
+    with stop.breaking(False):
+        with Bar(quiet) as bar:
+            resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
+        finish(out, time.perf_counter() - started, stop)
 
 
 def verify_run(out: Path) -> bool:
@@ -107,19 +130,21 @@ def merge_run(out: Path) -> None:
     Console().print(f"{run.path} is {'merged' if there else 'one file already'}.", highlight=False)
 
 
-class Unshown(KeyboardInterrupt):
-    """Ctrl-C came when the run was done, and only what is shown of it was cut short."""
-
-
-def finish(out: Path, seconds: float) -> None:
+def finish(out: Path, seconds: float, stop: Stop) -> None:
     """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
-    if not (run := open_run(out)).finished:
-        show(out)
-        raise _checks.Interrupted(f"{out} was stopped by max_seconds; nothing is lost.", run)
+    run = open_run(out)
     try:
-        _show_finished(run, out, seconds)
+        with stop.breaking():
+            if run.finished:
+                _show_finished(run, out, seconds)
+            else:
+                show(out)
     except KeyboardInterrupt:
-        raise Unshown(f"{out} is finished; only its table and picture were cut short. See: fastbm plot {out}") from None
+        if run.finished:
+            told = f"{out} is finished; only its table and picture were cut short."
+            raise Unshown(f"{told} See: fastbm plot {shlex.quote(str(out))}") from None
+    if not run.finished:
+        raise _checks.Interrupted(f"{stop.told} nothing is lost.", run)
 
 
 def _show_finished(run: Run, out: Path, seconds: float) -> None:

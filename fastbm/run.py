@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import _checks, store, threads as threads_module
+from .halting import Halted
 from .model import BoltzmannMachine
 from .rows import Rows
 from .run_convergence import warn_of
 from .run_data import read_again
-from .run_loop import Progress, Stop, execute
+from .run_loop import Progress, execute
 from .run_mixing import warn_of_chains
+from .run_stop import SIGNALS, Broken, Stop
 from .run_tasks import build
 from .run_view import Run
 from .sampling.observables import Function
@@ -48,7 +51,25 @@ def begin(
         name = min(unknown)
         raise TypeError(f"{spec['kind']} has no argument {name!r}.{_checks.nearest(name, [*arguments, *STORAGE])}")
     _check_storage(out, **storage)
-    task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor, data)
+    stop = _stop(stop, out, max_seconds)
+    with stop:
+        with _breaking(stop):
+            task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor, data)
+        with stop.breaking(False):
+            return _begin(task, spec, inputs, out, overwrite, progress, stop, storage)
+
+
+def _begin(
+    task: Any,
+    spec: dict[str, Any],
+    inputs: dict[str, np.ndarray],
+    out: Any,
+    overwrite: bool,
+    progress: Progress | None,
+    stop: Stop,
+    storage: dict[str, Any],
+) -> Run:
+    """Make the place for the rows of a task, and start."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     if sum(stream.row_bytes for stream in task.streams.values()) > LARGE_ROW:
@@ -57,11 +78,30 @@ def begin(
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
     try:
-        return _go(task, writer, out, max_seconds, progress, stop)
+        return _go(task, writer, out, None, progress, stop)
     except (ValueError, TypeError):
         if out is not None and not overwrite and not writer.n_blocks:
             store.discard(out)  # it was refused before anything was computed
         raise
+
+
+def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
+    """What stops a run: time from here on, and signals, all of them only where there is a file to go on from."""
+    stop = Stop(SIGNALS if out is not None else SIGNALS[:1]) if stop is None else stop
+    stop.limit(max_seconds)
+    return stop
+
+
+@contextmanager
+def _breaking(stop: Stop, path: Any = None) -> Iterator[None]:
+    """Let what comes before a run's first block be broken off; `path` is that of a run that is there already."""
+    try:
+        with stop.breaking():
+            yield
+    except Broken:
+        told = "before anything was begun." if path is None else "before it went on; nothing is lost."
+        run = None if path is None else open(path)
+        raise _checks.Interrupted(f"stopped by {stop.requested} {told}", run) from None
 
 
 def _check_storage(
@@ -84,7 +124,7 @@ def _check_storage(
 def _go(
     task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
 ) -> Run:
-    stop = Stop() if stop is None else stop
+    stop = _stop(stop, path, None)
     try:
         with writer:
             done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
@@ -92,17 +132,23 @@ def _go(
         if writer.n_blocks:
             error.run = Run(writer if path is None else store.open_reader(path))
         raise
+    except Halted:
+        raise _unmerged(stop, path) from None
     run = Run(writer if path is None else store.open_reader(path))
     if done and run.kind == "sample":
         warn_of(run)
     if done and run.kind == "fit":
         warn_of_chains(run)
-    if not done and stop.requested:
-        count, end = task.progress
-        raise _checks.Interrupted(
-            f"stopped by {stop.requested} after {task.unit} {count} of {end}; nothing is lost.", run
-        )
+    if not done and stop.signalled:
+        raise _checks.Interrupted(f"{stop.told} nothing is lost.", run)
+    if done and stop.signalled and stop.requested != "SIGINT":
+        raise _checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
     return run
+
+
+def _unmerged(stop: Stop, path: Any) -> _checks.Interrupted:
+    told = f"stopped by {stop.requested} while the run, which is finished, was merged; nothing is lost."
+    return _checks.Interrupted(told, open(path))
 
 
 def open(path: str | Path) -> Run:
@@ -166,22 +212,34 @@ def resume(
     ValueError
         If functions that the run measures, or rows that came from a generator, are not given again.
     """
-    writer = store.resume(path, exact=exact)
-    if writer.finished:  # but for the merge
-        with writer:
-            writer.finish(writer.state)
-        return Run(store.open_reader(path))
+    if max_seconds is not None:
+        max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)
+    stop = _stop(stop, path, max_seconds)
+    with stop, stop.breaking(False):
+        writer = store.resume(path, exact=exact)
+        if writer.finished:  # but for the merge
+            return _finish(writer, path, stop)
+        try:
+            with _breaking(stop, path):
+                given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
+                rows = read_again(writer.spec, given)
+                threads = threads_module.resolve(threads)
+                task = build(writer.spec, writer.inputs, threads, observables, executor=executor, data=rows)
+                task.restore(dict(writer.state))
+        except BaseException:
+            writer.close()
+            raise
+        return _go(task, writer, path, None, progress, stop)
+
+
+def _finish(writer: Any, path: Any, stop: Stop) -> Run:
+    """Merge a run that is done."""
     try:
-        given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
-        rows = read_again(writer.spec, given)
-        task = build(
-            writer.spec, writer.inputs, threads_module.resolve(threads), observables, executor=executor, data=rows
-        )
-        task.restore(dict(writer.state))
-    except BaseException:
-        writer.close()
-        raise
-    return _go(task, writer, path, max_seconds, progress, stop)
+        with writer:
+            writer.finish(writer.state, stop.impatient)
+    except Halted:
+        raise _unmerged(stop, path) from None
+    return Run(store.open_reader(path))
 
 
 def check_model(model: Any) -> None:

@@ -14,7 +14,8 @@ from .inference.methods import check_call
 from .model import BoltzmannMachine
 from .run import check_model
 from .run_infer import check_flags, make_cell, plain, run_cells
-from .run_loop import Progress, Stop
+from .run_loop import Progress
+from .run_stop import Stop
 
 
 def compare(

@@ -12,7 +12,8 @@ from .learning.start import check_hidden, start_machine
 from .model import BoltzmannMachine
 from .run import begin
 from .run_fit_data import FitData
-from .run_loop import Progress, Stop
+from .run_loop import Progress
+from .run_stop import Stop
 from .run_tasks import describe, model_inputs
 from .run_view import Run
 

@@ -20,7 +20,8 @@ from .inference.result import Inference
 from .model import BoltzmannMachine
 from .run import begin, check_model
 from .run_bar import LateBar
-from .run_loop import Progress, Stop
+from .run_loop import Progress
+from .run_stop import Stop
 from .run_tasks import describe, model_inputs
 from .run_view import Run
 

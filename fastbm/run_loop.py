@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from types import FrameType, TracebackType
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from ._checks import Diverged
+from .run_stop import Broken, Stop
 from .store import Memory, Stream, Writer
 from .threads import single_threaded_blas
+
+LONG_SECONDS = 1.0
+
+State = dict[str, np.ndarray]
 
 
 class Task(Protocol):
@@ -32,8 +35,8 @@ class Task(Protocol):
     @property
     def progress(self) -> tuple[int, int]: ...
     def advance(self) -> Mapping[str, np.ndarray] | None: ...
-    def state(self) -> dict[str, np.ndarray]: ...
-    def restore(self, state: dict[str, np.ndarray]) -> None: ...
+    def state(self) -> State: ...
+    def restore(self, state: State) -> None: ...
 
 
 @runtime_checkable
@@ -46,41 +49,6 @@ class Halting(Protocol):
 Progress = Callable[[Task, Mapping[str, np.ndarray]], None]
 
 
-class Stop:
-    """Turns signals into a request to stop at the end of the present block.
-
-    Ctrl-C is listened to for the length of a run, in the main thread; the command line adds SIGTERM and SIGHUP. A
-    second signal acts as it did before the run. Blocks are short, so that this is prompt; one that may be long is
-    broken off.
-    """
-
-    def __init__(self, signals: Iterable[int] = (signal.SIGINT,)) -> None:
-        self._signals = tuple(signals)
-        self._before: dict[int, Any] = {}
-        self.requested = ""
-        self.may_break = False
-
-    def __enter__(self) -> Stop:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in self._signals}
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.requested = signal.Signals(number).name
-        self._restore()
-        if self.may_break:
-            raise KeyboardInterrupt
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._restore()
-
-
 def execute(
     task: Task,
     writer: Writer | Memory,
@@ -91,46 +59,73 @@ def execute(
 ) -> bool:
     """Run `task` to its end, or until a stop is asked for; return whether it is done.
 
-    What was computed is committed either way.
+    What was computed is committed either way. A task whose block was broken off is left in the middle of it.
+
+    Raises
+    ------
+    Halted
+        If a stop was asked for while the run, which is done, was merged.
     """
-    deadline = None if max_seconds is None else time.monotonic() + max_seconds
+    stop.limit(max_seconds)
     if isinstance(task, Halting):
-        task.halt = lambda: bool(stop.requested)
-    with stop, single_threaded_blas():
-        while not task.done:
-            try:
-                rows = _advance(task, stop)
-            except Diverged:
-                writer.commit(task.state())  # of the last block that was whole
-                raise
-            if rows is not None:
-                writer.append(rows, task.state)
-                if progress is not None:
-                    progress(task, rows)
-            if stop.requested or (deadline is not None and time.monotonic() >= deadline):
-                break
-        if not task.done:
-            writer.commit(task.state())
+        task.halt = stop.asked
+    with stop, stop.breaking(False), single_threaded_blas():
+        try:
+            state = _advance_all(task, writer, stop, progress)
+        finally:
+            stop.disarm()
+        if state is not None:
+            writer.commit(state)
             writer.close()
             return False
-        writer.finish(task.state())
+        writer.finish(task.state(), stop.impatient)
     return True
 
 
-def _advance(task: Task, stop: Stop) -> Mapping[str, np.ndarray] | None:
-    """Do one block; None if a signal broke it off, with the task as it was before."""
-    if not task.atomic:
-        return task.advance()
-    before = task.state()
-    try:
-        stop.may_break = True
-        rows = task.advance()
-        stop.may_break = False
-        return rows
-    except KeyboardInterrupt:
-        if not stop.requested:
+def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Progress | None) -> State | None:
+    """Do block after block; return the state to go on from, or None when all is done."""
+    seconds = math.inf  # that the block before took; a first one may wait long for the compiler
+    stop.arm(first=True)
+    while not task.done:
+        stop.reached = _reached(task)
+        if stop.signalled:
+            return task.state()
+        started = time.monotonic()
+        try:
+            rows, before = _advance(task, stop, seconds)
+        except Diverged:
+            writer.commit(task.state())  # of the last block that was whole
             raise
-        task.restore(before)
-        return None
-    finally:
-        stop.may_break = False
+        if before is not None:
+            return before
+        seconds = time.monotonic() - started
+        stop.arm()
+        if rows is not None:
+            writer.append(rows, task.state)
+            if progress is not None:
+                progress(task, rows)
+        if stop.due() and not task.done:
+            stop.reached = _reached(task)
+            return task.state()
+    return None
+
+
+def _advance(task: Task, stop: Stop, seconds: float) -> tuple[Mapping[str, np.ndarray] | None, State | None]:
+    """Do one block; return its rows, or, if it was broken off, the state before it.
+
+    A block is broken off if it may be long: it is atomic, the first, or comes after one that was long and does not look
+    for a stop itself. Threads may still work on what was broken off, so that the task must not be used any more.
+    """
+    if not task.atomic and (seconds < LONG_SECONDS or (isinstance(task, Halting) and seconds < math.inf)):
+        return task.advance(), None
+    before = {name: np.array(array) for name, array in task.state().items()}
+    try:
+        with stop.breaking():
+            return task.advance(), None
+    except Broken:
+        return None, before
+
+
+def _reached(task: Task) -> str:
+    count, end = task.progress
+    return f"{task.unit} {count} of {end}"

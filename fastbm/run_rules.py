@@ -14,7 +14,8 @@ from .learning.inverse_rules import read_rules
 from .model import BoltzmannMachine
 from .run import begin, check_model
 from .run_infer import plain
-from .run_loop import Progress, Stop
+from .run_loop import Progress
+from .run_stop import Stop
 from .run_tasks import describe, model_inputs
 
 

@@ -13,7 +13,8 @@ from . import _checks, threads as threads_module
 from .model import BoltzmannMachine
 from .rows import pack
 from .run import begin, check_model
-from .run_loop import Progress, Stop
+from .run_loop import Progress
+from .run_stop import Stop
 from .run_tasks import describe, model_inputs
 from .run_view import Run
 from .sampling.conditioned import Conditioned

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import nearest
+from ..halting import Halt, never
 from .rows import copy_arrays, copy_rows
 from .schema import Stream, canonical_json, check_streams
 
@@ -61,8 +62,8 @@ class Memory:
         """Keep the state after the last block."""
         self.state = copy_arrays(state, "state")
 
-    def finish(self, state: Mapping[str, Any]) -> None:
-        """Keep the last state and mark the run as finished."""
+    def finish(self, state: Mapping[str, Any], halt: Halt = never) -> None:
+        """Keep the last state and mark the run as finished; there is nothing to merge that `halt` could break off."""
         self.commit(state)
         self.finished = True
 

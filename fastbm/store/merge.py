@@ -7,6 +7,7 @@ import shutil
 from contextlib import suppress
 
 from .._checks import StorageError
+from ..halting import Halt, never
 from . import files
 from .chain import Chain, blocks_safe, follow
 from .commit import disk_errors
@@ -48,14 +49,14 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names) -> None:
-    """Merge under the lock that the caller holds; may be killed at any instant and done again."""
+def merge_chain(names: Names, halt: Halt = never) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
     standing = find(names)
     if standing.origin is not None:
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
             try:
-                write_merged(names, standing, chain)
+                write_merged(names, standing, chain, halt)
             except BaseException as error:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)

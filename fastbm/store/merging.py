@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 
 from .._checks import StorageError
+from ..halting import Halt, look
 from . import files, hdf
 from .chain import Chain, Origin, read_inputs, read_spec
 from .checksum import SIZE
@@ -42,13 +43,15 @@ from .standing import Merged, Standing
 _BATCH_BYTES = 8 << 20
 
 
-def write_merged(names: Names, standing: Standing, chain: Chain) -> None:
+def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
     """Write ``run.h5`` beside the parts; no one sees it before it is whole.
 
     Raises
     ------
     Damaged
         If a segment is.
+    Halted
+        If a stop is asked for.
     """
     assert standing.origin is not None
     streams = standing.origin.streams
@@ -68,8 +71,8 @@ def write_merged(names: Names, standing: Standing, chain: Chain) -> None:
                 if reader is None or name in raw:
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
-                    copied[name] = _copy(dataset, reader, name, streams[name])
-        digest = _fill_holes(disk, holes, names, standing, chain)
+                    copied[name] = _copy(dataset, reader, name, streams[name], halt)
+        digest = _fill_holes(disk, holes, names, standing, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(digest)
         disk.sync()
@@ -102,10 +105,11 @@ def _leave_holes(disk: DiskFile, dataset: h5py.Dataset, stream: Stream, n_rows: 
     return disk.holes[first:]
 
 
-def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream) -> str:
+def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt: Halt) -> str:
     """Write rows through HDF5; return their hash."""
     digest, batch = hashlib.sha256(), batch_rows(stream)
     for start in range(0, len(dataset), batch):
+        look(halt)
         rows = reader.read(name, start, start + batch)
         update_hash(digest, rows)
         if rows.size:
@@ -131,6 +135,7 @@ def _fill_holes(disk: DiskFile, holes: dict[str, list[int]], names: Names, stand
         if standing.merged is not None:
             _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
         for pieces in one_ahead(row_bytes(names, chain.headers[1:], kept[1:], columns)):
+            look(halt)
             for name, data in pieces:
                 chunks[name].feed(data)
         for one in chunks.values():

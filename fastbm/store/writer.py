@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import StorageError
+from ..halting import Halt, never
 from .commit import Committer, Job, Pace
 from .lock import Lock
 from .merge import merge_chain, reason_to_keep_parts
@@ -107,10 +108,11 @@ class Writer:
         """
         self._commit_all(copy_arrays(state, "state"), finished=False)
 
-    def finish(self, state: State) -> None:
+    def finish(self, state: State, halt: Halt = never) -> None:
         """Commit all blocks, mark the run as finished, merge it into one file and close.
 
-        A run that was finished before it was stopped is merged; one that is merged stays as it is.
+        A run that was finished before it was stopped is merged; one that is merged stays as it is. `halt` breaks off
+        the merge, not the commit: `Halted` is raised, and the parts stay.
         """
         if self._lock is None and self.finished:
             return
@@ -121,7 +123,7 @@ class Writer:
         if kept:
             warnings.warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning, stacklevel=2)
         elif self._settings.merge:
-            merge_chain(self._names)
+            merge_chain(self._names, halt)
         self.close()
 
     def close(self) -> None:
