@@ -34,6 +34,10 @@ OutOption = Annotated[Path | None, typer.Option("--out", metavar="OUT.h5", help=
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of that name.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; all processors unless given.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Extend = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Go on past the end of a finished run: sweeps of sample, epochs of fit, more."),
+]
 Moved = Annotated[
     str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now that the run does not hold.")
 ]
@@ -81,11 +85,18 @@ def compare(
 
 
 @app.command()
-def resume(out: Out, data: Moved = None, holdout: Moved = None, threads: Threads = None, quiet: Quiet = False) -> None:
+def resume(
+    out: Out,
+    extend: Extend = None,
+    data: Moved = None,
+    holdout: Moved = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
     """Go on with a run that was stopped; it ends as if it had never been."""
     from . import report
 
-    _stoppable(report.resume_run, out, data=data, holdout=holdout, threads=threads, quiet=quiet)
+    _stoppable(report.resume_run, out, extend_by=extend, data=data, holdout=holdout, threads=threads, quiet=quiet)
 
 
 @app.command()

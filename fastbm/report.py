@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rich.table import Table
 from . import _checks, config
 from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from .run import merge, open as open_run, resume
+from .run_ending import COUNTED
+from .run_extend import extend
 from .run_loop import Stop, Task
 from .run_summary import format_value
 from .run_view import Run
@@ -69,13 +72,22 @@ def run_file(
     finish(Path(settings["out"]), time.perf_counter() - started)
 
 
-def resume_run(out: Path, *, data: str | None, holdout: str | None, threads: int | None, quiet: bool) -> None:
-    """Go on with a run to its end, and show it; `data` and `holdout` name files that were moved."""
+def resume_run(
+    out: Path, *, extend_by: int | None, data: str | None, holdout: str | None, threads: int | None, quiet: bool
+) -> None:
+    """Go on with a run to its end, or past it by `extend_by`, and show it; `data` and `holdout` name files that were
+    moved.
+    """
     started = time.perf_counter()
-    if open_run(out).finished:
+    run = open_run(out)
+    go_on: Callable[..., Run] = resume
+    if extend_by is not None:
+        more: dict[str, Any] = {COUNTED.get(run.kind, "n_sweeps"): _checks.whole("--extend", extend_by, least=1)}
+        go_on = partial(extend, **more)
+    elif run.finished:
         Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
     with Bar(quiet) as bar:
-        resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=Stop(SIGNALS))
+        go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=Stop(SIGNALS))
     finish(out, time.perf_counter() - started)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _checks, store, threads as threads_module
+from .learning.task import FitTask
 from .model import BoltzmannMachine
 from .rows import Rows
 from .run_convergence import warn_of
@@ -85,6 +86,8 @@ def _go(
     task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
 ) -> Run:
     stop = Stop() if stop is None else stop
+    if isinstance(task, FitTask):
+        task.ending.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     try:
         with writer:
             done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
