@@ -123,8 +123,7 @@ def test_an_extended_run_is_the_longer_one(
     run = begin(n, kept, merge=False, **options)
     for k in range(3):
         bm.extend(run, max_seconds=0.0, **{count: (longer - n) // 3 + (k < (longer - n) % 3)})
-        while not bm.open(kept).finished:
-            bm.resume(kept, max_seconds=0.0)
+        bm.resume(kept)
     assert bm.verify(kept).sound
     in_parts = bm.open(kept)
     whole = bm.open(path)
