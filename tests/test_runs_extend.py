@@ -30,10 +30,6 @@ def up(states: np.ndarray) -> np.ndarray:
     return (states > 0).mean(axis=1)
 
 
-def rows_of_a_generator() -> Any:
-    return (ROWS[k : k + 5] for k in range(0, len(ROWS), 5))
-
-
 SAMPLED: dict[str, dict[str, Any]] = {
     "thin that does not divide": {"thin": 4, "burn_in": 5, "observables": ["magnetisation", "overlap"], "n_chains": 6},
     "best states": {"keep": "best", "k": 5, "burn_in": 0},
@@ -52,22 +48,28 @@ SLOWLY_SAMPLED: dict[str, dict[str, Any]] = {
 }
 LEARNED: dict[str, dict[str, Any]] = {
     "pcd, watched": {**WATCHED, "momentum": 0.5, "patience": 40, "until": {"moment_error": 1e-9}},
-    "l-bfgs": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, "n_hidden": 0, **WATCHED, "samples_every": 0},
-    "closer to the end": {"method": "cd", "optimizer": "adam", "monitor_every": 50, "weights_every": 0},
+    "l-bfgs": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, **WATCHED, "samples_every": 0},
+    "contrastive divergence": {
+        "method": "cd",
+        "n_hidden": 3,
+        "optimizer": "adam",
+        "monitor_every": 50,
+        "weights_every": 0,
+    },
 }
 SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
-    "sgd": {"method": "exact", "optimizer": "sgd", "n_hidden": 0, "errors": "fisher", "monitor_every": 2},
+    "sgd": {"method": "exact", "optimizer": "sgd", "errors": "fisher", "monitor_every": 2},
     "l-bfgs with hidden units": {"method": "exact", "l2": 1e-2, "n_hidden": 2},
     "phases": {**WATCHED, "centring": True, "optimizer": "adam"},
     "auto": {"free": "auto", **WATCHED, "fidelity": True},
     "tempering": {"free": "tempering", "n_betas": 3, "samples_every": 2},
     "monte-carlo": {"method": "monte-carlo", "n_hidden": 3, "layout": "general", "n_chains": 8, "monitor_every": 3},
-    "mean-field": {"method": "mean-field", "monitor_every": 4, "weights_every": 3},
-    "pseudo-likelihood": {"method": "pseudolikelihood", "n_hidden": 0, "l2": 1e-3},
+    "mean-field": {"method": "mean-field", "n_hidden": 3, "monitor_every": 4, "weights_every": 3},
+    "pseudo-likelihood": {"method": "pseudolikelihood", "l2": 1e-3},
     "ais": {"ais_every": 3, "evaluate": "ais", **WATCHED},
     "deep": {**DEEP, **WATCHED},
     "missing entries": {"missing": True, "monitor_every": 3},
-    "bootstrap": {"method": "exact", "n_hidden": 0, "l2": 1e-2, "errors": "bootstrap", "n_resamples": 3},
+    "bootstrap": {"method": "exact", "l2": 1e-2, "errors": "bootstrap", "n_resamples": 3},
 }
 
 
@@ -76,15 +78,10 @@ def sampled(n: int, out: Path | None = None, **options: Any) -> bm.Run:
     return bm.sample(model, n_sweeps=n, out=out, **{"n_chains": 5, "seed": 3, **options})
 
 
-def learned(n: int, out: Path | None = None, **options: Any) -> bm.Run:
-    given = {"n_hidden": 4, "batch_size": 7, "n_chains": 9, "threads": 1, **options}
-    rows: Any = ROWS
-    if given.pop("missing", False):
-        rows = np.where(np.random.default_rng(1).random(ROWS.shape) < 0.1, np.nan, ROWS)
-    if given.get("method") in ("exact", "pseudolikelihood", "monte-carlo", "mean-field"):
-        given = {"batch_size": None, **options, "threads": 1} if "pretrain_epochs" not in given else given
-        given.pop("missing", None)
-    return bm.fit(rows, epochs=n, out=out, **given)
+def learned(n: int, out: Path | None = None, *, missing: bool = False, **options: Any) -> bm.Run:
+    usual = {"n_hidden": 4, "batch_size": 7, "n_chains": 9} if "method" not in options else {}
+    rows = np.where(np.random.default_rng(1).random(ROWS.shape) < 0.1, np.nan, ROWS) if missing else ROWS
+    return bm.fit(rows, epochs=n, out=out, **{"threads": 1, **usual, **options})
 
 
 CASES = [
@@ -241,7 +238,7 @@ def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, every:
     """Kill an extension at file operations, go on, compare; return how many kills came before its end."""
     n_hits = 0
     with crashing.memory_folder() as folder:
-        whole, first, path = folder / "whole.h5", folder / "first.h5", folder / "run.h5"
+        whole, path = folder / "whole.h5", folder / "run.h5"
         begin(9, whole, commit_seconds=0.0)
 
         def prepare() -> None:
@@ -261,17 +258,14 @@ def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, every:
             assert code in (0, -signal.SIGKILL)
             n_hits += code != 0
             found = bm.open(path)
-            name = "epochs" if count == "epochs" else "n_sweeps"
-            if found.config[found.kind][name] == 4:
+            if found.config[found.kind][count] == 4:
                 assert found.finished, "the run that was finished is still there"
                 bm.extend(path, threads=1, **{count: 5})
-            elif not found.finished or not merge:
-                found._reader.close()
+            else:
                 bm.resume(path, threads=1)
             if not merge:
                 bm.merge(path)
             crashing.assert_same_run(whole, path)
-        first.unlink(missing_ok=True)
     return n_hits
 
 
