@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +75,9 @@ SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
 
 
 def sampled(n: int, out: Path | None = None, **options: Any) -> bm.Run:
-    model = SPINS if options.get("sampler") in ("wolff", "swendsen-wang") or "kernel" in options else MODEL
+    model = (
+        SPINS if options.get("sampler") in ("wolff", "swendsen-wang") or {"kernel", "cluster"} & set(options) else MODEL
+    )
     return bm.sample(model, n_sweeps=n, out=out, **{"n_chains": 5, "seed": 3, **options})
 
 
@@ -234,24 +237,25 @@ def test_runs_that_would_be_others_are_refused_and_stay(name: str, tmp_path: Pat
     assert [one.name for one in tmp_path.iterdir()] == ["run.h5"]
 
 
-def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, every: int) -> int:
+def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, n_kills: int) -> int:
     """Kill an extension at file operations, go on, compare; return how many kills came before its end."""
     n_hits = 0
     with crashing.memory_folder() as folder:
         whole, path = folder / "whole.h5", folder / "run.h5"
         begin(9, whole, commit_seconds=0.0)
+        begin(4, path, commit_seconds=0.0, merge=merge)
+        shutil.copytree(folder, folder / "kept")
 
         def prepare() -> None:
             crashing.remove_run(path)
-            begin(4, path, commit_seconds=0.0, merge=merge, overwrite=True)
+            shutil.copytree(folder / "kept", folder, dirs_exist_ok=True)
 
         def act() -> None:
             bm.extend(path, threads=1, **{count: 5})
 
-        prepare()
         helpers.close_pools()
-        operations = crashing.operations_of(act)
-        for number in range(0, len(operations), every):
+        n_operations = len(crashing.operations_of(act))
+        for number in sorted({n_operations * k // n_kills for k in range(n_kills)}):
             prepare()
             helpers.close_pools()
             code = crashing.kill_at(act, number, torn=True)
@@ -279,7 +283,7 @@ def thinned(n: int, out: Path, **storage: Any) -> bm.Run:
 
 @pytest.mark.parametrize("merge", [True, False])
 def test_extensions_that_are_killed_go_on(merge: bool) -> None:
-    assert kill_and_go_on(watched, "epochs", merge, every=11) >= 2
+    assert kill_and_go_on(watched, "epochs", merge, n_kills=5) >= 2
 
 
 @slow
@@ -288,7 +292,7 @@ def test_extensions_that_are_killed_go_on(merge: bool) -> None:
 def test_extensions_that_are_killed_at_every_file_operation_go_on(
     begin: Callable[..., bm.Run], count: str, merge: bool
 ) -> None:
-    assert kill_and_go_on(begin, count, merge, every=1) >= 10
+    assert kill_and_go_on(begin, count, merge, n_kills=60) >= 10
 
 
 def call(*words: Any) -> Any:
