@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .moments import Moments
     from .run import merge, open, resume
     from .run_compare import compare
+    from .run_extend import extend
     from .run_fit import fit
     from .run_infer import infer
     from .run_rules import compare_rules
@@ -53,6 +54,7 @@ _PLACES = {
     "compare": "run_compare",
     "compare_rules": "run_rules",
     "complete": "inference.use",
+    "extend": "run_extend",
     "fidelity": "learning.fidelity",
     "fit": "run_fit",
     "infer": "run_infer",
@@ -90,6 +92,7 @@ __all__ = [
     "complete",
     "data",
     "diagnostics",
+    "extend",
     "fidelity",
     "fit",
     "infer",

@@ -45,6 +45,10 @@ MaxSeconds = Annotated[
     typer.Option("--max-seconds", min=0.0, help="Stop so long after the command began, to be resumed (exit code 3)."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Extend = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Go on past the end of a finished run: sweeps of sample, epochs of fit, more."),
+]
 Moved = Annotated[
     str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now that the run does not hold.")
 ]
@@ -96,6 +100,7 @@ def compare(
 @app.command()
 def resume(
     out: Out,
+    extend: Extend = None,
     data: Moved = None,
     holdout: Moved = None,
     threads: Threads = None,
@@ -103,7 +108,10 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was stopped; it ends as if it had never been."""
-    _stoppable("resume_run", out, data=data, holdout=holdout, threads=threads, quiet=quiet, max_seconds=max_seconds)
+    _stoppable(
+        "resume_run", out, extend_by=extend, data=data, holdout=holdout, threads=threads, quiet=quiet,
+        max_seconds=max_seconds,
+    )  # fmt: skip
 
 
 @app.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rich.table import Table
 from . import _checks, config
 from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from .run import merge, open as open_run, resume
+from .run_ending import COUNTED
+from .run_extend import extend
 from .run_loop import Task
 from .run_stop import SIGNALS, Stop, Unshown
 from .run_summary import format_value
@@ -83,6 +86,7 @@ def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
 def resume_run(
     out: Path,
     *,
+    extend_by: int | None,
     data: str | None,
     holdout: str | None,
     threads: int | None,
@@ -90,15 +94,22 @@ def resume_run(
     max_seconds: float | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Go on with a run to its end, and show it; `data` and `holdout` name files that were moved."""
+    """Go on with a run to its end, or past it by `extend_by`, and show it; `data` and `holdout` name files that were
+    moved.
+    """
     started = time.perf_counter()
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, None, max_seconds)
-    if open_run(out).finished:
+    run = open_run(out)
+    go_on: Callable[..., Run] = resume
+    if extend_by is not None:
+        more: dict[str, Any] = {COUNTED.get(run.kind, "n_sweeps"): _checks.whole("--extend", extend_by, least=1)}
+        go_on = partial(extend, **more)
+    elif run.finished:
         Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
     with stop.breaking(False):
         with Bar(quiet) as bar:
-            resume(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
+            go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
         finish(out, time.perf_counter() - started, stop)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _checks, store, threads as threads_module
 from .halting import Halted
+from .learning.task import FitTask
 from .model import BoltzmannMachine
 from .rows import Rows
 from .run_convergence import warn_of
@@ -125,6 +126,8 @@ def _go(
     task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
 ) -> Run:
     stop = _stop(stop, path, None)
+    if isinstance(task, FitTask):
+        task.ending.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     try:
         with writer:
             done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)

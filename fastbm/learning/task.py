@@ -22,6 +22,7 @@ from . import drivers
 from .ais_looks import AisLooks
 from .chain_monitor import ChainMonitor
 from .descent import Descent
+from .ending import Ending
 from .evaluation import Evaluation
 from .forecasts import refuse_long_rows
 from .free_auto import AutoSteps
@@ -65,6 +66,7 @@ class FitTask:
     ) -> None:
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
+        self.ending = Ending()
         self._seconds = 0.0  # spent on the present epoch
         sample = Sample.of(start, data)
         self._refuse_long_sums(sample)
@@ -159,6 +161,17 @@ class FitTask:
         return isinstance(self._driver, Descent) or self._over or self._ais_due
 
     @property
+    def why_no_longer(self) -> str:
+        """Why more epochs than it was told would not have been done; empty if they would."""
+        if self.n_epochs == self.settings.epochs:
+            return ""
+        if self._stopping.met:
+            why = "until was met" if not self.settings.patience else "until or patience was met"
+        else:
+            why = "there was nothing left to gain"
+        return f"learning stopped by itself after epoch {self.n_epochs} of {self.settings.epochs}, as {why}"
+
+    @property
     def progress(self) -> tuple[int, int]:
         """Epochs done, and all."""
         return self.n_epochs, self.settings.epochs
@@ -174,6 +187,8 @@ class FitTask:
         if self._ais_due:
             return self._look_by_ais()
         over = self._over
+        if self.n_epochs == self.settings.epochs - 1 and not over:
+            self.ending.begin(self._state)
         started = time.perf_counter()
         try:
             metrics = [] if over else self._driver.epoch(self.n_epochs)
@@ -255,7 +270,10 @@ class FitTask:
         return self.n_epochs % every == 0 or self._over
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """All that is needed to go on, bit for bit, also past the end."""
+        return {**self._state(), **self.ending.state()}
+
+    def _state(self) -> dict[str, np.ndarray]:
         counters = {
             "n_epochs": np.array(self.n_epochs),
             "n_looked": np.array(self._n_looked),
@@ -269,6 +287,7 @@ class FitTask:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.n_epochs, self._evaluated = int(state["n_epochs"]), bool(state["evaluated"])
+        self.ending.restore(state)
         self._driver.restore(state)
         self._n_looked = int(state["n_looked"])
         if self._chains is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .blocks import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 from .conditioned import Conditioned
+from .memory import check_rows
 from .monitor import Grouped, Relaxation, Rule, look_after
 from .settings import SampleSettings
 
@@ -51,6 +52,20 @@ class SampleTask(SamplingTask):
     def progress(self) -> tuple[int, int]:
         """Sweeps done, and all."""
         return self.n_swept, self._last
+
+    @property
+    def why_no_longer(self) -> str:
+        """Why more sweeps than it was told would not have begun with these samples; empty if they would."""
+        if self._rule is not None and self._end >= 0:
+            return f"its stopping rule, until={dict(self._rule.limits)}, was met after sweep {self._end}"
+        if self._relaxation is not None and not self._settled:
+            return "its burn-in did not settle within n_sweeps, and in a longer run samples would begin later"
+        return ""
+
+    def check_room(self) -> None:
+        """Refuse samples that memory cannot hold."""
+        if self._rule is None:
+            check_rows(self.settings, self._subject)
 
     def advance(self) -> Rows | None:
         """Do some sweeps; return the samples that fell among them, None if a stop broke them off."""

@@ -4,6 +4,7 @@ A run killed at any instant resumes and ends with every dataset byte-identical t
 """
 
 from .creating import create
+from .extension import Extension
 from .memory import Memory
 from .merge import discard, merge_parts
 from .reader import Reader, open_reader
@@ -13,6 +14,7 @@ from .verifying import Verification, verify
 from .writer import Writer
 
 __all__ = [
+    "Extension",
     "Memory",
     "Reader",
     "Stream",

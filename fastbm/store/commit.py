@@ -65,6 +65,7 @@ class Job:
     finished: bool = False
     spec: str | None = None
     spec_sha256: str = ""
+    kept: np.ndarray | None = None  # rows of each stream that count of those before, where not all do
 
 
 class Committer:
@@ -133,6 +134,7 @@ class Committer:
         )
         self.n_bytes = contents.n_bytes
         number = self.last.segment + 1
+        first, rewinds = self._taken_up(number, job.kept)
         header = replace(
             self.last,
             segment=number,
@@ -143,7 +145,8 @@ class Committer:
             base_sha256="",
             state_sha256="",
             finished=job.finished,
-            index=self._index(rows),
+            index=self._index(rows, first),
+            rewinds=rewinds,
         )
         with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block):
             if sum(array.nbytes for array in job.state.values()) > LARGE_STATE_BYTES:
@@ -153,9 +156,16 @@ class Committer:
             prune_states(self._names, number)
         return replace(header, sha256=digest)
 
-    def _index(self, rows: Mapping[str, list[np.ndarray]]) -> np.ndarray:
-        counts = [sum(map(len, rows.get(name, ()))) for name in self._streams]
+    def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Where rows go on, and what is taken back of those before."""
         first = self.last.index.sum(axis=1)
+        if kept is None or np.array_equal(kept, first):
+            return first, self.last.rewinds
+        row = np.array([[number, *kept]], np.int64)
+        return kept, np.concatenate([self.last.rewinds, row]) if len(self.last.rewinds) else row
+
+    def _index(self, rows: Mapping[str, list[np.ndarray]], first: np.ndarray) -> np.ndarray:
+        counts = [sum(map(len, rows.get(name, ()))) for name in self._streams]
         return np.stack([first, np.array(counts, np.int64)], axis=1)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from .schema import INDEX, INPUTS, SPEC, STATE, Arrays, Stream, chunk_shape
+from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, Stream, chunk_shape
 
 TEXT = h5py.string_dtype("utf-8")
 _LARGE_BLOCK = 64 << 10
@@ -110,7 +110,8 @@ def read_rows(dataset: h5py.Dataset, selection: slice) -> np.ndarray:
 
 def read_streams(file: h5py.File) -> dict[str, Stream]:
     """Return the streams that a first segment or a merged file declares."""
-    names = [name for name in dataset_names(file) if name.split("/")[0] not in (SPEC, INPUTS, STATE, INDEX)]
+    own = (SPEC, INPUTS, STATE, INDEX, REWINDS)
+    names = [name for name in dataset_names(file) if name.split("/")[0] not in own]
     return {name: _stream(file[name]) for name in names}
 
 

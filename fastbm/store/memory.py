@@ -10,6 +10,7 @@ import numpy as np
 
 from .._checks import nearest
 from ..halting import Halt, never
+from .extension import Extension
 from .rows import copy_arrays, copy_rows
 from .schema import Stream, canonical_json, check_streams
 
@@ -67,9 +68,14 @@ class Memory:
         self.commit(state)
         self.finished = True
 
-    def extend(self, spec: dict[str, Any]) -> None:
-        """Go on past the end of a finished run, under a longer spec."""
-        self.spec, self.finished = json.loads(canonical_json(spec)), False
+    def extended(self, extension: Extension) -> Memory:
+        """Return a run that goes on past the end of this finished one; this one stays as it is."""
+        state = self.state if extension.state is None else extension.state
+        longer = Memory(spec=extension.spec, streams=self.streams, state=state, inputs=self.inputs, meta=self.meta)
+        longer.n_blocks = self.n_blocks
+        kept = extension.kept({name: self.n_rows(name) for name in self.streams})
+        longer._rows = {name: [self._whole(name)[: kept[name]]] for name in self.streams}
+        return longer
 
     def close(self) -> None:
         """Do nothing: there is no lock to release."""

@@ -117,7 +117,9 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
     return digest.hexdigest()
 
 
-def _fill_holes(disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain) -> bytes:
+def _fill_holes(
+    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
+) -> bytes:
     """Fill the holes with the rows of all segments, and return the sha256 of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams

@@ -74,7 +74,14 @@ class Parts:
 
     def n_rows(self, name: str) -> int:
         """How many rows of a stream are committed."""
-        return int(self.last.index[self._streams.index(name)].sum())
+        return self._end_row(self.last, self._streams.index(name))
+
+    def n_rows_before(self, name: str) -> int:
+        """How many rows of a stream count of those that came before the first segment, in a merged file."""
+        return self._end_row(self.origin.header, self._streams.index(name))
+
+    def _end_row(self, header: Header, column: int) -> int:
+        return header.end_row(column, self.last.rewinds)
 
     def pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int, Header]]:
         """Yield first row, end and segment of the pieces that hold rows `start` to `stop`."""
@@ -82,17 +89,18 @@ class Parts:
         low, high = 1, self.last_number
         while low < high:  # the first segment whose rows end behind `start`
             middle = (low + high) // 2
-            if self.header(middle).index[column].sum() > start:
+            if self._end_row(self.header(middle), column) > start:
                 high = middle
             else:
                 low = middle + 1
         for number in range(low, self.last_number + 1):
             header = self.header(number)
-            first, count = (int(n) for n in header.index[column])
+            first, end = int(header.index[column, 0]), self._end_row(header, column)
+            if first >= end:
+                continue
             if first >= stop:
                 return
-            if count:
-                yield first, first + count, header
+            yield first, end, header
 
 
 class At(Exception):

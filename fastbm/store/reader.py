@@ -222,7 +222,7 @@ class Reader:
 
     def _pieces(self, name: str, start: int, stop: int) -> list[tuple[int, int, Path]]:
         pieces = []
-        n_merged = self._merged.n_rows[name] if self._merged else 0
+        n_merged = self._parts.n_rows_before(name) if self._parts else self._whole.n_rows[name]
         if start < n_merged:
             pieces.append((0, n_merged, self._names.merged))
         if self._parts is not None and stop > n_merged:

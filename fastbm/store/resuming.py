@@ -14,11 +14,13 @@ from . import files
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
 from .creating import clear_leftovers, give_up, write_first
+from .extension import Extend, Extension
 from .image import Damaged
 from .lock import Lock
 from .merge import remove_parts, remove_segments
 from .names import Names
 from .places import warn_of_place
+from .rows import copy_arrays
 from .schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
 from .segment import Contents, Header, read_header, read_state, spec_hash
 from .standing import Merged, Standing, find
@@ -31,7 +33,7 @@ def resume(
     path: str | os.PathLike[str],
     *,
     spec: dict[str, Any] | None = None,
-    extend_spec: dict[str, Any] | None = None,
+    extend_spec: dict[str, Any] | Extend | None = None,
     exact: bool = True,
     **changes: Any,
 ) -> Writer:
@@ -43,8 +45,9 @@ def resume(
         ``run.h5`` or ``run.h5.parts``.
     spec : dict, optional
         What the caller means to continue; refused if the file holds another.
-    extend_spec : dict, optional
-        The spec of a longer run, to go on with past the end of a finished one.
+    extend_spec : dict or function, optional
+        The spec of a longer run, to go on with past the end of a finished one. A function is given spec, inputs and
+        last state of the finished run, and returns the `Extension`; where it raises, nothing is changed.
     exact : bool
         Refuse other versions of fastbm, NumPy and Numba than those that began the run.
     **changes
@@ -68,35 +71,43 @@ def resume(
     """
     names = Names(path)
     standing = find(names)
-    extension = None if extend_spec is None else canonical_json(extend_spec)
     if standing.merged is not None and standing.origin is None and not names.parts.exists():
         _check_spec(spec, standing.merged.spec)
-        if extension in (None, standing.merged.spec):
+        if not _goes_on(extend_spec, standing.merged.spec):
             return _done(names, standing.merged)
     lock = Lock(names)
     try:
         warn_of_place(names, lock.lacks)
         with disk_errors(names):
-            return _resume(names, lock, find(names), spec, extension, exact, changes)
+            return _resume(names, lock, find(names), spec, extend_spec, exact, changes)
     except BaseException:
         give_up(names, lock)
         raise
 
 
 def _resume(
-    names: Names, lock: Lock, standing: Standing, spec: dict[str, Any] | None, extension: str | None, exact: bool,
-    changes: dict[str, Any],
+    names: Names, lock: Lock, standing: Standing, spec: dict[str, Any] | None, extend: dict[str, Any] | Extend | None,
+    exact: bool, changes: dict[str, Any],
 ) -> Writer:  # fmt: skip
     if standing.origin is not None:
-        return _continue(names, lock, standing, standing.origin, spec, extension, exact, changes)
+        return _continue(names, lock, standing, standing.origin, spec, extend, exact, changes)
     assert standing.merged is not None
     _check_spec(spec, standing.merged.spec)
-    if extension in (None, standing.merged.spec):
+    if not _goes_on(extend, standing.merged.spec):
         remove_parts(names)
         lock.release()
         return _done(names, standing.merged)
     _check_versions(names, standing.merged.meta, exact)
-    return _extend_merged(names, lock, standing.merged, str(extension), changes)
+    return _extend_merged(names, lock, standing.merged, extend, changes)
+
+
+def _goes_on(extend: dict[str, Any] | Extend | None, text: str) -> bool:
+    """Whether a run is to go on past its end, and does not do so already."""
+    return callable(extend) or (extend is not None and canonical_json(extend) != text)
+
+
+def _extension(extend: Any, text: str, inputs: Arrays, state: Arrays) -> Extension:
+    return extend(json.loads(text), inputs, state) if callable(extend) else Extension(extend)
 
 
 def _done(names: Names, merged: Merged) -> Writer:
@@ -106,8 +117,8 @@ def _done(names: Names, merged: Merged) -> Writer:
 
 
 def _continue(
-    names: Names, lock: Lock, standing: Standing, origin: Origin, spec: dict[str, Any] | None, extension: str | None,
-    exact: bool, changes: dict[str, Any],
+    names: Names, lock: Lock, standing: Standing, origin: Origin, spec: dict[str, Any] | None,
+    extend: dict[str, Any] | Extend | None, exact: bool, changes: dict[str, Any],
 ) -> Writer:  # fmt: skip
     chain = follow(names, origin, hash_last=HASHED_ON_RESUME)
     if chain.headers[-1].finished:
@@ -117,31 +128,39 @@ def _continue(
     last = chain.headers[-1]
     text = read_spec(names, chain.headers, origin.spec)
     _check_spec(spec, text)
-    if extension not in (None, text) and not last.finished:
+    goes_on = _goes_on(extend, text)
+    if goes_on and not last.finished:
         raise StorageError(
             f"{names.shown} is not finished ({last.end_block} blocks). Resume it to its end, then extend it."
         )
-    if not last.finished or extension not in (None, text):
+    if not last.finished or goes_on:
         _check_versions(names, origin.meta, exact)
+    inputs = read_inputs(names)
+    extension = _extension(extend, text, inputs, state) if goes_on else None
     _clean(names, chain, standing)
     settings = Settings(**{**origin.settings, **changes})
-    writer = Writer(names, lock, text, read_inputs(names), origin.streams, state, settings, last)
-    if extension not in (None, text):
-        writer._extend(str(extension), spec_hash(str(extension)))
+    writer = Writer(names, lock, text, inputs, origin.streams, state, settings, last)
+    if extension is not None:
+        writer._extend(extension)
     return writer
 
 
-def _extend_merged(names: Names, lock: Lock, merged: Merged, text: str, changes: dict[str, Any]) -> Writer:
+def _extend_merged(
+    names: Names, lock: Lock, merged: Merged, extend: dict[str, Any] | Extend | None, changes: dict[str, Any]
+) -> Writer:
     """Begin parts that go on from a merged file, which stays as it is until both are merged."""
     merged.check()
+    inputs, last = merged.read_arrays(INPUTS), merged.read_arrays(STATE)
+    extension = _extension(extend, merged.spec, inputs, last)
+    state = last if extension.state is None else copy_arrays(extension.state, "state")
+    text = canonical_json(extension.spec)
     remove_segments(names)
     settings = Settings(**{**merged.settings, **changes})
-    inputs, state = merged.read_arrays(INPUTS), merged.read_arrays(STATE)
     meta = {key: value for key, value in merged.meta.items() if key not in ("merged_from", "n_blocks")}
     meta |= {"replaces": "[]", "settings": canonical_json(asdict(settings))}
     header = Header(
         merged.run_id, 0, int(merged.meta["n_blocks"]), 0, spec_hash(text), merged.sha256, base_sha256=merged.sha256,
-        index=index_of(merged.streams, merged.n_rows),
+        index=index_of(merged.streams, extension.kept(merged.n_rows)),
     )  # fmt: skip
     contents = Contents(merged.streams, {}, state, meta, text, inputs, settings.compression)
     header = write_first(names, header, contents)

@@ -16,7 +16,7 @@ from .._checks import StorageError
 
 FORMAT = "fastbm"
 FORMAT_VERSION = (1, 0)
-SPEC, INPUTS, STATE, META, INDEX = "spec", "inputs", "state", "meta", "index"
+SPEC, INPUTS, STATE, META, INDEX, REWINDS = "spec", "inputs", "state", "meta", "index", "rewinds"
 PINNED_PACKAGES = ("fastbm", "numpy", "numba")
 LARGE_STATE_BYTES = 16 << 20
 CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
@@ -93,7 +93,7 @@ def check_names(argument: str, names: Iterable[str], reserved: Iterable[str] = (
 
 def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """Check declared streams and return them in the order in which they are stored."""
-    check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX))
+    check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX, REWINDS))
     for name, stream in streams.items():
         if stream.numpy_dtype.kind not in "biufcO" or (stream.dtype != "str" and stream.numpy_dtype.kind == "O"):
             raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")

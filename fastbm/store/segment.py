@@ -20,6 +20,7 @@ from .schema import (
     INDEX,
     INPUTS,
     META,
+    REWINDS,
     SPEC,
     STATE,
     Arrays,
@@ -44,6 +45,9 @@ class Header:
         The hash of the state's own file; empty where the state lies in the segment.
     base_sha256 : str
         The contents hash of the merged file which this run goes on from; empty in other runs.
+    rewinds : (n_rewinds, 1 + n_streams) int64 array
+        One row for each time that the run was taken up before its end: the segment that did so, and how many rows of
+        each stream it kept of those before it.
     """
 
     run_id: str
@@ -56,12 +60,20 @@ class Header:
     state_sha256: str = ""
     finished: bool = False
     index: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    rewinds: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), np.int64))
     sha256: str = ""
 
     @property
     def end_block(self) -> int:
         """The number of blocks in this segment and all before it."""
         return self.first_block + self.n_blocks
+
+    def end_row(self, column: int, rewinds: np.ndarray) -> int:
+        """The end of the rows of a stream up to this segment, without those that `rewinds` take back; it never falls
+        from one segment to the next.
+        """
+        later = [int(row[1 + column]) for row in rewinds if row[0] > self.segment]
+        return min([int(self.index[column].sum()), *later])
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,8 @@ def segment_image(header: Header, contents: Contents) -> bytes:
     def fill(file: h5py.File) -> None:
         _write_header(file, header)
         file.create_dataset(INDEX, data=header.index, track_times=False)
+        if len(header.rewinds):
+            file.create_dataset(REWINDS, data=header.rewinds, track_times=False)
         file.create_group(META).attrs.update({key: contents.meta[key] for key in sorted(contents.meta)})
         if contents.spec is not None:
             file.create_dataset(SPEC, data=contents.spec, dtype=hdf.TEXT, track_times=False)
@@ -136,14 +150,16 @@ def read_header(path: Path, shown: str, *, hashed: bool) -> Header:
     try:
         with open_image(path) as file:
             attrs = {key: hdf.plain(value) for key, value in file.attrs.items()}
-            index = file[INDEX][...]
+            arrays = {"index": file[INDEX][...]}
+            if REWINDS in file:
+                arrays["rewinds"] = file[REWINDS][...]
     except Exception as error:  # bytes that were not hashed may fail in any way
         raise Damaged(f"HDF5 cannot read it ({error})") from error
     if attrs.get("format") != FORMAT or "segment" not in attrs:
         raise Damaged("it is a sealed file but no segment")
     check_major(shown, attrs["format_version"], attrs["fastbm_version"])
     known: dict[str, Any] = {key: attrs[key] for key in (*_NUMBERS, *_TEXTS)}
-    return Header(**known, finished=bool(attrs["finished"]), index=index, sha256=digest)
+    return Header(**known, finished=bool(attrs["finished"]), sha256=digest, **arrays)
 
 
 def read_state(names: Names, header: Header) -> Arrays:

@@ -156,7 +156,7 @@ def _check_contents(found: _Findings, origin: Origin, header: Header, before: He
     """Check the counts of a segment against its rows and the segment before it; read all rows."""
     if header.index.shape != (len(origin.streams), 2):
         raise Damaged("its index is of other streams")
-    if before is not None and not np.array_equal(header.index[:, 0], before.index.sum(axis=1)):
+    if before is not None and not np.array_equal(header.index[:, 0], _rows_before(header, before)):
         raise Damaged("its rows do not follow on those of the segment before it")
     try:
         with open_image(found.names.segment(header.segment)) as file:
@@ -168,6 +168,13 @@ def _check_contents(found: _Findings, origin: Origin, header: Header, before: He
             _read_through(file, there)
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise Damaged(f"HDF5 cannot read it through ({error})") from error
+
+
+def _rows_before(header: Header, before: Header) -> np.ndarray:
+    """The rows that come before those of a segment: all so far, but for those that it takes back itself."""
+    if len(header.rewinds) == len(before.rewinds):
+        return before.index.sum(axis=1)
+    return np.minimum(header.rewinds[-1, 1:], before.index.sum(axis=1))
 
 
 def _check_states(found: _Findings, origin: Origin, last: Header) -> None:

@@ -16,12 +16,13 @@ import numpy as np
 from .._checks import StorageError
 from ..halting import Halt, never
 from .commit import Committer, Job, Pace
+from .extension import Extension
 from .lock import Lock
 from .merge import merge_chain, reason_to_keep_parts
 from .names import Names
 from .rows import copy_arrays, copy_rows
-from .schema import Arrays, Stream
-from .segment import Header
+from .schema import Arrays, Stream, canonical_json
+from .segment import Header, spec_hash
 
 State = Mapping[str, Any]
 
@@ -74,6 +75,11 @@ class Writer:
     def state(self) -> Arrays:
         """The state at the last commit."""
         return self._state
+
+    def n_rows(self, name: str) -> int:
+        """Return how many rows of a stream were written, in this process and before it."""
+        safe = int(self._acknowledged.index[list(self.streams).index(name)].sum())
+        return safe + sum(len(block[name]) for block in self._progress[1] if name in block)
 
     def append(self, rows: Mapping[str, Any], state: Callable[[], State]) -> None:
         """Add one block of rows; commit in the background if that is due.
@@ -149,12 +155,16 @@ class Writer:
             if error is None:
                 raise
 
-    def _extend(self, spec: str, spec_sha256: str) -> None:
+    def _extend(self, extension: Extension) -> None:
         """Go on past the end of a finished run, under a longer spec."""
         self._check_lock()
-        self._start(self._state, spec=spec, spec_sha256=spec_sha256)
+        text = canonical_json(extension.spec)
+        state = self._state if extension.state is None else copy_arrays(extension.state, "state")
+        written = {name: self.n_rows(name) for name in self.streams}
+        kept = index_of(self.streams, extension.kept(written))[:, 0]
+        self._start(state, spec=text, spec_sha256=spec_hash(text), kept=kept)
         self._collect(wait=True)
-        self.spec, self.finished = json.loads(spec), False
+        self.spec, self.finished = json.loads(text), False
 
     def _commit_all(self, state: Arrays, *, finished: bool) -> None:
         self._collect(wait=True)
