@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
-import socket
 import time
 import weakref
 from contextlib import suppress
-from pathlib import Path
 
 from .._checks import StorageError
 from . import files
+from .holder import myself, read_holder
 from .names import Names
 
 _ATTEMPTS, _PAUSE = 10, 0.02
@@ -25,8 +23,9 @@ class Lock:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._handle = _acquire(names)
-        os.truncate(self._handle, 0)
-        os.pwrite(self._handle, _describe().encode(), 0)
+        text = myself().text.encode()
+        os.pwrite(self._handle, text, 0)  # before what was longer is cut: readers never see an empty text
+        os.truncate(self._handle, len(text))
         _held.add(self)
 
     @property
@@ -35,25 +34,18 @@ class Lock:
         return self._handle >= 0
 
     def release(self) -> None:
-        """Let others write."""
+        """Let others write, and take back the text that names this process."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            with suppress(OSError):
+                os.truncate(handle, 0)
+            os.close(handle)
+
+    def _let_go(self) -> None:
+        """Close the file in a forked child; the lock and its text are the parent's."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether some process holds the lock. Writers try for longer than this look takes, so it disturbs none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _acquire(names: Names) -> int:
@@ -82,34 +74,14 @@ def _acquire(names: Names) -> int:
             if os.stat(names.lock).st_ino == os.fstat(handle).st_ino:
                 return handle
         os.close(handle)
-    raise StorageError(f"{names.shown} is being written by {_holder(names.lock)}. Stop it or write elsewhere.")
-
-
-def _describe() -> str:
-    fields = {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot(), "start": f"{time.time():.3f}"}
-    return "".join(f"{key} {value}\n" for key, value in fields.items())
-
-
-def _holder(path: Path) -> str:
-    try:
-        found = dict(re.findall(r"^(\w+) (.*)$", path.read_text(errors="replace"), re.MULTILINE))
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(found["start"])))
-        return f"pid {found['pid']} on {found['host']} since {since}"
-    except (OSError, KeyError, ValueError):
-        return "another process"
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
+    holder = read_holder(names.lock) or "another process"
+    raise StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
 
 
 def _drop_in_child() -> None:
     # A child that kept the descriptor would keep the lock after its parent's death.
     for lock in list(_held):
-        lock.release()
+        lock._let_go()
 
 
 os.register_at_fork(after_in_child=_drop_in_child)

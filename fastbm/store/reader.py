@@ -9,16 +9,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import h5py
 import numpy as np
 
 from .._checks import StorageError, nearest
 from . import hdf
-from .chain import blocks_safe, damage, read_inputs, read_spec
+from .chain import Origin, blocks_safe, damage, read_inputs, read_spec
+from .cut import whole_part
+from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
-from .lock import is_locked
 from .memory import Memory
 from .names import Names
 from .parts import At, Parts, stamp
@@ -38,10 +39,12 @@ class Reader:
     ----------
     path : str
         The run as it was named.
+    damage : str
+        What is damaged, where the reader was told to stop before it; else empty.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._names = Names(path)
+    def __init__(self, path: str | os.PathLike[str], *, cut: bool = False) -> None:
+        self._names, self._cut, self.damage = Names(path), cut, ""
         self.path = self._names.shown
         self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
         self._seen: Any = None
@@ -91,7 +94,12 @@ class Reader:
     @property
     def live(self) -> bool:
         """Whether a process is writing the run."""
-        return is_locked(self._names.lock)
+        return is_live(self._names, float(self.settings["commit_seconds"]))
+
+    @property
+    def holder(self) -> Holder | None:
+        """The process that writes the run, or wrote it when it was killed."""
+        return read_holder(self._names.lock)
 
     @property
     def n_blocks(self) -> int:
@@ -171,12 +179,19 @@ class Reader:
             self._parts = None
             standing = find(self._names)
             self._merged = standing.merged
-            self._parts = Parts(self._names, standing.origin) if standing.origin else None
+            self._parts = self._parts_of(standing.origin) if standing.origin else None
             if self.settings["compression"] == "zstd":
                 hdf.zstd()  # HDF5 knows the filter once it is imported
             self._seen = seen
         elif self._parts is not None:
             self._parts.refresh()
+
+    def _parts_of(self, origin: Origin) -> Parts:
+        if not self._cut:
+            return Parts(self._names, origin)
+        whole = whole_part(self._names, origin)
+        self.damage = whole.damage
+        return whole
 
     def _damage(self, error: Exception) -> StorageError:
         if not isinstance(error, At):
@@ -254,17 +269,24 @@ class Reader:
         return file
 
 
-def open_reader(run: str | os.PathLike[str] | Memory) -> Reader | Memory:
+@overload
+def open_reader(run: str | os.PathLike[str], *, cut: bool = False) -> Reader: ...
+@overload
+def open_reader(run: Memory, *, cut: bool = False) -> Memory: ...
+def open_reader(run: str | os.PathLike[str] | Memory, *, cut: bool = False) -> Reader | Memory:
     """Open a run for reading.
 
     Parameters
     ----------
     run : str, path or Memory
         ``run.h5`` or ``run.h5.parts``, whichever of the two there is; a run in memory is returned as it is.
+    cut : bool
+        Check every byte of parts first, and read as if the run ended before the first that is damaged; what that is
+        stands in `damage`. Such a reader keeps to what was there when it was opened.
 
     Raises
     ------
     StorageError
         If there is no such run, it is not a fastbm run, is of a newer format, or is damaged.
     """
-    return run if isinstance(run, Memory) else Reader(run)
+    return run if isinstance(run, Memory) else Reader(run, cut=cut)

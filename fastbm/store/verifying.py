@@ -11,8 +11,8 @@ import numpy as np
 from .._checks import StorageError
 from . import hdf
 from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .holder import is_live
 from .image import Damaged, check_hash, open_image, read_trailer
-from .lock import is_locked
 from .names import Names
 from .parts import stamp
 from .schema import Stream
@@ -108,7 +108,7 @@ def _look(names: Names) -> Verification:
     if standing.leftover_merged:
         notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
     return Verification(
-        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_locked(names.lock),
+        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_live(names),
         standing.origin is None, tuple(found.problems), tuple(notes),
     )  # fmt: skip
 
