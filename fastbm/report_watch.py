@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -19,7 +20,7 @@ from .run_watch import View, Watch
 from .store import is_there
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
-LABEL, BAR, LONGEST_SPARK = 11, 24, 60  # columns
+LABEL, BAR, LONGEST_SPARK, FREE = 11, 16, 60, 3  # columns; the free ones at the edge are for an echoed ^C
 COLOURS = {LIVE: "green", FINISHED: "bold green", STOPPED: "yellow", SILENT: "yellow", DAMAGED: "red"}
 CODES = {LIVE: 0, SILENT: 0, FINISHED: 0, STOPPED: 3, DAMAGED: 1}
 ENDS = (FINISHED, STOPPED, DAMAGED)
@@ -94,9 +95,9 @@ def drawn(view: View, console: Console) -> RenderableType:
     for line in view.lines:
         table.add_row(line.label, Text(line.text))
         if line.values is not None and len(line.values) > 1:
-            width = max(8, min(LONGEST_SPARK, console.width - LABEL - 2))
+            width = max(8, min(LONGEST_SPARK, console.width - LABEL - FREE - 2))
             table.add_row("", Text(spark(line.values, width, ascii_only=console.options.ascii_only), style="cyan"))
-    return Group(table)
+    return Constrain(table, max(console.width - FREE, 20))
 
 
 def _bar(view: View) -> RenderableType:
@@ -122,8 +123,16 @@ def how_far(view: View) -> str:
 
 def _rate(rate: float, unit: str) -> str:
     if unit == "part of the way":
-        return f"{6.0 * rate:.3g} %/min"
-    return f"{rate:.3g}/s" if rate >= 1.0 else f"{60.0 * rate:.3g}/min" if rate >= 1 / 60 else f"{3600.0 * rate:.3g}/h"
+        return f"{_short(6.0 * rate)} %/min"  # of thousandths
+    per, word = next(
+        (per, word) for per, word in ((1.0, "s"), (60.0, "min"), (3600.0, "h")) if per * rate >= 1.0 or per > 60.0
+    )
+    return f"{_short(per * rate)}/{word}"
+
+
+def _short(value: float) -> str:
+    """Three digits that count, and no exponent."""
+    return np.format_float_positional(float(f"{value:.3g}"), trim="-")
 
 
 def in_one_line(view: View) -> str:

@@ -108,11 +108,11 @@ class Recent:
     def _energy(self) -> str:
         """Energies per unit over the later half: one temperature, or the first and the last."""
         energy, together = self._later_half("samples/energy") / self._n_units, groups(self._run)
-        found = [
-            f"{_pair(energy[:, chains])}" + (f" at beta {self._run.beta[chains[0]]:g}" if len(together) > 1 else "")
-            for chains in (together[0], together[-1])
-        ]
-        return f"{found[0]} a unit" if len(together) == 1 else f"{found[0]}, {found[1]}; a unit"
+        first, last = (_pair(energy[:, chains]) for chains in (together[0], together[-1]))
+        if len(together) == 1:
+            return f"{first} a unit"
+        betas = [self._run.beta[chains[0]] for chains in (together[0], together[-1])]
+        return f"{first} to {last} a unit, beta {betas[0]:g} to {betas[1]:g}"
 
     def _diagnostics(self, series: dict[str, np.ndarray]) -> list[Line]:
         together = groups(self._run)
@@ -208,7 +208,7 @@ LINES = {"sample": Recent.sample, "fit": Recent.fit, "infer": Recent.cells, "com
 def _pair(values: np.ndarray) -> str:
     """Mean and standard error of chains, (n, k)."""
     error = float(diagnostics.standard_error(values)) if len(values) >= 4 else float("nan")
-    return f"{values.mean():.5g}" + (f" +- {error:.1g}" if error > 0 else "")
+    return f"{values.mean():.4g}" + (f" +- {error:.1g}" if error > 0 else "")
 
 
 def _result(value: Any, error: Any) -> str:
