@@ -19,7 +19,7 @@ from .run_progress import COUNTERS, Progress, progress_of
 from .run_standing import FINISHED, LIVE, Standing, standing_of
 from .run_view import Run
 from .run_watch_series import Line, Recent
-from .store import Commit, Reader, commit, counters, last_commit, open_reader
+from .store import Commit, Reader, commit_at, counters, last_commit, open_reader
 
 CHECK_EVERY = 20.0  # times as long as a check of all bytes takes, after damage was found
 COMMITS_OF_RATE = 8  # the rate is that between the last commit and the one so many before it
@@ -146,7 +146,7 @@ class Watch:
             if at.number < back or holder is None:
                 continue
             try:
-                earlier = commit(self._reader, at.number - back)
+                earlier = commit_at(self._reader, at.number - back)
                 if earlier.time >= holder.start:
                     return [(earlier, self._progress(earlier).done)]
             except OSError:  # states of their own are kept for the last commits only

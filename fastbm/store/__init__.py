@@ -8,7 +8,7 @@ from .holder import Holder
 from .memory import Memory
 from .merge import discard, merge_parts
 from .reader import Reader, open_reader
-from .recent import Commit, commit, counters, is_there, last_commit, last_rows
+from .recent import Commit, commit_at, counters, is_there, last_commit, last_rows
 from .resuming import resume
 from .schema import Stream
 from .verifying import Verification, verify
@@ -22,7 +22,7 @@ __all__ = [
     "Stream",
     "Verification",
     "Writer",
-    "commit",
+    "commit_at",
     "counters",
     "create",
     "discard",

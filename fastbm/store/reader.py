@@ -169,7 +169,7 @@ class Reader:
                 return act()
             except (At, Damaged, FileNotFoundError) as error:
                 failure = error
-                time.sleep(_PAUSE if self.live else 0.0)
+                time.sleep(_PAUSE if self.holder else 0.0)
         raise self._damage(failure) from None
 
     def _look(self) -> None:

@@ -41,10 +41,10 @@ def last_commit(reader: Reader) -> Commit:
     parts = reader._parts
     if parts is None:
         return Commit(-1, os.stat(reader._names.merged).st_mtime, reader.n_blocks)
-    return commit(reader, parts.last_number)
+    return commit_at(reader, parts.last_number)
 
 
-def commit(reader: Reader, number: int) -> Commit:
+def commit_at(reader: Reader, number: int) -> Commit:
     """Return a commit by its number, as it is in the parts of a run."""
     assert reader._parts is not None
     made = os.stat(reader._names.segment(number)).st_mtime
