@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from .._checks import StorageError
 from . import hdf
+from .header import Header, read_header
 from .image import Damaged, Foreign, open_image, read_trailer
 from .names import Names
 from .schema import INPUTS, META, SPEC, Arrays, Stream
-from .segment import Header, read_header
 
 
 @dataclass

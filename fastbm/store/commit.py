@@ -15,10 +15,12 @@ import numpy as np
 from .._checks import StorageError
 from . import files
 from .chain import blocks_safe
+from .header import Header
+from .image import write_sealed
 from .lock import Lock
 from .names import Names
 from .schema import LARGE_STATE_BYTES, Arrays, Stream
-from .segment import Contents, Header, segment_image, write_sealed, write_state_file
+from .segment import Contents, segment_image, write_state_file
 
 STATE_SHARE = 0.03
 KEPT_STATES = 4

@@ -17,12 +17,13 @@ import numpy as np
 from .._checks import StorageError, choice, real, whole
 from . import files, hdf
 from .commit import disk_errors
-from .image import Damaged, Foreign
+from .header import Header, read_header
+from .image import Damaged, Foreign, write_sealed
 from .lock import Lock
 from .names import Names
 from .rows import copy_arrays
 from .schema import Stream, canonical_json, check_streams, package_version
-from .segment import Contents, Header, read_header, segment_image, spec_hash, write_sealed
+from .segment import Contents, segment_image, spec_hash
 from .standing import read_merged
 from .writer import Settings, Writer, index_of
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .chain import Missing, Origin, Stale, check_link
+from .header import Header
 from .image import Damaged
 from .names import Names
-from .segment import Header
 
 Stamp = tuple[int, int, int]
 

@@ -11,12 +11,12 @@ import numpy as np
 from .._checks import StorageError
 from . import hdf
 from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .header import Header
 from .image import Damaged, check_hash, open_image, read_trailer
 from .lock import is_locked
 from .names import Names
 from .parts import stamp
 from .schema import Stream
-from .segment import Header
 from .standing import Merged, find
 
 LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
