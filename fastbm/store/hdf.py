@@ -83,7 +83,17 @@ def _properties(is_text: bool) -> tuple[Any, Any]:
 
 
 def _type(dtype: np.dtype[Any]) -> Any:
-    return h5t.py_create(TEXT if dtype.kind == "O" else dtype, logical=True)
+    return _text_type() if dtype.kind == "O" else _number_type(dtype)
+
+
+@cache
+def _number_type(dtype: np.dtype[Any]) -> Any:
+    return h5t.py_create(dtype, logical=True)
+
+
+@cache
+def _text_type() -> Any:
+    return h5t.py_create(TEXT, logical=True)
 
 
 def _space(shape: tuple[int, ...]) -> Any:
