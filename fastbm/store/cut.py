@@ -24,7 +24,10 @@ class WholePart(Parts):
 
     def refresh(self) -> None:
         """Stay with what was whole."""
-        self.last_number = self._end
+
+    def _list(self) -> None:
+        self._before_stale = False
+        self._go_to(self._end)
 
 
 def whole_part(names: Names, origin: Origin) -> WholePart:

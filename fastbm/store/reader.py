@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -16,7 +16,7 @@ import numpy as np
 
 from .._checks import StorageError, nearest
 from . import hdf
-from .chain import Origin, blocks_safe, damage, read_inputs, read_spec
+from .chain import Origin, blocks_safe, damage, read_inputs
 from .cut import whole_part
 from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
@@ -211,10 +211,7 @@ class Reader:
             self._parts.header(number)
 
     def _read_spec(self) -> str:
-        if self._parts is None:
-            return self._whole.spec
-        headers = (self._parts.header(number) for number in range(self._parts.last_number + 1))
-        return read_spec(self._names, headers, self._parts.origin.spec)
+        return self._parts.read_spec() if self._parts else self._whole.spec
 
     def _read_inputs(self) -> Arrays:
         return read_inputs(self._names) if self._parts else self._whole.read_arrays(INPUTS)
@@ -235,15 +232,13 @@ class Reader:
                 rows[low:high] = self._read_piece(path, name, picked)
         return rows
 
-    def _pieces(self, name: str, start: int, stop: int) -> list[tuple[int, int, Path]]:
-        pieces = []
+    def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int, Path]]:
         n_merged = self._merged.n_rows[name] if self._merged else 0
         if start < n_merged:
-            pieces.append((0, n_merged, self._names.merged))
+            yield 0, n_merged, self._names.merged
         if self._parts is not None and stop > n_merged:
             for first, end, header in self._parts.pieces(name, max(start, n_merged), stop):
-                pieces.append((first, end, self._names.segment(header.segment)))
-        return pieces
+                yield first, end, self._names.segment(header.segment)
 
     def _read_piece(self, path: Path, name: str, picked: slice) -> np.ndarray:
         try:

@@ -48,7 +48,7 @@ def commit_at(reader: Reader, number: int) -> Commit:
     """Return a commit by its number, as it is in the parts of a run."""
     assert reader._parts is not None
     made = os.stat(reader._names.segment(number)).st_mtime
-    return Commit(number, made, reader._parts.header(number).end_block)
+    return Commit(number, made, reader._parts.header(number, hashed=False).end_block)
 
 
 def counters(reader: Reader, at: Commit, names: Iterable[str]) -> Arrays:
@@ -62,7 +62,7 @@ def counters(reader: Reader, at: Commit, names: Iterable[str]) -> Arrays:
     path = reader._names.merged
     if at.number >= 0:
         assert reader._parts is not None
-        of_its_own = reader._parts.header(at.number).state_sha256
+        of_its_own = reader._parts.header(at.number, hashed=False).state_sha256
         path = reader._names.state(at.number) if of_its_own else reader._names.segment(at.number)
     with open_image(path) as file:
         state = file[STATE]
@@ -80,4 +80,4 @@ def _first_row(reader: Reader, name: str, n_commits: int) -> int:
     parts = reader._parts
     if parts is None or parts.last_number < n_commits:
         return 0
-    return int(parts.header(parts.last_number - n_commits + 1).index[list(reader.streams).index(name), 0])
+    return int(parts.header(parts.last_number - n_commits + 1, hashed=False).index[list(reader.streams).index(name), 0])

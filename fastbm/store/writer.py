@@ -15,12 +15,12 @@ import numpy as np
 
 from .._checks import StorageError
 from .commit import Committer, Job, Pace
+from .header import Header
 from .lock import Lock
 from .merge import merge_chain, reason_to_keep_parts
 from .names import Names
 from .rows import copy_arrays, copy_rows
 from .schema import Arrays, Stream
-from .segment import Header
 
 State = Mapping[str, Any]
 
