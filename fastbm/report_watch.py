@@ -139,7 +139,7 @@ def in_one_line(view: View) -> str:
     """What there is to say, in one plain line with the time before it."""
     said = [f"{line.label} {line.text}" for line in view.lines if line.label in OF_LINE]
     state, text, command = view.standing
-    what = f"{state}: {text}" if state in (STOPPED, SILENT, DAMAGED) else state
+    what = f"{state}: {text.rstrip('.')}" if state in (STOPPED, SILENT, DAMAGED) else state
     what += f". Go on with: {command}" if command and state != FINISHED else ""
     unit = "" if view.progress.unit == "part of the way" else f"{view.progress.unit}s "
     return "; ".join([f"{time.strftime('%Y-%m-%d %H:%M:%S')} {view.path} {what}", f"{unit}{how_far(view)}", *said])

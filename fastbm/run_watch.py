@@ -95,6 +95,8 @@ class Watch:
         """Return what there is to be seen; the same view as before, but for its standing, where nothing is new."""
         try:
             return self._look()
+        except FileNotFoundError:  # the parts were merged during the look
+            return self._look()
         except StorageError:
             started = time.monotonic()
             self._begin(open_reader(self._path, cut=True))

@@ -38,6 +38,14 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 
 def last_commit(reader: Reader) -> Commit:
     """Return the last commit of a run."""
+    try:
+        return _last_commit(reader)
+    except FileNotFoundError:  # the parts were merged since the reader looked
+        reader.refresh()
+        return _last_commit(reader)
+
+
+def _last_commit(reader: Reader) -> Commit:
     parts = reader._parts
     if parts is None:
         return Commit(-1, os.stat(reader._names.merged).st_mtime, reader.n_blocks)
