@@ -44,7 +44,7 @@ def begun(begin: Begin, path: Path, n_blocks: int = 1) -> Path:
 
 
 class Steps:
-    """Takes the place of `time.sleep` in a watch; each call does one block of a run.
+    """Takes the place of `time.sleep` in a watch; some calls do one block of a run each, the next all others.
 
     Attributes
     ----------
@@ -55,13 +55,14 @@ class Steps:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, path: Path, then: Callable[[int], bool] = lambda n: True
     ) -> None:
-        self.n, self._path, self._then = 0, path, then
+        self.n, self._n_blocks, self._path, self._then = 0, 0, path, then
         monkeypatch.setattr(report_watch.time, "sleep", self)
 
     def __call__(self, seconds: float) -> None:
         self.n += 1
         assert self.n < 500, "the watch does not end"
         if self._then(self.n):
-            bm.resume(self._path, max_seconds=0.0)
+            self._n_blocks += 1
+            bm.resume(self._path, max_seconds=0.0 if self._n_blocks < 5 else None)
             if parts_of(self._path).exists():
                 hold(self._path)
