@@ -49,7 +49,8 @@ def _last_commit(reader: Reader) -> Commit:
     parts = reader._parts
     if parts is None:
         return Commit(-1, os.stat(reader._names.merged).st_mtime, reader.n_blocks)
-    return commit_at(reader, parts.last_number)
+    made = os.stat(reader._names.segment(parts.last_number)).st_mtime
+    return Commit(parts.last_number, made, parts.last.end_block)
 
 
 def commit_at(reader: Reader, number: int) -> Commit:
