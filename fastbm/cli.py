@@ -133,10 +133,27 @@ def merge(out: Out) -> None:
 
 @app.command()
 def show(out: Out) -> None:
-    """Show what a run was told and what it found; works while it runs."""
+    """Show what a run was told and what it found, and how it stands; leave with 1 if it is damaged."""
     from . import report
 
-    report.show(out)
+    if not report.show(out):
+        raise Stopped(f"{out} is damaged; this is what is whole.", FAILED)
+
+
+@app.command()
+def watch(
+    out: Out,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.05, help="Between looks.")] = 1.0,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="For a run that is not there yet.")
+    ] = 0.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
+) -> None:
+    """Show a run as it goes on, from another terminal or host; leave when it ends: 0 finished, 3 stopped, 1 damaged."""
+    from . import report_watch
+
+    if code := report_watch.watch(out, every=every, wait=wait, once=once):
+        raise typer.Exit(code)
 
 
 @app.command()

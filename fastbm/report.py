@@ -17,15 +17,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from . import _checks, config
+from ._checks import StorageError
 from .inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from .run import merge, open as open_run, resume
 from .run_ending import COUNTED
 from .run_extend import extend
 from .run_loop import Task
+from .run_standing import standing_of
 from .run_stop import SIGNALS, Stop, Unshown
 from .run_summary import format_value
 from .run_view import Run
-from .store import verify
+from .store import Reader, open_reader, verify
 
 WIDTHS = {
     "beta": 4,
@@ -171,15 +173,33 @@ def _show_finished(run: Run, out: Path, seconds: float) -> None:
     console.print(f"{'took':<8} {seconds:.1f} s")
 
 
-def show(out: Path) -> None:
-    """Print the summary of a run, and its table where it has one."""
+def show(out: Path) -> bool:
+    """Print how a run stands, its summary, and its table where it has one; return whether it is whole.
+
+    Of a damaged run what is whole is shown.
+    """
     console = Console(highlight=False)
-    run = open_run(out)
+    try:
+        _show(console, open_reader(out))
+    except StorageError:
+        if not (whole := open_reader(out, cut=True)).damage:
+            raise
+        _show(console, whole)
+        return False
+    return True
+
+
+def _show(console: Console, reader: Reader) -> None:
+    run, standing = Run(reader), standing_of(reader)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in run.summary().items():
-        table.add_row(name, format_value(value))
+        table.add_row(name, escape(format_value(value)))
+        if name == "finished":
+            table.add_row("state", escape(f"{standing.state}: {standing.text}"))
+            if standing.command:
+                table.add_row("go on with", escape(standing.command))
     console.print(table)
     if run.kind in ("compare", "infer"):
         print_comparison(console, run.comparison)

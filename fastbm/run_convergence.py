@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,8 +43,15 @@ def groups(run: Run) -> list[np.ndarray]:
 
 def quantities(run: Run, *, ess: bool = False) -> list[Quantity]:
     """Return R-hat of the energy and of the observables that are numbers of chains, and on demand their ess."""
-    found, together = [], groups(run)
-    for name, values in _series(run).items():
+    return quantities_of(run, _series(run), groups(run), ess=ess)
+
+
+def quantities_of(
+    run: Run, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
+) -> list[Quantity]:
+    """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
+    found = []
+    for name, values in series.items():
         of_pairs = values.shape[1] < len(run.beta)
         for chains in together:
             columns = values[:, chains[::2] // 2 if of_pairs else chains]
@@ -57,11 +65,11 @@ def quantities(run: Run, *, ess: bool = False) -> list[Quantity]:
 def _series(run: Run) -> dict[str, np.ndarray]:
     """The energy and the observables of chains or pairs of chains, thinned where they are long."""
     step = max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
-    series = {name: run.read(stream, step) for name, stream in _names(run).items()}
+    series = {name: run.read(stream, step) for name, stream in watched_names(run).items()}
     return {name: values for name, values in series.items() if np.isfinite(values).all()}
 
 
-def _names(run: Run) -> dict[str, str]:
+def watched_names(run: Run) -> dict[str, str]:
     """The streams of the energy and of the observables that are numbers of chains or pairs."""
     settings, names = run.config["sample"], {"energy": "samples/energy"}
     for name, what in (settings.get("observables") or {}).items():
@@ -84,7 +92,7 @@ def has_converged(run: Run) -> bool | None:
     if run.burn_in_found is False or run.until_met is False:
         return False
     watched = quantities(run)
-    if len({q.name for q in watched}) < len(_names(run)) or _frozen(run):
+    if len({q.name for q in watched}) < len(watched_names(run)) or _frozen(run):
         return None  # an observable is not finite, or there is nothing to compare
     return all(q.r_hat <= diagnostics.R_HAT_LIMIT for q in watched)
 

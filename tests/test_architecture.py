@@ -25,7 +25,7 @@ FLOORS = [
     ["sampling/*"],
     ["inference/*", "learning/*"],
     ["run*"],
-    ["config*.py", "plots*", "report.py", "interop/*", "scale.py"],
+    ["config*.py", "plots*", "report*.py", "interop/*", "scale.py"],
     ["cli.py"],
 ]
 EXEMPT = ["__init__.py", "__main__.py"]  # the public names of all floors, and the door to the command line

@@ -86,7 +86,7 @@ class Work:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit."""
-        found = {"n_pieces_done": np.array(self._n_done)}
+        found = {"n_pieces_done": np.array(self._n_done), "n_pieces": np.array(self.planned.n_pieces)}
         return found if self._part is None else found | _arrays_of(self._part)
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

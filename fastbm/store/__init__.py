@@ -5,23 +5,32 @@ A run killed at any instant resumes and ends with every dataset byte-identical t
 
 from .creating import create
 from .extension import Extension
+from .holder import Holder
 from .memory import Memory
 from .merge import discard, merge_parts
 from .reader import Reader, open_reader
+from .recent import Commit, commit_at, counters, is_there, last_commit, last_rows
 from .resuming import resume
 from .schema import Stream
 from .verifying import Verification, verify
 from .writer import Writer
 
 __all__ = [
+    "Commit",
     "Extension",
+    "Holder",
     "Memory",
     "Reader",
     "Stream",
     "Verification",
     "Writer",
+    "commit_at",
+    "counters",
     "create",
     "discard",
+    "is_there",
+    "last_commit",
+    "last_rows",
     "merge_parts",
     "open_reader",
     "resume",

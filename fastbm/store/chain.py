@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from .._checks import StorageError
 from . import hdf
+from .header import Header, read_header
 from .image import Damaged, Foreign, open_image, read_trailer
 from .names import Names
 from .schema import INPUTS, META, SPEC, Arrays, Stream
-from .segment import Header, read_header
 
 
 @dataclass
@@ -84,10 +84,15 @@ def read_spec(names: Names, headers: Iterable[Header], first: str) -> str:
     spec, known = first, None
     for header in headers:
         if known is not None and header.spec_sha256 != known:
-            with open_image(names.segment(header.segment)) as file:
-                spec = file[SPEC].asstr()[()]
+            spec = spec_of(names, header)
         known = header.spec_sha256
     return spec
+
+
+def spec_of(names: Names, header: Header) -> str:
+    """Read the spec that a segment brought."""
+    with open_image(names.segment(header.segment)) as file:
+        return str(file[SPEC].asstr()[()])
 
 
 def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:

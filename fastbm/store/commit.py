@@ -15,10 +15,12 @@ import numpy as np
 from .._checks import StorageError
 from . import files
 from .chain import blocks_safe
+from .header import Header
+from .image import write_sealed
 from .lock import Lock
 from .names import Names
 from .schema import LARGE_STATE_BYTES, Arrays, Stream
-from .segment import Contents, Header, segment_image, write_sealed, write_state_file
+from .segment import Contents, segment_image, write_state_file
 
 STATE_SHARE = 0.03
 KEPT_STATES = 4
@@ -153,7 +155,7 @@ class Committer:
                 header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
             digest = write_sealed(segment_image(header, contents), self._names.segment(number))
         if header.state_sha256:
-            prune_states(self._names, number)
+            drop_state(self._names, number - KEPT_STATES)
         return replace(header, sha256=digest)
 
     def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -169,16 +171,24 @@ class Committer:
         return np.stack([first, np.array(counts, np.int64)], axis=1)
 
 
-def prune_states(names: Names, last: int) -> None:
-    """Remove states that no resume will need: all but the last few, and of the older ones every power of two.
+def drop_state(names: Names, number: int) -> None:
+    """Remove a state that no resume will need, unless its number is a power of two.
 
     Those stay so that damage far back does not cost the whole run.
     """
+    if number > 0 and number & (number - 1):
+        with suppress(OSError):
+            files.unlink(names.state(number))
+
+
+def prune_states(names: Names, last: int) -> None:
+    """Remove what a killed writer has left of states: all that `drop_state` should have, and any after `last`."""
     for number in names.state_numbers():
-        old = number <= last - KEPT_STATES and number & (number - 1)
-        if old or number > last:
+        if number > last:
             with suppress(OSError):
                 files.unlink(names.state(number))
+        elif number <= last - KEPT_STATES:
+            drop_state(names, number)
 
 
 @contextmanager

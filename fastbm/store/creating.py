@@ -19,13 +19,14 @@ from .._checks import StorageError, choice, real, whole
 from . import files, hdf
 from .chain import foreign
 from .commit import disk_errors
-from .image import Damaged, Foreign
+from .header import Header, read_header
+from .image import Damaged, Foreign, write_sealed
 from .lock import Lock
 from .names import Names
 from .places import check_out, check_place, warn_of_place
 from .rows import copy_arrays
 from .schema import Stream, canonical_json, check_streams, package_version
-from .segment import Contents, Header, read_header, segment_image, spec_hash, write_sealed
+from .segment import Contents, segment_image, spec_hash
 from .standing import read_merged, unreadable
 from .writer import Settings, Writer, index_of
 
@@ -141,7 +142,7 @@ def _remove(made: list[Path]) -> None:
 
 def write_first(names: Names, header: Header, contents: Contents) -> Header:
     """Commit the first segment; it takes the place of any other in one rename."""
-    check_memory(names, contents.n_bytes)
+    check_memory(names, contents)
     image = segment_image(header, contents)
     free = shutil.disk_usage(names.parts).free
     if free < len(image) + (1 << 20):
@@ -210,13 +211,19 @@ def run_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {**meta, **versions, "python_version": platform.python_version(), "machine": machine, "created": created}
 
 
-def check_memory(names: Names, n_bytes: int) -> None:
-    """Refuse a run whose commits could not be built in this machine's memory: HDF5 copies an image twice."""
+def check_memory(names: Names, contents: Contents) -> None:
+    """Refuse a run that this machine's memory cannot hold.
+
+    Of the state there are three copies: the caller's, that of the last commit and that of the one under way. Of inputs
+    there are two, the caller's and ours. An image refers to them.
+    """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 3 * n_bytes > total:
+    inputs = sum(array.nbytes for array in (contents.inputs or {}).values())
+    state = sum(array.nbytes for array in contents.state.values())
+    if 3 * state + 2 * inputs > total:
         raise StorageError(
-            f"{names.shown}: a commit of {n_bytes / 1e9:.1f} GB of state and inputs needs three times that in memory; "
-            f"this machine has {total / 1e9:.1f} GB. Give large data by path."
+            f"{names.shown}: {state / 1e9:.1f} GB of state are held three times in memory, {inputs / 1e9:.1f} GB of inputs "
+            f"twice; this machine has {total / 1e9:.1f} GB. Give large data by path."
         )
 
 

@@ -85,7 +85,7 @@ def write_all(handle: int, data: bytes | memoryview, offset: int) -> int:
     return offset
 
 
-def publish(pieces: Iterable[bytes], temporary: Path, final: Path) -> None:
+def publish(pieces: Iterable[bytes | memoryview], temporary: Path, final: Path) -> None:
     """Write a file under a temporary name, make it durable, and give it its final name: the commit point."""
     try:
         handle = create(temporary)

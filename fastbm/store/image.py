@@ -1,25 +1,31 @@
 """HDF5 images built in memory, and the trailer that makes a file checkable.
 
-A sealed file is an HDF5 image followed by ``b"FBMSEG01" | u64 image length | sha256(image)``. HDF5 ignores what follows
-an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never meets a disk error.
+A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG01" | u64 length | sha256`` of all before.
+HDF5 ignores what follows an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never
+meets a disk error.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
+from h5py import h5f, h5fd, h5p
+
+from . import files
+from .hdf import Put
+from .imagefile import ImageFile
 
 MAGIC = b"FBMSEG01"
 TRAILER = struct.Struct("<8sQ32s")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
 _BLOCK = 1 << 20
-_serial = itertools.count()
 
 
 class Damaged(Exception):
@@ -30,56 +36,102 @@ class Foreign(Exception):
     """A file bears the name of a segment and is nothing of ours."""
 
 
-def build_image(fill: Callable[[h5py.File], None], n_bytes: int) -> bytes:
-    """Return the bytes of the HDF5 file that `fill` writes: a function of its contents alone.
+@dataclass(frozen=True)
+class Image:
+    """The bytes of a file before its trailer, in pieces, large arrays by reference."""
 
-    `n_bytes` is about what will be written, so that the memory grows in few steps.
+    pieces: tuple[memoryview, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The end of a sealed file.
+
+    Attributes
+    ----------
+    sha256 : str
+        In hex, as the trailer claims it.
+    before : bytes
+        Up to `TAIL` bytes in front of the trailer.
     """
-    step = min(max(n_bytes // 4, 1 << 16), 1 << 24)
-    # HDF5 takes two files in memory for one if they share a name.
-    name = f"fastbm-{os.getpid()}-{next(_serial)}"
-    with h5py.File(name, "w", driver="core", backing_store=False, block_size=step, libver="earliest") as file:
-        fill(file)
-        file.flush()
-        image: bytes = file.id.get_file_image()
-    return image
+
+    sha256: str
+    before: bytes
 
 
-def seal(image: bytes) -> tuple[bytes, str]:
-    """Return the trailer of an image, and its sha256 in hex."""
-    digest = hashlib.sha256(image)
-    return TRAILER.pack(MAGIC, len(image), digest.digest()), digest.hexdigest()
+def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") -> Image:
+    """Return the HDF5 file that `fill` writes: a function of its contents alone.
+
+    `fill` is given the root group, and a function that puts arrays in the place of a dataset without a copy: they must
+    not change before the image is written to a disk.
+    """
+    memory = ImageFile()
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    access.set_fileobj_driver(h5fd.fileobj_driver, memory)
+    file = h5f.create(b"image", h5f.ACC_TRUNC, fapl=access)
+    try:
+        fill(h5py.File(file), memory.put)
+    finally:
+        file.close()
+    return Image((*memory.pieces(), memoryview(appended)))
+
+
+def write_sealed(image: Image, path: Path) -> str:
+    """Seal an image and publish it under its final name; return its sha256 in hex."""
+    digest = hashlib.sha256()
+
+    def blocks() -> Iterator[memoryview | bytes]:
+        # Each write of many megabytes at once may wait for the disk; small ones go to memory and are synced together.
+        for piece in image.pieces:
+            for first in range(0, len(piece), _BLOCK):
+                block = piece[first : first + _BLOCK]
+                digest.update(block)
+                yield block
+        yield TRAILER.pack(MAGIC, len(image), digest.digest())
+
+    files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
+    return digest.hexdigest()
+
+
+def read_tail(path: Path) -> Tail:
+    """Return the end of a sealed file, after checking that its length is right."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(handle).st_size
+        data = os.pread(handle, TAIL, max(0, size - TAIL))
+    finally:
+        os.close(handle)
+    if len(data) >= TRAILER.size:
+        magic, length, digest = TRAILER.unpack_from(data, len(data) - TRAILER.size)
+        if magic == MAGIC and length == size - TRAILER.size:
+            return Tail(digest.hex(), data[: -TRAILER.size])
+        if magic == MAGIC:
+            raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
+    raise _without_trailer(path)
 
 
 def read_trailer(path: Path) -> str:
     """Return the sha256 in hex that a sealed file claims, after checking that its length is right."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        head = file.read(len(SIGNATURE))
-        file.seek(max(0, size - TRAILER.size))
-        tail = file.read(TRAILER.size)
-    if len(tail) == TRAILER.size:
-        magic, length, digest = TRAILER.unpack(tail)
-        if magic == MAGIC and length == size - TRAILER.size:
-            return str(digest.hex())
-        if magic == MAGIC:
-            raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
-    # Zeros are what a power cut leaves of a file; a cut file begins as ours do. Anything else was put there by others.
-    if any(head) and not SIGNATURE.startswith(head):
-        raise Foreign("no trailer")
-    if _is_whole_foreign_file(path):
-        raise Foreign("no trailer")
-    raise Damaged("the trailer is missing")
+    return read_tail(path).sha256
 
 
 def check_hash(path: Path, digest: str) -> None:
     """Compare a sealed file's bytes with the sha256 in its trailer, in bounded memory."""
     computed = hashlib.sha256()
-    with open(path, "rb") as file:
+    buffer = memoryview(bytearray(_BLOCK))
+    with open(path, "rb", buffering=0) as file:
         left = os.fstat(file.fileno()).st_size - TRAILER.size
-        while left > 0 and (piece := file.read(min(left, _BLOCK))):
-            computed.update(piece)
-            left -= len(piece)
+        while left > 0 and (taken := file.readinto(buffer[: min(left, _BLOCK)])):
+            computed.update(buffer[:taken])
+            left -= taken
     if computed.hexdigest() != digest:
         raise Damaged("sha256 differs")
 
@@ -87,6 +139,17 @@ def check_hash(path: Path, digest: str) -> None:
 def open_image(path: Path) -> h5py.File:
     """Open a finished file for reading, as any program would: HDF5 refuses two kinds of opening in one process."""
     return h5py.File(path, "r")
+
+
+def _without_trailer(path: Path) -> Damaged | Foreign:
+    with open(path, "rb") as file:
+        head = file.read(len(SIGNATURE))
+    # Zeros are what a power cut leaves of a file; a cut file begins as ours do. Anything else was put there by others.
+    if any(head) and not SIGNATURE.startswith(head):
+        return Foreign("no trailer")
+    if _is_whole_foreign_file(path):
+        return Foreign("no trailer")
+    return Damaged("the trailer is missing")
 
 
 def _is_whole_foreign_file(path: Path) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import weakref
 from contextlib import suppress
-from pathlib import Path
 
 from .acquiring import acquire
 from .holder import myself
@@ -50,21 +48,6 @@ class Lock:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether some process holds the lock. Writers try for longer than this look takes, so it disturbs none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _drop_in_child() -> None:

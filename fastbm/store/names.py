@@ -47,6 +47,10 @@ class Names:
         """Return a file's name as messages give it: ``run.h5.parts/seg-00000012.h5``."""
         return f"{self.shown}{PARTS}/{path.name}" if path.parent == self.parts else self.shown
 
+    def has_segments(self) -> bool:
+        """Whether there are any; the folder is listed only where the first one is missing."""
+        return self.segment(0).exists() or bool(self.segment_numbers())
+
     def segment_numbers(self) -> list[int]:
         """The numbers of all segments that bear their final name, in order."""
         return self._numbers(_SEGMENT)

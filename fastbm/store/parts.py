@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from array import array
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
-from .chain import Missing, Origin, Stale, check_link
+from .chain import Missing, Origin, Stale, check_link, spec_of
+from .header import Header
 from .image import Damaged
 from .names import Names
-from .segment import Header
 
 Stamp = tuple[int, int, int]
+KEPT_HEADERS = 1024
 
 
 def stamp(path: Path) -> Stamp | None:
@@ -26,51 +29,51 @@ def stamp(path: Path) -> Stamp | None:
 class Parts:
     """The segments that bear their final name, checked as they are needed.
 
-    A segment's header knows how many rows came before it, so the number of rows needs the last segment only.
+    A segment's header knows how many rows came before it, so the number of rows needs the last segment only. Some
+    headers are kept, and eight bytes for each segment whose bytes were checked.
     """
 
     def __init__(self, names: Names, origin: Origin) -> None:
         self.names, self.origin = names, origin
-        self._checked: dict[int, tuple[Stamp | None, Header]] = {0: (stamp(names.segment(0)), origin.header)}
+        self._first = stamp(names.segment(0))
+        self._headers: OrderedDict[int, tuple[Stamp | None, Header]] = OrderedDict()
+        self._hashed = array("q")  # of each segment, what its stamp was when its bytes were checked
         self._streams = list(origin.streams)
-        self.last_number = 0
-        self.refresh()
+        self._list()
 
     @property
     def last(self) -> Header:
         """The header at the end of the chain."""
-        return self.header(self.last_number)
+        return self._last
 
     def refresh(self) -> None:
-        """Look for segments that came, and for ones that were computed again."""
-        for number, (seen, _) in list(self._checked.items()):
-            if stamp(self.names.segment(number)) != seen:
-                del self._checked[number]
-        if 0 not in self._checked:
+        """Look for segments that came, and for ones that were computed again: at most a few questions to the disk."""
+        if stamp(self.names.segment(0)) != self._first:
             raise At(0, Missing())
-        numbers = self.names.segment_numbers()
-        gap = next((k for k, number in enumerate(numbers) if k != number), None)
-        if gap is not None:
-            raise At(gap, Missing())
-        self.last_number = numbers[-1] if numbers else 0
-        if self.origin.replaced and self.last_number:
-            try:
-                self.header(1)
-            except Stale:
-                self.last_number = 0
-        self.header(self.last_number)
+        if self._before_stale or stamp(self.names.segment(self.last_number)) != self._last_stamp:
+            self._list()
+        else:
+            self._go_to(self._newest())
 
-    def header(self, number: int) -> Header:
-        """Return a segment's header, all its bytes checked."""
-        if number not in self._checked:
-            seen = stamp(self.names.segment(number))
-            try:
-                before = self._checked[number - 1][1] if number - 1 in self._checked else None
-                header = check_link(self.names, self.origin, before, number, hashed=True)
-            except Damaged as error:
-                raise At(number, error) from None
-            self._checked[number] = (seen, header)
-        return self._checked[number][1]
+    def header(self, number: int, *, hashed: bool = True) -> Header:
+        """Return a segment's header, all bytes of the segment checked unless `hashed` is false."""
+        if number == 0:
+            return self.origin.header
+        seen = stamp(self.names.segment(number))
+        known, header = self._headers.get(number, (None, None))
+        if header is not None and known == seen and (not hashed or self._was_hashed(number, seen)):
+            return header
+        try:
+            hashing = hashed and not self._was_hashed(number, seen)
+            header = check_link(self.names, self.origin, self._before(number), number, hashed=hashing)
+        except Damaged as error:
+            raise At(number, error) from None
+        if hashing:
+            self._note_hashed(number, seen)
+        self._headers[number] = (seen, header)
+        if len(self._headers) > KEPT_HEADERS:
+            self._headers.popitem(last=False)
+        return header
 
     def n_rows(self, name: str) -> int:
         """How many rows of a stream are committed."""
@@ -89,18 +92,73 @@ class Parts:
         low, high = 1, self.last_number
         while low < high:  # the first segment whose rows end behind `start`
             middle = (low + high) // 2
-            if self._end_row(self.header(middle), column) > start:
+            if self._end_row(self.header(middle, hashed=False), column) > start:
                 high = middle
             else:
                 low = middle + 1
         for number in range(low, self.last_number + 1):
             header = self.header(number)
             first, end = int(header.index[column, 0]), self._end_row(header, column)
-            if first >= end:
-                continue
-            if first >= stop:
+            if first < end:
+                yield first, end, header
+            if end >= stop:
                 return
-            yield first, end, header
+
+    def read_spec(self) -> str:
+        """Return the spec in force at the end; a run that was extended before its merge holds several."""
+        wanted = self.last.spec_sha256
+        if wanted == self.origin.header.spec_sha256:
+            return self.origin.spec
+        low, high = 1, self.last_number
+        while low < high:  # no spec comes back, as each is longer than the one before
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.header(middle, hashed=False).spec_sha256 == wanted else (middle + 1, high)
+        return spec_of(self.names, self.header(low))
+
+    def _list(self) -> None:
+        """See all segments by name, and the end of the chain."""
+        numbers = self.names.segment_numbers()
+        if numbers and len(numbers) != numbers[-1] + 1:
+            raise At(next(k for k, number in enumerate(numbers) if k != number), Missing())
+        self._before_stale = False
+        if self.origin.replaced and len(numbers) > 1:
+            try:
+                self.header(1)
+            except Stale:
+                numbers, self._before_stale = [0], True
+        self._go_to(numbers[-1] if numbers else 0)
+
+    def _newest(self) -> int:
+        """Return the number of the last segment that is there, by steps of twice the length."""
+        known, step = self.last_number, 1
+        while self._exists(known + step):
+            step *= 2
+        low, high = known + step // 2, known + step  # the first is there, the other is not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._exists(middle) else (low, middle)
+        return low
+
+    def _exists(self, number: int) -> bool:
+        return os.path.exists(self.names.segment(number))
+
+    def _go_to(self, number: int) -> None:
+        seen = stamp(self.names.segment(number))
+        self._last = self.header(number)
+        self.last_number, self._last_stamp = number, seen
+
+    def _before(self, number: int) -> Header | None:
+        if number == 1:
+            return self.origin.header
+        seen, header = self._headers.get(number - 1, (None, None))
+        return header if seen == stamp(self.names.segment(number - 1)) else None
+
+    def _was_hashed(self, number: int, seen: Stamp | None) -> bool:
+        return number < len(self._hashed) and self._hashed[number] == _short(seen)
+
+    def _note_hashed(self, number: int, seen: Stamp | None) -> None:
+        self._hashed.extend([0] * (number + 1 - len(self._hashed)))
+        self._hashed[number] = _short(seen)
 
 
 class At(Exception):
@@ -109,3 +167,7 @@ class At(Exception):
     def __init__(self, number: int, error: Damaged) -> None:
         super().__init__(str(error))
         self.number, self.error = number, error
+
+
+def _short(seen: Stamp | None) -> int:
+    return hash(seen)

@@ -6,19 +6,20 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import h5py
 import numpy as np
 
 from .._checks import StorageError, nearest
 from . import hdf
-from .chain import blocks_safe, damage, read_inputs, read_spec
+from .chain import Origin, blocks_safe, damage, read_inputs
+from .cut import whole_part
+from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
-from .lock import is_locked
 from .memory import Memory
 from .names import Names
 from .parts import At, Parts, stamp
@@ -38,10 +39,12 @@ class Reader:
     ----------
     path : str
         The run as it was named.
+    damage : str
+        What is damaged, where the reader was told to stop before it; else empty.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._names = Names(path)
+    def __init__(self, path: str | os.PathLike[str], *, cut: bool = False) -> None:
+        self._names, self._cut, self.damage = Names(path), cut, ""
         self.path = self._names.shown
         self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
         self._seen: Any = None
@@ -91,7 +94,12 @@ class Reader:
     @property
     def live(self) -> bool:
         """Whether a process is writing the run."""
-        return is_locked(self._names.lock)
+        return is_live(self._names, float(self.settings["commit_seconds"]))
+
+    @property
+    def holder(self) -> Holder | None:
+        """The process that writes the run, or wrote it when it was killed."""
+        return read_holder(self._names.lock)
 
     @property
     def n_blocks(self) -> int:
@@ -161,7 +169,7 @@ class Reader:
                 return act()
             except (At, Damaged, FileNotFoundError) as error:
                 failure = error
-                time.sleep(_PAUSE if self.live else 0.0)
+                time.sleep(_PAUSE if self.holder else 0.0)
         raise self._damage(failure) from None
 
     def _look(self) -> None:
@@ -171,12 +179,19 @@ class Reader:
             self._parts = None
             standing = find(self._names)
             self._merged = standing.merged
-            self._parts = Parts(self._names, standing.origin) if standing.origin else None
+            self._parts = self._parts_of(standing.origin) if standing.origin else None
             if self.settings["compression"] == "zstd":
                 hdf.zstd()  # HDF5 knows the filter once it is imported
             self._seen = seen
         elif self._parts is not None:
             self._parts.refresh()
+
+    def _parts_of(self, origin: Origin) -> Parts:
+        if not self._cut:
+            return Parts(self._names, origin)
+        whole = whole_part(self._names, origin)
+        self.damage = whole.damage
+        return whole
 
     def _damage(self, error: Exception) -> StorageError:
         if not isinstance(error, At):
@@ -196,10 +211,7 @@ class Reader:
             self._parts.header(number)
 
     def _read_spec(self) -> str:
-        if self._parts is None:
-            return self._whole.spec
-        headers = (self._parts.header(number) for number in range(self._parts.last_number + 1))
-        return read_spec(self._names, headers, self._parts.origin.spec)
+        return self._parts.read_spec() if self._parts else self._whole.spec
 
     def _read_inputs(self) -> Arrays:
         return read_inputs(self._names) if self._parts else self._whole.read_arrays(INPUTS)
@@ -220,15 +232,13 @@ class Reader:
                 rows[low:high] = self._read_piece(path, name, picked)
         return rows
 
-    def _pieces(self, name: str, start: int, stop: int) -> list[tuple[int, int, Path]]:
-        pieces = []
+    def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int, Path]]:
         n_merged = self._parts.n_rows_before(name) if self._parts else self._whole.n_rows[name]
         if start < n_merged:
-            pieces.append((0, n_merged, self._names.merged))
+            yield 0, n_merged, self._names.merged
         if self._parts is not None and stop > n_merged:
             for first, end, header in self._parts.pieces(name, max(start, n_merged), stop):
-                pieces.append((first, end, self._names.segment(header.segment)))
-        return pieces
+                yield first, end, self._names.segment(header.segment)
 
     def _read_piece(self, path: Path, name: str, picked: slice) -> np.ndarray:
         try:
@@ -254,17 +264,24 @@ class Reader:
         return file
 
 
-def open_reader(run: str | os.PathLike[str] | Memory) -> Reader | Memory:
+@overload
+def open_reader(run: str | os.PathLike[str], *, cut: bool = False) -> Reader: ...
+@overload
+def open_reader(run: Memory, *, cut: bool = False) -> Memory: ...
+def open_reader(run: str | os.PathLike[str] | Memory, *, cut: bool = False) -> Reader | Memory:
     """Open a run for reading.
 
     Parameters
     ----------
     run : str, path or Memory
         ``run.h5`` or ``run.h5.parts``, whichever of the two there is; a run in memory is returned as it is.
+    cut : bool
+        Check every byte of parts first, and read as if the run ended before the first that is damaged; what that is
+        stands in `damage`. Such a reader keeps to what was there when it was opened.
 
     Raises
     ------
     StorageError
         If there is no such run, it is not a fastbm run, is of a newer format, or is damaged.
     """
-    return run if isinstance(run, Memory) else Reader(run)
+    return run if isinstance(run, Memory) else Reader(run, cut=cut)

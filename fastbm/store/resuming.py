@@ -15,6 +15,7 @@ from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
 from .creating import clear_leftovers, give_up, write_first
 from .extension import Extend, Extension
+from .header import Header, read_header
 from .image import Damaged
 from .lock import Lock
 from .merge import remove_parts, remove_segments
@@ -22,7 +23,7 @@ from .names import Names
 from .places import warn_of_place
 from .rows import copy_arrays
 from .schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
-from .segment import Contents, Header, read_header, read_state, spec_hash
+from .segment import Contents, read_state, spec_hash
 from .standing import Merged, Standing, find
 from .writer import Settings, Writer, index_of
 

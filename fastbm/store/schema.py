@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -138,6 +139,7 @@ def check_same_spec(here: dict[str, Any], there: dict[str, Any]) -> None:
         raise StorageError(f"cannot resume: {'; '.join(found[:8])}{more}.")
 
 
+@cache
 def package_version(name: str) -> str:
     """Return the installed version of a package; fastbm may run from a checkout, others may be absent."""
     try:

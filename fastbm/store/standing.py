@@ -128,11 +128,11 @@ def _find(names: Names) -> Standing:
 
 
 def _look(names: Names) -> tuple[Merged | None, Origin | None]:
-    numbers, origin = names.segment_numbers(), None
+    there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
-        origin = read_origin(names) if numbers else None
+        origin = read_origin(names) if there else None
     # Parts that vanish while they are looked at were merged; where they are still there, the first one is lost.
-    if numbers and origin is None and names.segment_numbers():
+    if there and origin is None and names.has_segments():
         raise StorageError(f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed.")
     with suppress(FileNotFoundError):
         return read_merged(names), origin

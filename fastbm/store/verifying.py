@@ -11,12 +11,12 @@ import numpy as np
 from .._checks import StorageError
 from . import hdf
 from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .header import Header, check_attributes
+from .holder import is_live
 from .image import Damaged, check_hash, open_image, read_trailer
-from .lock import is_locked
 from .names import Names
 from .parts import stamp
 from .schema import Stream
-from .segment import Header
 from .standing import Merged, find
 
 LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
@@ -108,7 +108,7 @@ def _look(names: Names) -> Verification:
     if standing.leftover_merged:
         notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
     return Verification(
-        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_locked(names.lock),
+        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_live(names),
         standing.origin is None, tuple(found.problems), tuple(notes),
     )  # fmt: skip
 
@@ -160,6 +160,7 @@ def _check_contents(found: _Findings, origin: Origin, header: Header, before: He
         raise Damaged("its rows do not follow on those of the segment before it")
     try:
         with open_image(found.names.segment(header.segment)) as file:
+            check_attributes(file, header)
             there = {name: stream for name, stream in origin.streams.items() if name in file}
             for (name, _), count in zip(origin.streams.items(), header.index[:, 1], strict=True):
                 n_rows = file[name].shape[0] if name in there else 0

@@ -17,12 +17,13 @@ from .._checks import StorageError
 from ..halting import Halt, never
 from .commit import Committer, Job, Pace
 from .extension import Extension
+from .header import Header
 from .lock import Lock
 from .merge import merge_chain, reason_to_keep_parts
 from .names import Names
 from .rows import copy_arrays, copy_rows
 from .schema import Arrays, Stream, canonical_json
-from .segment import Header, spec_hash
+from .segment import spec_hash
 
 State = Mapping[str, Any]
 
