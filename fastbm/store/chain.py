@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .._checks import StorageError
 from . import hdf
 from .header import Header, read_header
-from .image import Damaged, Foreign, open_image, read_trailer
+from .image import Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .schema import INPUTS, META, SPEC, Arrays, Stream
 
@@ -107,11 +107,23 @@ def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:
             chain.stale = [n for n in numbers if n >= number]
             break
         except Damaged as error:
-            chain.bad = [n for n in numbers if n >= number]
-            chain.reason = damage(names, number, error)
+            place, error = _first_damaged(chain, number, error)
+            chain.headers = chain.headers[:place]
+            chain.bad = [n for n in numbers if n >= place]
+            chain.reason = damage(names, place, error)
             break
         chain.headers.append(header)
     return chain
+
+
+def _first_damaged(chain: Chain, number: int, error: Damaged) -> tuple[int, Damaged]:
+    """Tell whether a segment is damaged, or the hash in the trailer of the one before it, which was not compared."""
+    if number > 1:
+        try:
+            check_hash(chain.names.segment(number - 1), chain.headers[-1].sha256)
+        except Damaged as other:
+            return number - 1, other
+    return number, error
 
 
 class Stale(Exception):
