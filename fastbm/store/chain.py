@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .._checks import StorageError
 from . import hdf
@@ -45,7 +46,7 @@ class Origin:
     streams: dict[str, Stream]
     meta: dict[str, object]
 
-    @property
+    @cached_property
     def replaced(self) -> list[str]:
         """Run ids of the runs that this one took the place of."""
         return list(json.loads(str(self.meta["replaces"])))
