@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .._checks import StorageError
 from . import hdf
 from .header import Header, read_header
-from .image import Damaged, Foreign, open_image, read_trailer
+from .image import Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .schema import INPUTS, META, SPEC, Arrays, Stream
 
@@ -45,7 +46,7 @@ class Origin:
     streams: dict[str, Stream]
     meta: dict[str, object]
 
-    @property
+    @cached_property
     def replaced(self) -> list[str]:
         """Run ids of the runs that this one took the place of."""
         return list(json.loads(str(self.meta["replaces"])))
@@ -107,11 +108,23 @@ def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:
             chain.stale = [n for n in numbers if n >= number]
             break
         except Damaged as error:
-            chain.bad = [n for n in numbers if n >= number]
-            chain.reason = damage(names, number, error)
+            place, error = _first_damaged(chain, number, error)
+            chain.headers = chain.headers[:place]
+            chain.bad = [n for n in numbers if n >= place]
+            chain.reason = damage(names, place, error)
             break
         chain.headers.append(header)
     return chain
+
+
+def _first_damaged(chain: Chain, number: int, error: Damaged) -> tuple[int, Damaged]:
+    """Tell whether a segment is damaged, or the hash in the trailer of the one before it, which was not compared."""
+    if number > 1:
+        try:
+            check_hash(chain.names.segment(number - 1), chain.headers[-1].sha256)
+        except Damaged as other:
+            return number - 1, other
+    return number, error
 
 
 class Stale(Exception):

@@ -222,8 +222,8 @@ def check_memory(names: Names, contents: Contents) -> None:
     state = sum(array.nbytes for array in contents.state.values())
     if 3 * state + 2 * inputs > total:
         raise StorageError(
-            f"{names.shown}: {state / 1e9:.1f} GB of state are held three times in memory, {inputs / 1e9:.1f} GB of inputs "
-            f"twice; this machine has {total / 1e9:.1f} GB. Give large data by path."
+            f"{names.shown}: {state / 1e9:.1f} GB of state are held three times in memory, inputs of "
+            f"{inputs / 1e9:.1f} GB twice; this machine has {total / 1e9:.1f} GB. Give large data by path."
         )
 
 

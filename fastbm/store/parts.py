@@ -52,8 +52,8 @@ class Parts:
             raise At(0, Missing())
         if self._before_stale or stamp(self.names.segment(self.last_number)) != self._last_stamp:
             self._list()
-        else:
-            self._go_to(self._newest())
+        elif (newest := self._newest()) > self.last_number:
+            self._go_to(newest)
 
     def header(self, number: int, *, hashed: bool = True) -> Header:
         """Return a segment's header, all bytes of the segment checked unless `hashed` is false."""

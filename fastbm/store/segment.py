@@ -44,8 +44,8 @@ def spec_hash(spec: str) -> str:
 def segment_image(header: Header, contents: Contents) -> Image:
     """Return the HDF5 image of a segment, and the record of its header behind it.
 
-    Arrays of numbers are not copied, so beside them it takes some kilobytes; texts and compressed rows are held three
-    times.
+    Beside arrays of numbers it takes some kilobytes, as they are not copied. Compressed rows are copied once, and twice
+    more as HDF5 stores them; texts are copied twice.
     """
 
     def fill(file: h5py.Group, put: hdf.Put) -> None:
