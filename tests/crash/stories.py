@@ -216,11 +216,15 @@ def put(found: dict[str, bytes], folder: Path) -> None:
 def check_prefix(path: Path, whole: crashing.Contents) -> int:
     """Assert that what a reader sees is a prefix of the whole run, in whole blocks; return their number."""
     with open_reader(path) as reader:
-        n_blocks = reader.n_blocks
-        counts = {name: reader.n_rows(name) for name in ("samples/states", "samples/energy")}
-        assert set(counts.values()) == {ROWS_A_BLOCK * n_blocks}
-        for name in counts:
-            rows = reader.read(name)
-            assert len(rows) >= counts[name]
-            assert rows[: counts[name]].tobytes() == whole[name][-1][: counts[name] * rows[:1].nbytes]
-        return int(n_blocks)
+        return prefix_of(reader, whole)
+
+
+def prefix_of(reader: Any, whole: crashing.Contents) -> int:
+    """The same, of a reader that is open; while it looks, more may be committed."""
+    n_blocks = reader.n_blocks
+    for name in ("samples/states", "samples/energy"):
+        rows, n_rows = reader.read(name), ROWS_A_BLOCK * n_blocks
+        assert len(rows) >= n_rows
+        assert len(rows) % ROWS_A_BLOCK == 0
+        assert rows.tobytes() == whole[name][-1][: len(rows) * rows[:1].nbytes]
+    return int(n_blocks)

@@ -5,105 +5,51 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import crashing
+import damages
 import h5py
-import numpy as np
 import pytest
 import store_helpers
-from store_helpers import N_BLOCKS, STREAMS, append, begun, complete, refused, state_after
+from damages import cut, flip_one, set_stage, swap, trial
+from store_helpers import N_BLOCKS, append, begun, complete, refused, state_after
+from stories import flip
 
-from fastbm._checks import StorageError
 from fastbm.store import open_reader, resume
 
 tmp_path = store_helpers.tmp_path
 whole = store_helpers.whole
 
 
-def flip(path: Path, bit: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
+@pytest.mark.parametrize("n_trials", [15, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["parts", "states", "merged"])
+@pytest.mark.parametrize("damage", [cut, flip_one])
+def test_random_damage_is_computed_again_or_told(folder: Path, damage: Any, kind: str, n_trials: int) -> None:
+    damages.check(damage, kind, folder, n_trials if kind == "parts" else n_trials // 2)
 
 
-def check_damaged(path: Path, whole: Path, kept: dict[str, np.ndarray]) -> bool:
-    """Assert that readers give rows of the whole run or an error, and that a resume mends the run or says where not."""
-    try:
-        with open_reader(path) as reader:
-            for name, rows in kept.items():
-                found = reader.read(name)
-                assert np.array_equal(found, rows[: len(found)])
-    except StorageError as error:
-        assert "run.h5.parts/seg-" in str(error)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            complete(path)
-    except StorageError as error:
-        assert "run.h5.parts/seg-" in str(error)
-        return False
-    crashing.assert_same_run(whole, path)
-    return True
+@pytest.mark.parametrize("n_trials", [6, pytest.param(500, marks=pytest.mark.slow)])
+def test_segments_that_are_lost_swapped_or_zeroed_are_computed_again(folder: Path, n_trials: int) -> None:
+    chance = random.Random(4)
+    acts = (
+        lambda path: path.unlink(),
+        swap,
+        lambda path: path.write_bytes(bytes(path.stat().st_size)),
+        lambda path: path.write_bytes(b""),
+    )
+    for k in range(n_trials):
+        path = set_stage("parts", folder)
+        number = chance.randrange(1, damages.N_SEGMENTS)
+        acts[k % len(acts)](damages.segment(path, number))
+        assert trial(path, damages.whole()), (k, number)
 
 
-@pytest.fixture
-def kept(whole: Path) -> dict[str, np.ndarray]:
-    with open_reader(whole) as reader:
-        return {name: reader.read(name) for name in STREAMS if not name.startswith("meta")}
-
-
-@pytest.fixture
-def damage(tmp_path: Path, whole: Path, kept: dict[str, np.ndarray]) -> Iterator[Callable[..., bool]]:
-    """Give a function that damages one segment of a copy of a run and checks what comes of it."""
-    parts = begun(tmp_path / "run.h5")
-
-    def apply(act: Callable[[Path], None], number: int) -> bool:
-        folder = tmp_path / "trial"
-        shutil.copytree(parts, folder / "run.h5.parts")
-        act(folder / "run.h5.parts" / f"seg-{number:08d}.h5")
-        mended = check_damaged(folder / "run.h5", whole, kept)
-        shutil.rmtree(folder)
-        return mended
-
-    yield apply
-
-
-@pytest.mark.parametrize("n_trials", [30, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_segment_cut_at_a_random_byte_is_computed_again(damage: Callable[..., bool], n_trials: int) -> None:
-    chance = random.Random(1)
-
-    def cut(path: Path) -> None:
-        os.truncate(path, chance.randrange(path.stat().st_size))
-
-    for _ in range(n_trials):
-        number = chance.randrange(7)
-        assert damage(cut, number) is (number > 0)
-
-
-@pytest.mark.parametrize("n_trials", [30, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_flipped_bit_is_found(damage: Callable[..., bool], n_trials: int) -> None:
-    chance = random.Random(2)
-    for _ in range(n_trials):
-        number = chance.randrange(7)
-        assert damage(lambda path: flip(path, chance.randrange(8 * path.stat().st_size)), number) is (number > 0)
-
-
-def test_a_segment_that_is_lost_swapped_or_zeroed_is_computed_again(damage: Callable[..., bool]) -> None:
-    def swap(path: Path) -> None:
-        other = path.with_name("seg-00000005.h5")
-        one, two = path.read_bytes(), other.read_bytes()
-        path.write_bytes(two)
-        other.write_bytes(one)
-
-    for number in range(1, 5):
-        assert damage(Path.unlink, number)
-        assert damage(swap, number)
-        assert damage(lambda path: path.write_bytes(bytes(path.stat().st_size)), number)
-        assert damage(lambda path: path.write_bytes(b""), number)
-    assert not damage(Path.unlink, 0)
+def test_without_its_first_segment_a_run_is_refused(folder: Path) -> None:
+    path = set_stage("parts", folder)
+    damages.segment(path, 0).unlink()
+    assert not trial(path, damages.whole())
 
 
 def test_a_segment_of_another_life_of_the_run_is_computed_again(tmp_path: Path, whole: Path) -> None:
@@ -180,13 +126,3 @@ def test_damage_older_than_a_resume_looks_is_found_by_the_merge(
     with pytest.warns(UserWarning, match="1-7 will be recomputed"):
         complete(path)
     crashing.assert_same_run(whole, path)
-
-
-def test_a_damaged_merged_file_is_told(whole: Path) -> None:
-    good, chance = whole.read_bytes(), random.Random(3)
-    for _ in range(20):
-        whole.write_bytes(good)
-        flip(whole, chance.randrange(8 * len(good)))
-        refused(lambda: open_reader(whole).read("samples/energy"), "whole.h5 is")
-        whole.write_bytes(good[: chance.randrange(1, len(good) - 48)])
-        refused(lambda: open_reader(whole).read("samples/energy"), "whole.h5 is")
