@@ -80,20 +80,22 @@ def kill_and_compare(
     n_kills: int,
     seed: int = 0,
     n_lives: int = 2,
-    check: Callable[[Path], None] | None = None,
+    check: Callable[[Path], object] = lambda path: None,
+    n_states: int = 1,
 ) -> int:
     """Kill a workload at random instants, up to `n_lives - 1` times per run; compare every end.
 
     How long the work takes depends on what else the machine does, so the range of the instants follows what is seen: a
-    kill that came too late shortens it, one in time makes it longer. It goes on until `n_kills` came in time.
+    kill that came too late shortens it, one in time makes it longer. It goes on until `n_kills` came in time, and in
+    `n_states` different states of the run.
 
     Parameters
     ----------
     work : callable
     folder : path
         An empty folder; holds ``whole.h5``, the uninterrupted run, and one run at a time beside it.
-    check : callable, optional
-        Called with the run's path after every kill.
+    check : callable
+        Called with the run's path after every kill; returns in which state that left it, for instance how many blocks.
 
     Returns
     -------
@@ -104,16 +106,16 @@ def kill_and_compare(
     started = time.monotonic()
     assert run_child(lambda: work(whole)) == 0
     longest = 1.1 * (time.monotonic() - started)
-    n_hits = done = 0
-    while n_hits < n_kills:
-        assert done < 50 * n_kills, f"{n_hits} of {done} kills came in time; the last range was {longest:.4f} s"
+    n_hits, done, states = 0, 0, set()
+    while n_hits < n_kills or len(states) < n_states:
+        told = f"{n_hits} of {done} kills came in time, in {len(states)} states; the last range was {longest:.4f} s"
+        assert done < max(50 * n_kills, 500), told
         remove_run(path)
         for _ in range(n_lives - 1):
             hit = kill_after(work, path, chance.uniform(0, longest))
             longest *= 1.1 if hit else 0.8
             n_hits, done = n_hits + hit, done + 1
-            if check is not None:
-                check(path)
+            states.add(check(path))
         assert run_child(lambda: work(path)) == 0
         assert_same_run(whole, path)
     return n_hits
@@ -135,7 +137,9 @@ def contents_of(path: Path) -> Contents:
     with h5py.File(path, "r") as file:
         names = ["/"]
         file.visit(names.append)
-        return {name: (*_attributes(file[name]), *_dataset(file[name])) for name in names if name.split("/")[0] != "meta"}
+        return {
+            name: (*_attributes(file[name]), *_dataset(file[name])) for name in names if name.split("/")[0] != "meta"
+        }
 
 
 def assert_same_contents(first: Contents, second: Contents) -> None:

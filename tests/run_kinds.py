@@ -117,6 +117,7 @@ SAMPLING = {
 }
 
 ROWS = bm.data.bars_and_stripes(2)
+SPINS = 2 * ROWS.astype(int) - 1
 MANY = helpers.draw(machine("visible", scale=0.2), 120)
 WITH_GAPS = np.where(np.random.default_rng(3).random(MANY[:24].shape) < 0.15, np.nan, MANY[:24])
 STUCK = bm.BoltzmannMachine(2.0 * (1 - np.eye(4)), np.full(4, -3.0), units="binary")
@@ -148,15 +149,15 @@ LEARNING = {
     "deep-pretraining": _chains(n_hidden=[3, 2], pretrain_epochs=1, epochs=4),
     "deep-centring": _chains(n_hidden=[3, 2], centring=True),
     "cd": _fitting(n_hidden=3, method="cd", momentum=0.5, batch_size=2),
-    "cd-spin": _fitting(2 * ROWS.astype(int) - 1, n_hidden=3, method="cd", units="spin", optimizer="adam", batch_size=2),
+    "cd-spin": _fitting(SPINS, n_hidden=3, method="cd", units="spin", optimizer="adam", batch_size=2),
     "monte-carlo": _chains(n_hidden=2, layout="general", method="monte-carlo", momentum=0.5, clamped_sweeps=2),
     "monte-carlo-adam": _chains(method="monte-carlo", optimizer="adam", n_sweeps=2, fidelity=True, evaluate="auto"),
     "annealed-phases": _chains(n_hidden=2, layout="general", clamped="annealed", free="annealed", clamped_sweeps=2),
     "restarted": _chains(n_hidden=2, free="restarted", n_sweeps=2),
     "tempering-phase": _chains(n_hidden=2, free="tempering", n_betas=3),
     "auto-phase": _chains(
-        method="monte-carlo", init=STUCK, free="auto", n_sweeps=1, epochs=20, learning_rate=1e-3, n_chains=16, n_betas=3,
-        batch_size=6,
+        method="monte-carlo", init=STUCK, free="auto", n_sweeps=1, epochs=20, learning_rate=1e-3, n_chains=16,
+        n_betas=3, batch_size=6,
     ),
     "exact": _fitting(method="exact", l2=1e-3, epochs=8, evaluate="auto", holdout=ROWS[:3]),
     "exact-hidden": _fitting(method="exact", n_hidden=2, layout="general", l2=1e-2, epochs=6),
@@ -182,7 +183,7 @@ LEARNING = {
     },
 }  # fmt: skip
 
-PATTERNS = ([0], [[1], [-1], [1]])
+PATTERNS = ([0], [[1], [-1]])
 
 
 def _inferring(method: str, model: Any = LAYERED, **options: Any) -> Kind:
@@ -215,7 +216,9 @@ COMPARING = {
         {"methods": {"exact": {}, "mean-field": {}, "ais": {"n_chains": 8, "n_betas": 10}}, "beta": [0.3, 0.6]},
     ),
     "compare_rules": Kind(
-        "compare_rules", machine("visible"), {"rules": ["independent-pair", "pseudolikelihood", "exact"], "n_rows": [50, 80]}
+        "compare_rules",
+        machine("visible"),
+        {"rules": ["independent-pair", "pseudolikelihood", "exact"], "n_rows": 60},
     ),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import warnings
 from collections.abc import Callable
 from functools import cache

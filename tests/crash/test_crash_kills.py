@@ -1,4 +1,4 @@
-"""Killed at every file operation and at random instants, and again while it resumes: the end is the same."""
+"""Killed at any file operation, and again while it resumes: a run of arrays ends the same."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from pathlib import Path
 import crashing
 import fault_points
 import pytest
-import run_pace
 import stories
 from operations import Operation, die, kill_at
-from run_kinds import KINDS
 from stories import STORIES, check_prefix, stage
 
 from fastbm._checks import StorageError
 from fastbm.store import open_reader, resume
-
-WORKLOADS = {"sample": "gibbs", "fit": "pcd-visible"}
 
 
 def instants(operations: Sequence[Operation], *, every: bool) -> list[int]:
@@ -108,55 +104,3 @@ def test_killed_at_a_file_operation_and_again_while_it_resumes(folder: Path, eve
         while kill_at(lambda: told.tell(path), chance.randrange(len(told.operations)), torn=True):
             look(path, told.whole)
         crashing.assert_same_contents(told.whole, crashing.contents_of(path))
-
-
-def going_on(name: str) -> crashing.Work:
-    """The workload of a kind of run: begun if it is not there, else resumed."""
-    kind = KINDS[name]
-
-    def work(path: Path) -> None:
-        with run_pace.short_blocks():
-            try:
-                kind.resume(path)
-            except StorageError as error:
-                if "does not exist" not in str(error):
-                    raise
-                kind.begin(path, commit_seconds=0)
-
-    return work
-
-
-def kill_workload(name: str, folder: Path, n_kills: int, n_lives: int) -> None:
-    """Kill a run of a kind at random instants, until enough kills came in time."""
-    seen = []
-
-    def look_at_blocks(path: Path) -> None:
-        try:
-            seen.append(open_reader(path).n_blocks)
-        except StorageError as error:
-            assert "does not exist" in str(error)
-
-    work = going_on(name)
-    work(folder / "warm.h5")  # kernels are compiled, and modules imported, before a child is forked
-    crashing.remove_run(folder / "warm.h5")
-    assert crashing.kill_and_compare(work, folder, n_kills=n_kills, n_lives=n_lives, check=look_at_blocks) >= n_kills
-    assert len(set(seen)) > 2, "all kills came before the first commit, or after the last"
-
-
-SLOW, LONG = pytest.mark.slow, pytest.mark.long
-
-
-@pytest.mark.parametrize(
-    ("verb", "n_kills", "n_lives"),
-    [
-        ("sample", 17, 2),
-        ("fit", 8, 2),
-        ("sample", 7, 4),  # up to three times a run: the second and third while it resumes
-        ("fit", 3, 4),
-        *(pytest.param(verb, n_kills, n_lives, marks=SLOW) for verb in WORKLOADS for n_kills, n_lives in ((100, 2), (50, 5))),
-        *(pytest.param(verb, 500, 3, marks=LONG) for verb in WORKLOADS),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
-def test_killed_at_random_instants(folder: Path, verb: str, n_kills: int, n_lives: int) -> None:
-    kill_workload(WORKLOADS[verb], folder, n_kills, n_lives)

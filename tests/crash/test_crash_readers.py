@@ -12,10 +12,13 @@ from pathlib import Path
 import crashing
 import pytest
 import stories
+from fault_points import point_of
+from operations import Do, Operation, watching
 from stories import N_BLOCKS, prefix_of, stage
 
 from fastbm._checks import StorageError
 from fastbm.store import create, merge_parts, open_reader, resume
+from fastbm.store.parts import Parts
 
 
 class Paced:
@@ -102,6 +105,39 @@ def test_every_look_of_a_live_reader_is_a_prefix_of_whole_commits(folder: Path, 
     assert reader.finished
     assert not reader.live
     crashing.assert_same_contents(whole, crashing.contents_of(path))
+
+
+def test_a_reader_that_lists_parts_while_they_are_merged_sees_the_whole_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts are removed from the last one on: what is left of them for an instant is no shorter run."""
+    path, refresh = folder / "run.h5", Parts.refresh
+    stories.go_on(stories.begin(path, merge=False), N_BLOCKS)
+
+    class Stop(Exception):
+        pass
+
+    def act(operation: Operation, do: Do) -> object:
+        if point_of(operation) == "first-segment-unlink":
+            raise Stop
+        return do(*operation.arguments)
+
+    def merged_meanwhile(self: Parts) -> None:
+        with monkeypatch.context() as patch, watching(act), pytest.raises(Stop):
+            patch.setattr(Parts, "refresh", refresh)
+            merge_parts(path)
+        monkeypatch.setattr(Parts, "refresh", refresh)
+        refresh(self)
+
+    for reader in (open_reader(path), None):
+        stories.go_on(stories.begin(path, merge=False, overwrite=True), N_BLOCKS)
+        if reader is not None:
+            reader.refresh()
+        monkeypatch.setattr(Parts, "refresh", merged_meanwhile)
+        reader = reader or open_reader(path)
+        reader.refresh()
+        assert sorted(os.listdir(path.with_name("run.h5.parts"))) == ["lock", "seg-00000000.h5"]
+        assert prefix_of(reader, stage("run").whole) == N_BLOCKS
 
 
 def test_a_second_writer_is_refused_and_changes_nothing(folder: Path) -> None:
