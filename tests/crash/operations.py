@@ -39,6 +39,23 @@ class Operation:
 
 
 Act = Callable[[Operation, Do], Any]
+Mutant = Callable[[str, Path, Callable[[], Any]], Any]
+_mutants: list[Mutant] = []
+
+
+@contextmanager
+def mutant(change: Mutant) -> Iterator[None]:
+    """Let the store be wrong: ``change(name, path, go)`` is called in the place of each operation that `go` would do."""
+    _mutants.append(change)
+    try:
+        yield
+    finally:
+        _mutants.remove(change)
+
+
+def mutate(name: str, path: Path, go: Callable[[], Any]) -> Any:
+    """Do an operation as the mutant would, where there is one."""
+    return _mutants[-1](name, path, go) if _mutants else go()
 
 
 @contextmanager
@@ -54,12 +71,18 @@ def watching(act: Act) -> Iterator[list[Operation]]:
     def shim(name: str) -> Do:
         def operation(*arguments: Any) -> Any:
             target = arguments[1 if name == "rename" else 0]
-            path = handles[target] if isinstance(target, int) else Path(target)
-            seen.append(Operation(len(seen), name, path, arguments))
-            result = act(seen[-1], originals[name])
-            if name == "create":
-                handles[result] = path
-            return result
+
+            def go() -> Any:
+                path = handles[target] if isinstance(target, int) else Path(target)
+                seen.append(Operation(len(seen), name, path, arguments))
+                result = act(seen[-1], originals[name])
+                if name == "create":
+                    handles[result] = path
+                if name == "rename":
+                    handles.update({handle: path for handle, old in handles.items() if old == Path(arguments[0])})
+                return result
+
+            return mutate(name, handles[target] if isinstance(target, int) else Path(target), go)
 
         return operation
 

@@ -6,6 +6,7 @@ each folder's names any first part of the changes since the folder was synced, i
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ def _write(data: bytearray, offset: int, piece: bytes) -> None:
 def _pages(offset: int, length: int) -> list[tuple[int, int]]:
     """First and end of what falls into each page of the file, relative to the offset."""
     edges = sorted({0, length, *range(PAGE - offset % PAGE, length, PAGE)})
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 @dataclass

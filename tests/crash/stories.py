@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ContextManager
+from typing import Any
 from unittest import mock
 
 import crashing
@@ -150,7 +150,7 @@ class Story:
     tell: Callable[..., None]
     end: Callable[[Path], None]
     prepare: Callable[[Path], Any] = lambda path: None
-    setting: Callable[[], ContextManager[None]] = nullcontext
+    setting: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 STORIES = {

@@ -52,7 +52,13 @@ def test_without_its_first_segment_a_run_is_refused(folder: Path) -> None:
     assert not trial(path, damages.whole())
 
 
-def test_a_segment_of_another_life_of_the_run_is_computed_again(tmp_path: Path, whole: Path) -> None:
+def test_a_segment_of_another_life_of_the_run_is_computed_again(folder: Path) -> None:
+    check_another_life(folder)
+
+
+def check_another_life(tmp_path: Path) -> None:
+    """A segment that continues another state than the one before it holds."""
+    whole = complete(tmp_path / "whole.h5")
     parts, path = begun(tmp_path / "run.h5", 3), tmp_path / "run.h5"
     shutil.copytree(parts, tmp_path / "twin.h5.parts")
     with resume(path) as writer:
@@ -96,7 +102,12 @@ def test_a_lost_first_segment_is_told(tmp_path: Path) -> None:
         refused(lambda act=act: act(tmp_path / "run.h5"), "seg-00000000.h5 is missing")
 
 
-def test_files_of_others_among_the_segments_are_refused_and_kept(tmp_path: Path) -> None:
+def test_files_of_others_among_the_segments_are_refused_and_kept(folder: Path) -> None:
+    check_files_of_others(folder)
+
+
+def check_files_of_others(tmp_path: Path) -> None:
+    """A segment of another run, and files of other programs."""
     parts = begun(tmp_path / "run.h5")
     other = begun(tmp_path / "other.h5") / "seg-00000003.h5"
     victim = parts / "seg-00000003.h5"

@@ -26,7 +26,7 @@ def instants(operations: Sequence[Operation], *, every: bool) -> list[int]:
 
 
 def kill_each(name: str, folder: Path, *, every: bool, step: int = 1) -> set[int]:
-    """Kill a story at its operations, writes torn, and tell it to its end; return how many blocks were found each time."""
+    """Kill a story at its operations, writes torn, and tell it to its end; return what was found after each kill."""
     told, path, found = stage(name), folder / "run.h5", set()
     for number in instants(told.operations, every=every)[::step]:
         told.set(path)

@@ -141,6 +141,11 @@ def test_a_reader_that_lists_parts_while_they_are_merged_sees_the_whole_run(
 
 
 def test_a_second_writer_is_refused_and_changes_nothing(folder: Path) -> None:
+    check_second_writer(folder)
+
+
+def check_second_writer(folder: Path) -> None:
+    """Try all that writes on a run that a child is writing."""
     path = folder / "run.h5"
     writer = Paced(lambda acknowledge: stories.work(path, acknowledge, every=1))
     writer.wait(nothing)
