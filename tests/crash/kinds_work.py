@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -29,11 +30,8 @@ def maker(kind: Kind) -> Callable[[int], Any]:
         taken.append((spec, inputs, others))
         raise _Taken
 
-    with mock.patch.object(run, "build", take):
-        try:
-            kind.begin(None)
-        except _Taken:
-            pass
+    with mock.patch.object(run, "build", take), suppress(_Taken):
+        kind.begin(None)
     ((spec, inputs, others),) = taken
     return lambda threads: build(spec, inputs, threads, *others)
 

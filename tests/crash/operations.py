@@ -45,7 +45,7 @@ _mutants: list[Mutant] = []
 
 @contextmanager
 def mutant(change: Mutant) -> Iterator[None]:
-    """Let the store be wrong: ``change(name, path, go)`` is called in the place of each operation that `go` would do."""
+    """Let the store be wrong: ``change(name, path, go)`` is called in the place of each operation, which is `go`."""
     _mutants.append(change)
     try:
         yield

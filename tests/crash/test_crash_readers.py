@@ -30,9 +30,15 @@ class Paced:
 
         def acknowledge(n_blocks: int) -> None:
             os.write(tell, bytes([n_blocks]))
-            os.read(leave, 1)
+            if not os.read(leave, 1):
+                os._exit(1)
 
-        self.child = crashing.start_child(lambda: work(acknowledge))
+        def child() -> None:
+            os.close(self._told)
+            os.close(self._leave)  # so that the end of the parent is the end of the pipe
+            work(acknowledge)
+
+        self.child = crashing.start_child(child)
         os.close(tell)
         os.close(leave)
 
