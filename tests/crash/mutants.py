@@ -210,6 +210,16 @@ def fault(point: str, fault: str, story: str = "run") -> Check:
     return check
 
 
+def killed_after(point: str, n_more: int) -> Check:
+    """Kill the run a few operations after it first comes to a point."""
+
+    def check(folder: Path) -> None:
+        number = fault_points.reached("run").index(point) + n_more
+        fault_points.trial("run", folder / "run.h5", number, "kill")
+
+    return check
+
+
 def flips(kind: str) -> Check:
     return lambda folder: damages.check(damages.flip_one, kind, folder, 40)
 
@@ -243,7 +253,7 @@ MUTATIONS = {
     "renamed before it is synced": Mutation(renamed_before_it_is_synced, power("run")),
     "failed fsyncs are forgotten": Mutation(failed_syncs_are_forgotten, fault("segment-sync", "EIO")),
     "short writes are forgotten": Mutation(short_writes_are_forgotten, fault("segment-write", "short write")),
-    "the first segment goes first": Mutation(first_segment_goes_first, killed("run")),
+    "the first segment goes first": Mutation(first_segment_goes_first, killed_after("segment-unlink", 2)),
     "no hash check of segments": Mutation(no_hash_check, flips("parts")),
     "no hash check of states": Mutation(no_hash_check, flips("states")),
     "no hash check of merged files": Mutation(no_hash_check, flips("merged")),
