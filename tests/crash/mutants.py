@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -117,13 +117,21 @@ def no_hash_check() -> AbstractContextManager[None]:
     return everywhere("check_hash", lambda path, digest: None)
 
 
-def no_trailer_check() -> AbstractContextManager[None]:
+@contextmanager
+def no_trailer_check() -> Iterator[None]:
     """Whatever a file holds is what it should."""
 
     def claimed(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()[: -image.TRAILER.size]).hexdigest()
 
-    return everywhere("read_trailer", claimed)
+    def tail(path: Path) -> Any:
+        return image.Tail(claimed(path), path.read_bytes()[: -image.TRAILER.size][-image.TAIL :])
+
+    with (
+        everywhere("read_trailer", claimed),
+        everywhere("read_tail", tail) if hasattr(image, "Tail") else nullcontext(),
+    ):
+        yield
 
 
 def no_chain_check() -> AbstractContextManager[None]:
@@ -202,6 +210,10 @@ def power(*names: str) -> Check:
     return check
 
 
+def power_after(operation: str) -> Check:
+    return lambda folder: power_cuts.check_after(operation, stage("run"), folder, 20)
+
+
 def fault(point: str, fault: str, story: str = "run") -> Check:
     def check(folder: Path) -> None:
         number = fault_points.reached(story).index(point)
@@ -250,7 +262,7 @@ MUTATIONS = {
     "no fsync of folders": Mutation(lambda: left_out("sync_folder"), power("run")),
     "no fsync of the folder of parts": Mutation(lambda: left_out("sync_folder", kind="parts"), power("run")),
     "no fsync of the folder of the merged file": Mutation(lambda: left_out("sync_folder", kind="folder"), power("run")),
-    "renamed before it is synced": Mutation(renamed_before_it_is_synced, power("run")),
+    "renamed before it is synced": Mutation(renamed_before_it_is_synced, power_after("rename")),
     "failed fsyncs are forgotten": Mutation(failed_syncs_are_forgotten, fault("segment-sync", "EIO")),
     "short writes are forgotten": Mutation(short_writes_are_forgotten, fault("segment-write", "short write")),
     "the first segment goes first": Mutation(first_segment_goes_first, killed_after("segment-unlink", 2)),

@@ -164,9 +164,8 @@ def record(stage: Stage, folder: Path) -> Log:
     return log
 
 
-def trial(log: Log, place: Path, chance: random.Random) -> None:
-    """Cut the power at a random instant; nothing that was said to be safe is lost, and the end is the same."""
-    n_entries = chance.randrange(len(log.entries) + 1)
+def trial(log: Log, place: Path, n_entries: int, chance: random.Random) -> None:
+    """Cut the power after so many operations; nothing that was said to be safe is lost, and the end is the same."""
     disk = Disk(log.stage.before)
     for name, path, about in log.entries[:n_entries]:
         disk.do(name, path, *about)
@@ -186,5 +185,13 @@ def check(stage: Stage, folder: Path, n_trials: int, seed: int = 0) -> Log:
     assert len(log.entries) > 10
     assert log.safe
     for _ in range(n_trials):
-        trial(log, folder / "after", chance)
+        trial(log, folder / "after", chance.randrange(len(log.entries) + 1), chance)
     return log
+
+
+def check_after(name: str, stage: Stage, folder: Path, n_trials: int) -> None:
+    """Cut the power right after each operation of a name, some times each."""
+    log, chance = record(stage, folder), random.Random(2)
+    for _ in range(n_trials):
+        for number in [k + 1 for k, entry in enumerate(log.entries) if entry[0] == name]:
+            trial(log, folder / "after", number, chance)
