@@ -6,7 +6,6 @@ Children are forked from the warm parent before it has any thread, so that a tri
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -24,10 +23,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fastbm.store import files
-
 Work = Callable[[Path], None]
-OnOperation = Callable[[int, str, tuple[Any, ...]], None]
+Contents = dict[str, tuple[Any, ...]]
 
 
 @contextmanager
@@ -76,13 +73,6 @@ def kill_after(work: Work, path: Path, seconds: float) -> bool:
     return code != 0
 
 
-def seconds_of(work: Work, path: Path) -> float:
-    """Do `work` to its end in a child and return what it took."""
-    started = time.perf_counter()
-    assert run_child(lambda: work(path)) == 0
-    return time.perf_counter() - started
-
-
 def kill_and_compare(
     work: Work,
     folder: Path,
@@ -90,106 +80,45 @@ def kill_and_compare(
     n_kills: int,
     seed: int = 0,
     n_lives: int = 2,
-    least_hits: int = 1,
-    check: Callable[[Path], None] | None = None,
+    check: Callable[[Path], object] = lambda path: None,
+    n_states: int = 1,
 ) -> int:
-    """Kill a workload `n_kills` times at random instants, up to `n_lives - 1` times per run; compare every end.
+    """Kill a workload at random instants, up to `n_lives - 1` times per run; compare every end.
+
+    How long the work takes depends on what else the machine does, so the range of the instants follows what is seen: a
+    kill that came too late shortens it, one in time makes it longer. It goes on until `n_kills` came in time, and in
+    `n_states` different states of the run.
 
     Parameters
     ----------
     work : callable
     folder : path
         An empty folder; holds ``whole.h5``, the uninterrupted run, and one run at a time beside it.
-    least_hits : int
-        Go on, to six times as many kills, until so many came before the work was done.
-    check : callable, optional
-        Called with the run's path after every kill.
+    check : callable
+        Called with the run's path after every kill; returns in which state that left it, for instance how many blocks.
 
     Returns
     -------
     int
-        How many of the kills came before the work was done.
+        How many of the kills came before the work was done: `n_kills` or a few more.
     """
     chance, whole, path = random.Random(seed), folder / "whole.h5", folder / "killed.h5"
-    work_seconds = seconds_of(work, whole)
-    n_hits = done = 0
-    while done < n_kills or (n_hits < least_hits and done < 6 * n_kills):  # short work may be done before it is killed
+    started = time.monotonic()
+    assert run_child(lambda: work(whole)) == 0
+    longest = 1.1 * (time.monotonic() - started)
+    n_hits, done, states = 0, 0, set()
+    while n_hits < n_kills or len(states) < n_states:
+        told = f"{n_hits} of {done} kills came in time, in {len(states)} states; the last range was {longest:.4f} s"
+        assert done < max(50 * n_kills, 500), told
         remove_run(path)
         for _ in range(n_lives - 1):
-            n_hits += kill_after(work, path, chance.uniform(0, 1.1 * work_seconds))
-            done += 1
-            if check is not None:
-                check(path)
+            hit = kill_after(work, path, chance.uniform(0, longest))
+            longest *= 1.1 if hit else 0.8
+            n_hits, done = n_hits + hit, done + 1
+            states.add(check(path))
         assert run_child(lambda: work(path)) == 0
         assert_same_run(whole, path)
     return n_hits
-
-
-@contextmanager
-def watching(on_operation: OnOperation) -> Iterator[list[str]]:
-    """Call ``on_operation(number, name, arguments)`` before every file operation; yield the list of names so far."""
-    originals = {name: getattr(files, name) for name in files.OPERATIONS}
-    seen: list[str] = []
-
-    def wrapped(name: str) -> Callable[..., Any]:
-        def operation(*arguments: Any) -> Any:
-            seen.append(name)
-            on_operation(len(seen) - 1, name, arguments)
-            return originals[name](*arguments)
-
-        return operation
-
-    for name in originals:
-        setattr(files, name, wrapped(name))
-    try:
-        yield seen
-    finally:
-        for name, original in originals.items():
-            setattr(files, name, original)
-
-
-def operations_of(act: Callable[[], None]) -> list[str]:
-    """Do `act` here and return the names of its file operations in order."""
-    with watching(lambda number, name, arguments: None) as seen:
-        act()
-    return seen
-
-
-def instants(operations: list[str], *, every: bool) -> list[int]:
-    """Return the numbers of all operations, or without most of the inner ones of long rows of writes."""
-    inner = [set(operations[max(0, k - 1) : k + 2]) == {"write"} for k in range(len(operations))]
-    return [k for k in range(len(operations)) if every or not inner[k] or k % 20 == 0]
-
-
-def kill_at(act: Callable[[], None], number: int, *, torn: bool = False) -> int:
-    """Do `act` in a child that kills itself before file operation `number`; with `torn`, in the middle of a write."""
-
-    def on_operation(at: int, name: str, arguments: tuple[Any, ...]) -> None:
-        if at != number:
-            return
-        if torn and name == "write":
-            handle, data, offset = arguments
-            os.pwrite(handle, data[: len(data) // 2], offset)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def child() -> None:
-        with watching(on_operation):
-            act()
-
-    return run_child(child)
-
-
-@contextmanager
-def failing(number: int, code: int, *, for_good: bool = False) -> Iterator[None]:
-    """Let file operation `number` fail with an errno; with `for_good`, all that write after it too."""
-    writing = ("make_folder", "create", "write", "sync")
-
-    def on_operation(at: int, name: str, arguments: tuple[Any, ...]) -> None:
-        if at == number or (for_good and at > number and name in writing):
-            raise OSError(code, errno.errorcode[code])
-
-    with watching(on_operation):
-        yield
 
 
 def remove_run(path: Path) -> None:
@@ -200,37 +129,36 @@ def remove_run(path: Path) -> None:
 
 def assert_same_run(first: Path, second: Path) -> None:
     """Compare two merged runs: every dataset's name, dtype, shape and bytes, and every attribute outside /meta."""
-    with h5py.File(first, "r") as a, h5py.File(second, "r") as b:
-        names = items(a)
-        assert names == items(b)
-        for name in names:
-            assert_same_attributes(name, a[name], b[name])
-            if isinstance(a[name], h5py.Dataset):
-                assert_same_dataset(name, a[name], b[name])
+    assert_same_contents(contents_of(first), contents_of(second))
 
 
-def items(file: h5py.File) -> list[str]:
-    """The root and every group and dataset outside /meta, sorted."""
-    names = ["/"]
-    file.visit(names.append)
-    return sorted(name for name in names if name.split("/")[0] != "meta")
+def contents_of(path: Path) -> Contents:
+    """All that a merged run holds outside /meta: layout, bytes and attributes, by name."""
+    with h5py.File(path, "r") as file:
+        names = ["/"]
+        file.visit(names.append)
+        return {
+            name: (*_attributes(file[name]), *_dataset(file[name])) for name in names if name.split("/")[0] != "meta"
+        }
 
 
-def assert_same_attributes(name: str, a: Any, b: Any) -> None:
-    """Compare names, dtypes and values of attributes."""
-    assert sorted(a.attrs) == sorted(b.attrs), name
-    for key in a.attrs:
-        one, other = np.asarray(a.attrs[key]), np.asarray(b.attrs[key])
-        assert one.dtype == other.dtype, (name, key)
-        assert np.array_equal(one, other), (name, key)
+def assert_same_contents(first: Contents, second: Contents) -> None:
+    """Compare what two merged runs hold."""
+    assert sorted(first) == sorted(second)
+    for name in first:
+        assert first[name] == second[name], name
 
 
-def assert_same_dataset(name: str, a: h5py.Dataset, b: h5py.Dataset) -> None:
-    """Compare dtype, shape, layout and bytes of two datasets."""
-    for key in ("dtype", "shape", "maxshape", "chunks", "compression", "fletcher32"):
-        assert getattr(a, key) == getattr(b, key), (name, key, getattr(a, key), getattr(b, key))
-    one, other = np.asarray(a[()]), np.asarray(b[()])
-    if one.dtype.kind == "O":
-        assert one.tolist() == other.tolist(), name
-    else:
-        assert one.tobytes() == other.tobytes(), name
+def _attributes(item: Any) -> list[tuple[Any, ...]]:
+    arrays = {key: np.asarray(item.attrs[key]) for key in sorted(item.attrs)}
+    return [(key, array.dtype.str, array.shape, array.tolist()) for key, array in arrays.items()]
+
+
+def _dataset(item: Any) -> list[Any]:
+    """Dtype, shape, layout and bytes."""
+    if not isinstance(item, h5py.Dataset):
+        return []
+    array = np.asarray(item[()])
+    whole = array.tolist() if array.dtype.kind == "O" else array.tobytes()
+    dtype = array.dtype.descr if array.dtype.names else array.dtype.str
+    return [dtype, item.shape, item.maxshape, item.chunks, item.compression, item.fletcher32, whole]

@@ -173,7 +173,16 @@ class Reader:
         raise self._damage(failure) from None
 
     def _look(self) -> None:
-        seen = (stamp(self._names.merged), stamp(self._names.segment(0)))
+        for _ in range(_LOOKS):
+            seen = self._stamps()
+            self._look_once(seen)
+            if self._stamps() == seen:  # else parts were listed that a merge was about to remove, from the last one on
+                return
+
+    def _stamps(self) -> Any:
+        return stamp(self._names.merged), stamp(self._names.segment(0))
+
+    def _look_once(self, seen: Any) -> None:
         if seen != self._seen or seen == (None, None):
             self.close()
             self._parts = None
