@@ -25,7 +25,7 @@ import fastbm as bm
 from fastbm import cli, config, report, run as run_module, run_age, run_stop
 from fastbm.run_loop import execute
 from fastbm.run_stop import SIGNALS, Broken, Stop
-from fastbm.store import Memory, Stream, files
+from fastbm.store import Memory, Stream, files, merging
 
 end_threads = helpers.end_threads
 
@@ -209,13 +209,11 @@ def test_at_any_file_operation(step: int, capsys: pytest.CaptureFixture[str], mo
 
 
 def test_a_merge_is_left_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastbm.store import merge
-
     monkeypatch.setattr(run_stop, "MERGE_SECONDS", 0.0)
-    batch_rows = merge.batch_rows
+    look = merging.look
     told = "stopped by SIGTERM while the run, which is finished, was merged; nothing is lost"
     for begin in (sample, bm.resume):
-        monkeypatch.setattr(merge, "batch_rows", before(batch_rows, signal.SIGTERM))
+        monkeypatch.setattr(merging, "look", before(look, signal.SIGTERM))
         with pytest.raises(bm.Interrupted, match=told) as caught:
             begin(Path("run.h5"))
         assert caught.value.run.finished
@@ -225,10 +223,8 @@ def test_a_merge_is_left_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_merge_that_is_nearly_done_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastbm.store import merge
-
     monkeypatch.setattr(run_stop, "MERGE_SECONDS", 1e9)
-    monkeypatch.setattr(merge, "batch_rows", before(merge.batch_rows, signal.SIGTERM))
+    monkeypatch.setattr(merging, "look", before(merging.look, signal.SIGTERM))
     with pytest.raises(bm.Interrupted, match="stopped by SIGTERM when the run was finished; nothing is lost"):
         sample("run.h5")
     assert Path("run.h5").is_file() and not Path("run.h5.parts").exists()
