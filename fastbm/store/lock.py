@@ -6,6 +6,7 @@ import os
 import weakref
 from contextlib import suppress
 
+from .._checks import StorageError
 from .acquiring import acquire
 from .holder import myself
 from .names import Names
@@ -26,8 +27,15 @@ class Lock:
         self._names = names
         self._handle, self.lacks = acquire(names)
         text = myself().text.encode()
-        os.pwrite(self._handle, text, 0)  # before what was longer is cut: readers never see an empty text
-        os.truncate(self._handle, len(text))
+        try:
+            os.pwrite(self._handle, text, 0)  # before what was longer is cut: readers never see an empty text
+            os.truncate(self._handle, len(text))
+        except OSError as error:
+            self._let_go()
+            raise StorageError(
+                f"{(error.strerror or str(error)).lower()} in {names.merged.parent}, for the lock of {names.shown}. "
+                "Nothing was changed. See to that first."
+            ) from error
         _held.add(self)
 
     @property

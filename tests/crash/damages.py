@@ -88,7 +88,11 @@ def trial(path: Path, expected: crashing.Contents) -> bool:
     except StorageError as error:
         assert_named(error)
         return False
-    crashing.assert_same_contents(expected, crashing.contents_of(path))
+    try:
+        found = crashing.contents_of(path)
+    except (OSError, KeyError) as error:
+        raise AssertionError("what was taken for whole cannot be read") from error
+    crashing.assert_same_contents(expected, found)
     return True
 
 

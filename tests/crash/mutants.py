@@ -26,7 +26,7 @@ from stories import stage
 
 from fastbm import store
 from fastbm.learning.optimizers import Sgd
-from fastbm.store import chain, files, image, lock
+from fastbm.store import acquiring, chain, files, image
 from fastbm.store.names import Names
 
 Check = Callable[[Path], Any]
@@ -161,7 +161,7 @@ def no_run_check() -> AbstractContextManager[None]:
 
 def no_lock() -> AbstractContextManager[Any]:
     """Everybody gets the lock."""
-    return mock.patch.object(lock.fcntl, "flock", lambda handle, how: None)
+    return mock.patch.object(acquiring.fcntl, "flock", lambda handle, how: None)
 
 
 # Commits and states
