@@ -1,9 +1,7 @@
 """The command line: runs, tables, exit codes, and one line for every bad input."""
 
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -187,26 +185,6 @@ def test_compare_takes_comparisons_only(capsys):
 def test_a_wrong_command_is_bad_input(capsys):
     assert call("rnu", "x.toml") == 2
     assert "rnu" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_leaves_with_3_and_resumes_to_the_same_bytes(number):
-    from crashing import assert_same_run
-
-    file = write(SAMPLE.replace("200", "2_000_000\nthin = 1000"))
-    command = [sys.executable, "-c", "from fastbm.cli import main; main()", "run", file, "-q"]
-    with subprocess.Popen([*command, "--out", "cut.h5"], stderr=subprocess.PIPE, text=True) as child:
-        while not Path("cut.h5.parts/seg-00000000.h5").exists() and child.poll() is None:
-            time.sleep(0.01)
-        time.sleep(0.2)
-        child.send_signal(number)
-        message = child.communicate(timeout=60)[1]
-    assert child.returncode == 3, message
-    assert "fastbm resume cut.h5" in message
-    assert not bm.open("cut.h5").finished
-    assert call("resume", "cut.h5", "-q") == 0
-    assert call("run", file, "--out", "whole.h5", "-q") == 0
-    assert_same_run("cut.h5", "whole.h5")
 
 
 def test_the_package_is_run_as_a_module():

@@ -68,11 +68,15 @@ def test_ctrl_c_at_the_last_block_is_a_finished_run(tmp_path: Path) -> None:
 
 def test_a_real_signal_from_outside(tmp_path: Path) -> None:
     """A thread sends it while the run is at work; the run goes on until it comes."""
+    sender = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+
+    def progress(task: Any, rows: Any) -> None:
+        if sender.ident is None:
+            sender.start()
+
     with pytest.raises(bm.Interrupted) as caught:
-        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-        timer.start()
-        sample(tmp_path / "run.h5", n_sweeps=10**12, thin=10**9)
-    timer.join()
+        sample(tmp_path / "run.h5", n_sweeps=10**12, thin=10**9, progress=progress)
+    sender.join()
     assert not caught.value.run.finished
     assert bm.resume(tmp_path / "run.h5", max_seconds=0.0).finished is False
 
