@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +24,14 @@ class StorageError(OSError):
 
 class ConvergenceWarning(UserWarning):
     """A result that did not converge; it carries ``converged=False``."""
+
+
+def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn the caller of fastbm, however deep the call is in which this is found."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == "fastbm":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,7 +114,7 @@ def warn_of(run: Run) -> None:
     """Say once, at the end of a run, what has not converged and the way out."""
     text = _complaint(run)
     if text:
-        warnings.warn(text, _checks.ConvergenceWarning, stacklevel=5)
+        _checks.warn(text)
 
 
 def _complaint(run: Run) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +134,7 @@ class FitData:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
         if self.up is not None and not start.n_hidden and s.method in UNBOUNDED:
             for line in self._describe(start, s):
-                warnings.warn(f"data: {line}.", _checks.ConvergenceWarning, stacklevel=4)
+                _checks.warn(f"data: {line}.")
 
     def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
         """What sends parameters to infinity, or leaves them open."""

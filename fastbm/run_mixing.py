@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,9 +42,7 @@ def warn_of_chains(run: Run) -> None:
     ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
     ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
     text = ", or ".join(ways)
-    warnings.warn(
+    _checks.warn(
         f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
         f"was learned may be biased. {text[0].upper()}{text[1:]}.",
-        _checks.ConvergenceWarning,
-        stacklevel=5,
     )

@@ -126,7 +126,7 @@ def test_moments_on_the_edges_are_held_against_full_ones() -> None:
 def test_a_budget_sizes_what_draws_samples_and_skips_what_does_not_fit(tmp_path: Any) -> None:
     model = bm.models.sherrington_kirkpatrick(40, seed=1)
     out = tmp_path / "c.h5"
-    found = bm.compare(model, {"exact": {}, "mean-field": {}, "gibbs": {}, "ais": {"n_betas": 30}}, budget=0.1, out=out,
+    found = bm.compare(model, {"exact": {}, "mean-field": {}, "gibbs": {}, "ais": {"n_betas": 30}}, budget=1.0, out=out,
                        seed=[3, 4], threads=1)  # fmt: skip
     exact, *others = found.cells
     assert exact.skipped and "max_forecast_seconds" in exact.skipped

@@ -11,6 +11,7 @@ from typing import Any
 import crashing
 import helpers
 import numpy as np
+import operations
 import pytest
 import store_helpers
 from run_helpers import MODEL, ROWS, begin_and_stop, fit, sample
@@ -254,11 +255,11 @@ def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, n_kill
             bm.extend(path, threads=1, **{count: 5})
 
         helpers.close_pools()
-        n_operations = len(crashing.operations_of(act))
+        n_operations = len(operations.operations_of(act))
         for number in sorted({n_operations * k // n_kills for k in range(n_kills)}):
             prepare()
             helpers.close_pools()
-            code = crashing.kill_at(act, number, torn=True)
+            code = operations.kill_at(act, number, torn=True)
             assert code in (0, -signal.SIGKILL)
             n_hits += code != 0
             found = bm.open(path)

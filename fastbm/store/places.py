@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import warnings
 from pathlib import Path
 
-from .._checks import StorageError
+from .._checks import StorageError, warn
 from . import files
 from .acquiring import TAKING, cannot_write
 from .mounts import mount_of, weakness
@@ -71,11 +70,10 @@ def warn_of_place(names: Names, no_locks: str) -> None:
         lost.append("a commit may be seen half, or two writers not be kept apart")
     if lacks:
         where = f"{kind} at {point}" if kind else "a file system of unknown type"
-        warnings.warn(
+        warn(
             f"{names.shown} lies on {where}: {'; '.join(lacks)}. So {'; '.join(lost)}. "
             f"Where that matters, write to a local disk and copy the finished file.",
             UserWarning,
-            stacklevel=4,
         )
 
 

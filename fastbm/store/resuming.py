@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from .._checks import StorageError
+from .._checks import StorageError, warn
 from . import files
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
@@ -208,10 +207,9 @@ def _set_aside(names: Names, chain: Chain) -> None:
     files.sync_folder(names.parts)
     others = f" and {len(chain.bad) - 1} after it" if len(chain.bad) > 1 else ""
     lost = f"{safe}-{end - 1}" if end > safe else f"all from {safe} on"
-    warnings.warn(
+    warn(
         f"{chain.reason}. {blocks_safe(safe)} are whole; {lost} will be recomputed. Set aside{others} as {aside}.",
         UserWarning,
-        stacklevel=5,
     )
 
 

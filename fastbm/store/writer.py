@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import StorageError
+from .._checks import StorageError, warn
 from ..halting import Halt, never
 from .commit import Committer, Job, Pace
 from .extension import Extension
@@ -128,7 +127,7 @@ class Writer:
             self.finished = True
         kept = reason_to_keep_parts(self._names) if self._settings.merge else None
         if kept:
-            warnings.warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning, stacklevel=2)
+            warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
             merge_chain(self._names, halt)
         self.close()
