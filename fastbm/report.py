@@ -125,10 +125,11 @@ def verify_run(out: Path) -> bool:
     for line in found.notes:
         console.print(f"note     {escape(line)}", highlight=False)
     state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
+    blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
     where = "one file" if found.merged else f"{found.n_files} files"
     seconds = time.perf_counter() - started
     console.print(
-        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, blocks 0-{found.n_blocks - 1} are whole; {state}. "
+        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, {blocks} are whole; {state}. "
         f"{'Every byte is as it was written' if found.sound else f'{len(found.problems)} damaged'} ({seconds:.1f} s).",
         highlight=False,
     )

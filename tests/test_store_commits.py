@@ -21,7 +21,7 @@ def test_state_is_asked_for_only_when_a_commit_is_due(tmp_path: Path) -> None:
     with begin(tmp_path / "run.h5", commit_bytes=3 * 88) as writer:
         for block in range(0, 12, 2):  # 88 bytes each
             writer.append(rows_of(block), lambda block=block: asked.append(block) or state_after(block))
-            time.sleep(0.05)
+            writer._committer.wait()
     assert asked == [4, 10]
     assert open_reader(tmp_path / "run.h5").n_blocks == 6
 
@@ -29,6 +29,7 @@ def test_state_is_asked_for_only_when_a_commit_is_due(tmp_path: Path) -> None:
 def test_a_commit_is_due_after_its_seconds(tmp_path: Path) -> None:
     with begin(tmp_path / "run.h5", commit_seconds=0.05) as writer:
         append(writer, 0, 1, commit_each=False)
+        writer._committer.wait()  # where this one took so long that it was due already
         time.sleep(0.06)
         append(writer, 1, 2, commit_each=False)
     assert open_reader(tmp_path / "run.h5").n_blocks == 2

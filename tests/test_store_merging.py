@@ -133,7 +133,18 @@ def test_a_segment_that_is_damaged_before_or_in_the_merge_is_named(tmp_path: Pat
     data = bytearray(segment.read_bytes())
     data[int(place * len(data))] ^= 16
     segment.write_bytes(data)
-    refused(lambda: merge_parts(path), "seg-00000003.h5 is damaged: sha256 differs")
+    text = "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole; resume the run"
+    refused(lambda: merge_parts(path), text)
+    assert sorted(os.listdir(tmp_path)) == ["run.h5.parts"]
+
+
+def test_a_state_that_is_damaged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.store.commit.LARGE_STATE_BYTES", 0)
+    path = tmp_path / "run.h5"
+    write(path)
+    last = Names(path).segment_numbers()[-1]
+    Names(path).state(last).unlink()
+    refused(lambda: merge_parts(path), f"seg-{last:08d}.h5 has no whole state: the file of its state is missing.")
     assert sorted(os.listdir(tmp_path)) == ["run.h5.parts"]
 
 

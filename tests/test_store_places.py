@@ -18,6 +18,8 @@ from store_helpers import N_BLOCKS, append, begin, begun, check_rows, complete
 
 import fastbm as bm
 from fastbm.store import merge_parts, mounts, open_reader, resume, verify
+from fastbm.store.names import Names
+from fastbm.store.places import foreign_files
 
 tmp_path = store_helpers.tmp_path
 ACTS = (open_reader, resume, merge_parts, verify, begin, lambda path: begin(path, overwrite=True))
@@ -151,6 +153,21 @@ def test_a_folder_of_other_files_is_not_taken(tmp_path: Path, overwrite: bool) -
         append(writer, 0, N_BLOCKS)
         writer.finish(store_helpers.state_after(N_BLOCKS))
     assert sorted(listing(tmp_path)) == ["run.h5", "run.h5.parts", "run.h5.parts/.DS_Store"]
+
+
+def test_a_file_that_a_writer_names_meanwhile_is_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, listing_of = tmp_path / "run.h5.parts", os.listdir
+    parts.mkdir()
+    (parts / "seg-00000000.h5.tmp").write_text("a first segment")
+
+    def listdir(path: Path) -> list[str]:
+        found = listing_of(path)
+        if "seg-00000000.h5.tmp" in found:
+            (parts / "seg-00000000.h5.tmp").rename(parts / "seg-00000000.h5")
+        return found
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert foreign_files(Names(tmp_path / "run.h5")) == []
 
 
 @pytest.mark.parametrize(

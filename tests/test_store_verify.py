@@ -158,6 +158,10 @@ def test_the_command_line_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert call("verify", str(path)) == 1
     assert "seg-00000004.h5 is damaged" in " ".join(capsys.readouterr().out.split())
     flip(tmp_path / "run.h5.parts" / "seg-00000004.h5", 4000)
+    flip(tmp_path / "run.h5.parts" / "seg-00000001.h5", 4000)
+    assert call("verify", str(path)) == 1
+    assert "no blocks are whole" in " ".join(capsys.readouterr().out.split())
+    flip(tmp_path / "run.h5.parts" / "seg-00000001.h5", 4000)
     assert call("verify", str(tmp_path / "gone.h5")) == 2
 
 

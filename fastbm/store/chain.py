@@ -98,7 +98,7 @@ def spec_of(names: Names, header: Header) -> str:
 
 def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:
     """Check trailer, run, number and chain of every segment, and the bytes of the last `hash_last` (None: of all)."""
-    numbers = names.segment_numbers()
+    numbers = names.segment_numbers() or [0]  # a reader may find none left, where they were merged in between
     chain = Chain(names, [origin.header])
     first_hashed = 0 if hash_last is None else len(numbers) - hash_last
     for number in range(1, numbers[-1] + 1):

@@ -61,7 +61,8 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)
                 if isinstance(error, Damaged):
-                    raise _damaged(str(error), chain.headers[-1].end_block) from None
+                    whole = follow(names, standing.origin, hash_last=None)
+                    raise _damaged(str(error), whole.headers[-1].end_block) from None
                 raise
     with disk_errors(names):
         remove_parts(names)

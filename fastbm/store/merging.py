@@ -22,7 +22,8 @@ from .checksum import SIZE
 from .chunks import Chunks, chunk_bytes, corners
 from .diskfile import DiskFile
 from .following import Follower
-from .image import open_image
+from .header import Header
+from .image import Damaged, open_image
 from .names import Names
 from .passing import kept_rows, one_ahead, row_bytes
 from .reader import Reader
@@ -33,6 +34,7 @@ from .schema import (
     META,
     SPEC,
     STATE,
+    Arrays,
     Stream,
     chunk_shape,
     package_version,
@@ -93,8 +95,15 @@ def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) ->
     spec = read_spec(names, chain.headers, origin.spec)
     file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
     hdf.write_arrays(file.create_group(INPUTS), read_inputs(names))
-    hdf.write_arrays(file.create_group(STATE), read_state(names, last))
+    hdf.write_arrays(file.create_group(STATE), _state(names, last))
     file.create_group(META).attrs.update({key: meta[key] for key in sorted(meta)})
+
+
+def _state(names: Names, last: Header) -> Arrays:
+    try:
+        return read_state(names, last)
+    except Damaged as error:
+        raise Damaged(f"{names.show(names.segment(last.segment))} has no whole state: {error}") from None
 
 
 def _leave_holes(disk: DiskFile, dataset: h5py.Dataset, stream: Stream, n_rows: int) -> list[int]:

@@ -61,7 +61,7 @@ class Names:
 
     def own_files(self) -> list[Path]:
         """Every file in the parts folder that is the store's, save the lock; the first segment comes last."""
-        own = [self.parts / name for name in sorted(self._listing(), reverse=True) if _OURS.fullmatch(name)]
+        own = [self.parts / name for name in sorted(self._listing(), reverse=True) if is_own(name)]
         return sorted(own, key=lambda path: path == self.segment(0))
 
     def temporaries(self) -> list[Path]:
@@ -85,6 +85,16 @@ class Names:
             return os.listdir(self.parts)
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+
+def is_own(name: str) -> bool:
+    """Whether a file in the parts folder is the store's by its name, save the lock."""
+    return _OURS.fullmatch(name) is not None
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file bears the final name of a segment."""
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def _checked(path: str | os.PathLike[str]) -> str:

@@ -35,7 +35,6 @@ class Parts:
 
     def __init__(self, names: Names, origin: Origin) -> None:
         self.names, self.origin = names, origin
-        self._first = stamp(names.segment(0))
         self._headers: OrderedDict[int, tuple[Stamp | None, Header]] = OrderedDict()
         self._hashed = array("q")  # of each segment, what its stamp was when its bytes were checked
         self._streams = list(origin.streams)
@@ -47,9 +46,10 @@ class Parts:
         return self._last
 
     def refresh(self) -> None:
-        """Look for segments that came, and for ones that were computed again: at most a few questions to the disk."""
-        if stamp(self.names.segment(0)) != self._first:
-            raise At(0, Missing())
+        """Look for segments that came, and for ones that were computed again: at most a few questions to the disk.
+
+        Whether the first one is still the same the caller knows.
+        """
         if self._before_stale or stamp(self.names.segment(self.last_number)) != self._last_stamp:
             self._list()
         elif (newest := self._newest()) > self.last_number:

@@ -11,7 +11,7 @@ from .._checks import StorageError, warn
 from . import files
 from .acquiring import TAKING, cannot_write
 from .mounts import mount_of, weakness
-from .names import PARTS, TEMPORARY, Names
+from .names import PARTS, TEMPORARY, Names, is_own, is_segment
 
 
 def check_out(path: str | os.PathLike[str]) -> None:
@@ -50,8 +50,9 @@ def foreign_files(names: Names) -> list[str]:
         return []
     except OSError as error:
         raise cannot_write(names, error) from error
-    own = {path.name for path in names.own_files()}
-    if not names.segment_numbers():
+    # One listing: files that a writer names between two would look as if they were of nobody.
+    own = {name for name in there if is_own(name)}
+    if not any(is_segment(name) for name in there):
         own = {name for name in own if name.endswith(TEMPORARY)}
     own |= {names.lock.name, TAKING}
     return [name for name in there if name not in own and not name.startswith(".")]

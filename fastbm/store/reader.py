@@ -48,6 +48,7 @@ class Reader:
         self.path = self._names.shown
         self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
         self._seen: Any = None
+        self._run_id = ""  # of the run that the last refresh found
         self._merged: Merged | None = None
         self._parts: Parts | None = None
         self.refresh()
@@ -164,13 +165,27 @@ class Reader:
         """Do `act`; if files were merged, removed or computed again meanwhile, look again and repeat."""
         for attempt in range(_LOOKS):
             try:
-                if look_first or attempt:
+                if look_first or attempt or self._is_replaced():
                     self._look()
+                if look_first:
+                    self._run_id = self._id()
+                elif self._id() != self._run_id:
+                    raise StorageError(f"{self.path} is another run than it was when it was opened. Open it again.")
                 return act()
             except (At, Damaged, FileNotFoundError) as error:
                 failure = error
                 time.sleep(_PAUSE if self.holder else 0.0)
         raise self._damage(failure) from None
+
+    def _is_replaced(self) -> bool:
+        """Whether the files that rows are read from are others than those that were looked at."""
+        merged, first = self._seen
+        if self._merged is not None and stamp(self._names.merged) != merged:
+            return True
+        return self._parts is not None and stamp(self._names.segment(0)) != first
+
+    def _id(self) -> str:
+        return self._parts.origin.header.run_id if self._parts else self._whole.run_id
 
     def _look(self) -> None:
         for _ in range(_LOOKS):
@@ -185,7 +200,7 @@ class Reader:
     def _look_once(self, seen: Any) -> None:
         if seen != self._seen or seen == (None, None):
             self.close()
-            self._parts = None
+            self._parts, self.damage = None, ""
             standing = find(self._names)
             self._merged = standing.merged
             self._parts = self._parts_of(standing.origin) if standing.origin else None

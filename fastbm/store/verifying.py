@@ -11,6 +11,7 @@ import numpy as np
 from .._checks import StorageError
 from . import hdf
 from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .commit import KEPT_STATES
 from .header import Header, check_attributes
 from .holder import is_live
 from .image import Damaged, check_hash, open_image, read_trailer
@@ -86,7 +87,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     for _ in range(LOOKS):
         before = stamp(names.merged)
         found = _look(names)
-        if found.sound or stamp(names.merged) == before:  # else the parts were merged while they were looked at
+        if stamp(names.merged) == before:  # else the parts were merged while they were looked at
             break
     return found
 
@@ -94,6 +95,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 def _look(names: Names) -> Verification:
     standing = find(names)
     found = _Findings(names)
+    either = standing.origin or standing.merged
+    if either is not None and either.settings["compression"] == "zstd":
+        hdf.zstd()  # HDF5 knows the filter once it is imported
     n_blocks, finished = 0, standing.origin is None
     if standing.merged is not None:
         _check_merged(found, standing.merged)
@@ -129,7 +133,8 @@ def _check_merged(found: _Findings, merged: Merged) -> None:
 
 def _check_parts(found: _Findings, origin: Origin) -> Header:
     """Check all segments, also those behind a damaged one; return the last header of the whole part of the chain."""
-    names, numbers = found.names, found.names.segment_numbers()
+    names = found.names
+    numbers = names.segment_numbers() or [0]  # none are left where they were merged in between
     before: Header | None = None
     safe = origin.header
     broken = False
@@ -137,6 +142,7 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
         try:
             header = check_link(names, origin, before, number, hashed=True) if number else origin.header
             _check_contents(found, origin, header, before)
+            n_bytes = names.segment(number).stat().st_size
         except Stale:
             break
         except (Damaged, FileNotFoundError) as error:
@@ -144,7 +150,7 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
             before, broken = None, True
             continue
         found.n_files += 1
-        found.n_bytes += names.segment(number).stat().st_size
+        found.n_bytes += n_bytes
         before = header
         if not broken:
             safe = header
@@ -183,15 +189,18 @@ def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
     names = found.names
     for number in names.state_numbers():
         path = names.state(number)
-        found.n_files += 1
-        found.n_bytes += path.stat().st_size
         try:
+            n_bytes = path.stat().st_size
             check_hash(path, read_trailer(path))
+        except FileNotFoundError:
+            continue  # one who writes the run removes those that no resume will need
         except Exception as error:  # bytes of any kind
             found.problems.append(f"{names.show(path)} is damaged: {error}.")
+        found.n_files += 1
+        found.n_bytes += n_bytes
     if last.state_sha256 and last.run_id == origin.header.run_id:
         path = names.state(last.segment)
-        if not path.exists():
+        if not path.exists() and not names.segment(last.segment + KEPT_STATES).exists():
             found.problems.append(f"{names.show(path)}, the state of the last commit, is missing.")
 
 
