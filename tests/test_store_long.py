@@ -77,7 +77,7 @@ def test_a_long_run_costs_no_more_at_its_end(tmp_path: Path, monkeypatch: pytest
         for _ in range(100):
             reader.refresh()
     assert asked["listdir"] == asked["read_tail"] == asked["open_image"] == 0
-    assert asked["stat"] <= 100 * 8
+    assert asked["stat"] <= 100 * 6
 
     with counted(monkeypatch) as asked:
         assert reader.read("x", n, n + 4).tolist() == [n, n + 1, n + 2, n + 3]
