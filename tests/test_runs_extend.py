@@ -11,6 +11,7 @@ from typing import Any
 import crashing
 import helpers
 import numpy as np
+import operations
 import pytest
 import store_helpers
 from run_helpers import MODEL, ROWS, begin_and_stop, fit, sample
@@ -70,7 +71,7 @@ SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
     "ais": {"ais_every": 3, "evaluate": "ais", **WATCHED},
     "deep": {**DEEP, **WATCHED},
     "missing entries": {"missing": True, "monitor_every": 3},
-    "bootstrap": {"method": "exact", "l2": 1e-2, "errors": "bootstrap", "n_resamples": 3},
+    "bootstrap": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, "errors": "bootstrap", "n_resamples": 3},
 }
 
 
@@ -133,6 +134,19 @@ def test_an_extended_run_is_the_longer_one(
             assert in_parts._reader.read(name, 1, None, 3).tobytes() == whole._reader.read(name, 1, None, 3).tobytes()
     bm.merge(kept)
     crashing.assert_same_run(tmp_path / "long.h5", kept)
+
+
+def test_a_gradient_that_vanishes_just_before_the_last_epoch(tmp_path: Path) -> None:
+    """That learning had ended is known again after a resume: what is kept for an extension is the same, or nothing."""
+    options: dict[str, Any] = {"method": "exact", "l2": 1e-2}
+    whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
+    stopped_at = int(learned(300, **options)._reader.state["n_epochs"])
+    for epochs in (stopped_at, stopped_at + 1, stopped_at + 2):
+        learned(epochs, whole, overwrite=True, **options)
+        run = learned(epochs, path, max_seconds=0.0, overwrite=True, **options)
+        while not run.finished:
+            run = bm.resume(path, max_seconds=0.0)
+        crashing.assert_same_run(whole, path)
 
 
 @pytest.mark.parametrize(("begin", "count", "n", "longer"), [(sampled, "n_sweeps", 21, 50), (learned, "epochs", 4, 7)])
@@ -254,11 +268,11 @@ def kill_and_go_on(begin: Callable[..., bm.Run], count: str, merge: bool, n_kill
             bm.extend(path, threads=1, **{count: 5})
 
         helpers.close_pools()
-        n_operations = len(crashing.operations_of(act))
+        n_operations = len(operations.operations_of(act))
         for number in sorted({n_operations * k // n_kills for k in range(n_kills)}):
             prepare()
             helpers.close_pools()
-            code = crashing.kill_at(act, number, torn=True)
+            code = operations.kill_at(act, number, torn=True)
             assert code in (0, -signal.SIGKILL)
             n_hits += code != 0
             found = bm.open(path)
