@@ -17,7 +17,7 @@ import store_helpers
 from run_helpers import MODEL, ROWS, begin_and_stop, fit, sample
 
 import fastbm as bm
-from fastbm import cli
+from fastbm import cli, report
 
 end_threads = helpers.end_threads
 tmp_path = store_helpers.tmp_path
@@ -309,6 +309,16 @@ def test_extensions_that_are_killed_at_every_file_operation_go_on(
     assert kill_and_go_on(begin, count, merge, n_kills=60) >= 10
 
 
+def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(tmp_path: Path) -> None:
+    for wrong in (None, 3, MODEL):
+        with pytest.raises(TypeError, match="run must be a path or a Run; got"):
+            bm.extend(wrong, epochs=1)  # type: ignore[arg-type]
+    fit(tmp_path / "run.h5")
+    seen = bm.open(tmp_path / "run.h5")
+    bm.extend(seen, epochs=2)
+    assert seen.refresh().config["fit"]["epochs"] == len(seen.metrics["step"]) == 7
+
+
 def call(*words: Any) -> Any:
     with pytest.raises(SystemExit) as left:
         cli.main([str(word) for word in words])
@@ -324,6 +334,10 @@ def test_the_command_line_extends(
     assert call("resume", "run.h5", "--extend", 3, "-q") == 0
     crashing.assert_same_run(Path("long.h5"), Path("run.h5"))
     assert "nothing left" not in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "open_run", lambda path: signal.raise_signal(signal.SIGTERM))
+        assert call("resume", "run.h5", "--extend", 2, "-q") == 3
+    assert capsys.readouterr().err.endswith("Go on with: fastbm resume run.h5 --extend 2\n")
     sample(Path("s.h5"))
     assert call("resume", "s.h5", "--extend", 20, "-q") == 0
     assert bm.open("s.h5").config["sample"]["n_sweeps"] == 60
