@@ -227,7 +227,8 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
     except Broken:
         going_on = name == "resume_run"
         told = "before it went on; nothing is lost." if going_on else "before anything was begun."
-        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if going_on else None)}") from None
+        more = f" --extend {n}" if (n := options.get("extend_by")) else ""  # nothing of it is in the file yet
+        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if going_on else None)}{more}") from None
     except KeyboardInterrupt:
         raise Stopped("stopped at once; what was committed is kept.") from None
 

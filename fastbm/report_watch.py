@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 from rich.console import Console, RenderableType
@@ -59,12 +64,36 @@ def _await(out: Path, seconds: float) -> None:
 def _live(seen: Watch, console: Console, every: float) -> View:
     """Draw the view again and again in its place."""
     view = seen.look()
-    with Live(drawn(view, console), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    drawing = Live(drawn(view, console), console=console, auto_refresh=False, vertical_overflow="crop")
+    with _signals_wait(), drawing as live:
         while view.standing.state not in ENDS:
             time.sleep(every)
             view = seen.look()
             live.update(drawn(view, console), refresh=True)
     return view
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the process as they would have, but first what is within gives the cursor back."""
+    came: list[int] = []
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    heard = []
+    if threading.current_thread() is threading.main_thread():
+        heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _lines(seen: Watch, console: Console, every: float) -> View:

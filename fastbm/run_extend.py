@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ def extend(
     >>> bm.extend(run, n_sweeps=50).states.shape
     (150, 16, 8)
     """
+    if not isinstance(run, (str, os.PathLike, Run)):
+        raise TypeError(f"run must be a path or a Run; got {run!r} ({type(run).__name__}).")
     given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
     if max_seconds is not None:
         max_seconds = _checks.real("max_seconds", max_seconds, least=0.0)

@@ -66,6 +66,7 @@ class Run(SampledRun):
     def refresh(self) -> Run:
         """Look for what was committed since; returns the run itself."""
         self._reader.refresh()
+        self.config = self._reader.spec  # of a run that was extended it is another
         return self
 
     @property

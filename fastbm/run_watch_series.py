@@ -189,7 +189,8 @@ class Recent:
         lines = []
         if done:
             gamma = float(self._reader.read("results/gamma", done - 1)[0])
-            lines.append(Line("last", f"{self._cell(done - 1)}: gamma {gamma:.4g}"))
+            told = f"gamma {gamma:.4g}" if np.isfinite(gamma) else "no gamma"
+            lines.append(Line("last", f"{self._cell(done - 1)}: {told}"))
         return lines + self._next(done)
 
     def _next(self, done: int) -> list[Line]:

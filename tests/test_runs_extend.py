@@ -17,7 +17,7 @@ import store_helpers
 from run_helpers import MODEL, ROWS, begin_and_stop, fit, sample
 
 import fastbm as bm
-from fastbm import cli
+from fastbm import cli, report
 
 end_threads = helpers.end_threads
 tmp_path = store_helpers.tmp_path
@@ -71,7 +71,7 @@ SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
     "ais": {"ais_every": 3, "evaluate": "ais", **WATCHED},
     "deep": {**DEEP, **WATCHED},
     "missing entries": {"missing": True, "monitor_every": 3},
-    "bootstrap": {"method": "exact", "l2": 1e-2, "errors": "bootstrap", "n_resamples": 3},
+    "bootstrap": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, "errors": "bootstrap", "n_resamples": 3},
 }
 
 
@@ -134,6 +134,19 @@ def test_an_extended_run_is_the_longer_one(
             assert in_parts._reader.read(name, 1, None, 3).tobytes() == whole._reader.read(name, 1, None, 3).tobytes()
     bm.merge(kept)
     crashing.assert_same_run(tmp_path / "long.h5", kept)
+
+
+def test_a_gradient_that_vanishes_just_before_the_last_epoch(tmp_path: Path) -> None:
+    """That learning had ended is known again after a resume: what is kept for an extension is the same, or nothing."""
+    options: dict[str, Any] = {"method": "exact", "l2": 1e-2}
+    whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
+    stopped_at = int(learned(300, **options)._reader.state["n_epochs"])
+    for epochs in (stopped_at, stopped_at + 1, stopped_at + 2):
+        learned(epochs, whole, overwrite=True, **options)
+        run = learned(epochs, path, max_seconds=0.0, overwrite=True, **options)
+        while not run.finished:
+            run = bm.resume(path, max_seconds=0.0)
+        crashing.assert_same_run(whole, path)
 
 
 @pytest.mark.parametrize(("begin", "count", "n", "longer"), [(sampled, "n_sweeps", 21, 50), (learned, "epochs", 4, 7)])
@@ -296,6 +309,16 @@ def test_extensions_that_are_killed_at_every_file_operation_go_on(
     assert kill_and_go_on(begin, count, merge, n_kills=60) >= 10
 
 
+def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(tmp_path: Path) -> None:
+    for wrong in (None, 3, MODEL):
+        with pytest.raises(TypeError, match="run must be a path or a Run; got"):
+            bm.extend(wrong, epochs=1)  # type: ignore[arg-type]
+    fit(tmp_path / "run.h5")
+    seen = bm.open(tmp_path / "run.h5")
+    bm.extend(seen, epochs=2)
+    assert seen.refresh().config["fit"]["epochs"] == len(seen.metrics["step"]) == 7
+
+
 def call(*words: Any) -> Any:
     with pytest.raises(SystemExit) as left:
         cli.main([str(word) for word in words])
@@ -311,6 +334,10 @@ def test_the_command_line_extends(
     assert call("resume", "run.h5", "--extend", 3, "-q") == 0
     crashing.assert_same_run(Path("long.h5"), Path("run.h5"))
     assert "nothing left" not in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "open_run", lambda path: signal.raise_signal(signal.SIGTERM))
+        assert call("resume", "run.h5", "--extend", 2, "-q") == 3
+    assert capsys.readouterr().err.endswith("Go on with: fastbm resume run.h5 --extend 2\n")
     sample(Path("s.h5"))
     assert call("resume", "s.h5", "--extend", 20, "-q") == 0
     assert bm.open("s.h5").config["sample"]["n_sweeps"] == 60

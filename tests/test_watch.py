@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import signal
 import time
 from dataclasses import replace
 
@@ -208,6 +209,20 @@ def test_ctrl_c_leaves_quietly(drawn, path, monkeypatch, capsys, request):
     captured = capsys.readouterr()
     assert not captured.err
     assert "Traceback" not in (written.getvalue() if drawn else captured.out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_gives_the_cursor_back_before_it_ends_the_watch(number, path, monkeypatch, terminal):
+    begun(gibbs, path, 2)
+    ended = []
+    monkeypatch.setattr(report_watch.time, "sleep", lambda seconds: os.kill(os.getpid(), number))
+    monkeypatch.setattr(
+        report_watch.signal, "raise_signal", lambda n: ended.append((n, signal.getsignal(n), terminal.getvalue()))
+    )
+    report_watch.watch("run.h5", every=1.0, wait=0.0, once=False)
+    [(told, handler, written)] = ended
+    assert told == number and handler is signal.SIG_DFL
+    assert written.count(f"{ESCAPE}[?25l") == written.count(f"{ESCAPE}[?25h") == 1
 
 
 def test_one_look(path, capsys):

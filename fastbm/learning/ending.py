@@ -38,6 +38,10 @@ class Ending:
         self._kept = {name: np.array(array) for name, array in state().items()}
         self._kept[N_ROWS] = np.array([counts[name] for name in sorted(counts)], np.int64)
 
+    def forget(self) -> None:
+        """It was no end: learning had stopped by itself before, which is not known after a resume until asked."""
+        self._kept = {}
+
     def state(self) -> Arrays:
         return with_prefix(PREFIX, self._kept)
 

@@ -195,6 +195,8 @@ class FitTask:
         except Diverged as error:
             raise self._divergence(str(error)) from None
         if over or (not metrics and self._driver.done):
+            if not over:
+                self.ending.forget()
             if self._ais_due:  # the driver came to its end without an epoch more
                 return self._look_by_ais()
             rows = self._evaluation(self.model)
