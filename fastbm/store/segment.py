@@ -12,7 +12,7 @@ import numpy as np
 
 from . import hdf
 from .header import Header, pack_record, write_header
-from .image import Damaged, Image, build_image, check_hash, open_image, read_trailer, write_sealed
+from .image import Damaged, Foreign, Image, build_image, check_hash, open_image, read_trailer, write_sealed
 from .names import Names
 from .schema import INPUTS, META, SPEC, STATE, Arrays, Stream
 
@@ -85,7 +85,10 @@ def read_state(names: Names, header: Header) -> Arrays:
         path = names.state(header.segment)
         if not path.exists():
             raise Damaged("the file of its state is missing")
-        digest = read_trailer(path)
+        try:
+            digest = read_trailer(path)
+        except Foreign as error:  # a state that lost its trailer is a whole HDF5 file without the marks of a run
+            raise Damaged(f"the file of its state has {error}") from None
         check_hash(path, digest)
         if digest != header.state_sha256:
             raise Damaged("the file of its state is of another commit")

@@ -23,6 +23,13 @@ tmp_path = store_helpers.tmp_path
 whole = store_helpers.whole
 
 
+def test_a_state_that_lost_its_trailer_is_damaged_and_not_of_others(folder: Path) -> None:
+    path = damages.set_stage("states", folder)
+    last = sorted((folder / "run.h5.parts").glob("state-*.h5"))[-1]
+    os.truncate(last, last.stat().st_size - 48)
+    assert damages.trial(path, damages.whole())
+
+
 @pytest.mark.parametrize("n_trials", [15, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["parts", "states", "merged"])
 @pytest.mark.parametrize("damage", [cut, flip_one])

@@ -136,9 +136,7 @@ def test_killed_at_random_instants(name: str, n_kills: int, n_lives: int, folder
     kill(name, folder, n_kills, n_lives, n_states=3)
 
 
-@pytest.mark.parametrize(
-    "n_kills", [pytest.param(15, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("n_kills", [pytest.param(6, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", KINDS)
 def test_any_kind_killed_at_random_instants(name: str, n_kills: int, folder: Path) -> None:
     kill(name, folder, n_kills, 4)
