@@ -346,7 +346,7 @@ def test_ctrl_c_stops_a_long_sum_in_memory_promptly(engine: str, threads: int) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     name, seconds = done.stdout.split()
     assert name == "Interrupted"
-    assert float(seconds) < 1.0  # 0.2 on a machine that does nothing else
+    assert float(seconds) < 5.0  # 0.2 on a machine that does nothing else; the sum takes minutes
 
 
 def test_the_bar_shows_itself_late_and_only_to_those_who_look(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

