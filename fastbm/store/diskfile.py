@@ -10,7 +10,6 @@ filled when HDF5 is done.
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,22 +21,21 @@ import numpy as np
 
 from . import files
 from .image import MAGIC, TRAILER
+from .placed import Placed
 
 
-class DiskFile(io.RawIOBase):
+class DiskFile(Placed):
     """A file object for HDF5, all of whose changes go through `files`.
 
     Attributes
     ----------
-    size : int
-        The length of the HDF5 file.
     holes : list of int
         Places at which HDF5 has put the blank, in the order in which it did.
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._handle = files.create(path)
-        self._place, self.size = 0, 0
         self._error: BaseException | None = None
         self._blank = np.zeros(0, np.uint8)
         self.holes: list[int] = []
@@ -83,49 +81,30 @@ class DiskFile(io.RawIOBase):
             files.close(handle)
         super().close()
 
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a place in the file."""
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size}[whence]
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
-
     def readinto(self, buffer: Any) -> int:
         """Read at the place; what was never written is zero."""
         view = memoryview(buffer).cast("B")
-        data = os.pread(self._handle, len(view), self._place)
+        data = os.pread(self._handle, len(view), self.place)
         view[: len(data)] = data
         view[len(data) :] = bytes(len(view) - len(data))
-        self._place += len(view)
+        self.place += len(view)
         return len(view)
 
     def write(self, data: Any) -> int:
         """Write at the place, unless a write failed before, or it is a blank."""
         view = memoryview(data).cast("B")
         if self._is_blank(view):
-            self.holes.append(self._place)
+            self.holes.append(self.place)
         elif self._error is None:
             try:
-                files.write_all(self._handle, view, self._place)
+                files.write_all(self._handle, view, self.place)
             except BaseException as error:  # raised by hdf5(), outside HDF5
                 self._error = error
-        self._place += len(view)
-        self.size = max(self.size, self._place)
-        return len(view)
+        return self.passed(len(view))
 
     def truncate(self, size: int | None = None) -> int:
         """Set the length of the file."""
-        self.size = self._place if size is None else size
+        super().truncate(size)
         if self._error is None:
             try:
                 os.ftruncate(self._handle, self.size)
