@@ -111,8 +111,9 @@ def _lines(seen: Watch, console: Console, every: float) -> View:
 
 def drawn(view: View, console: Console) -> RenderableType:
     """The whole view, in the width of the console."""
+    label = max([LABEL, *(len(line.label) for line in view.lines)])
     table = Table.grid(padding=(0, 1))
-    table.add_column(style="bold", no_wrap=True, min_width=LABEL)
+    table.add_column(style="bold", no_wrap=True, min_width=label)
     table.add_column(overflow="fold")
     table.add_row("run", Text(view.path))
     table.add_row("", Text(f"{view.title}; {view.machine}"))
@@ -124,7 +125,7 @@ def drawn(view: View, console: Console) -> RenderableType:
     for line in view.lines:
         table.add_row(line.label, Text(line.text))
         if line.values is not None and len(line.values) > 1:
-            width = max(8, min(LONGEST_SPARK, console.width - LABEL - FREE - 2))
+            width = max(8, min(LONGEST_SPARK, console.width - label - FREE - 2))
             table.add_row("", Text(spark(line.values, width, ascii_only=console.options.ascii_only), style="cyan"))
     return Constrain(table, max(console.width - FREE, 20))
 

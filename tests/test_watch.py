@@ -322,3 +322,14 @@ def test_spans(seconds, text):
 )
 def test_rates(rate, text):
     assert report_watch._rate(rate, "sweep") == text
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_sparks_fit_beside_long_names(path, columns):
+    run_helpers.fit(path, epochs=70, holdout=run_helpers.ROWS[:4])
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report_watch.drawn(Watch(str(path)).look(), console))
+    lines = console.file.getvalue().splitlines()
+    bars = [line.strip() for line in lines if set(line.strip()) & set("▁▂▃▄▅▆▇█")]
+    assert any("holdout-pseudo-likelihood" in line for line in lines)
+    assert len(bars) == 3 and len(set(map(len, bars))) == 1  # none is broken into two
