@@ -13,7 +13,6 @@ import numpy as np
 
 from . import _checks, store, threads as threads_module
 from .halting import Halted
-from .learning.task import FitTask
 from .model import BoltzmannMachine
 from .rows import Rows
 from .run_convergence import warn_of
@@ -79,7 +78,7 @@ def _begin(
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
     try:
-        return _go(task, writer, out, None, progress, stop)
+        return _go(task, writer, out, progress, stop)
     except (ValueError, TypeError):
         if out is not None and not overwrite and not writer.n_blocks:
             store.discard(out)  # it was refused before anything was computed
@@ -122,15 +121,10 @@ def _check_storage(
         _checks.choice("compression", compression, ("gzip", "zstd"))
 
 
-def _go(
-    task: Any, writer: Any, path: Any, max_seconds: float | None, progress: Progress | None, stop: Stop | None
-) -> Run:
-    stop = _stop(stop, path, None)
-    if isinstance(task, FitTask):
-        task.ending.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
+def _go(task: Any, writer: Any, path: Any, progress: Progress | None, stop: Stop) -> Run:
     try:
         with writer:
-            done = execute(task, writer, stop=stop, progress=progress, max_seconds=max_seconds)
+            done = execute(task, writer, stop=stop, progress=progress)
     except _checks.Diverged as error:
         if writer.n_blocks:
             error.run = Run(writer if path is None else store.open_reader(path))
@@ -232,7 +226,7 @@ def resume(
         except BaseException:
             writer.close()
             raise
-        return _go(task, writer, path, None, progress, stop)
+        return _go(task, writer, path, progress, stop)
 
 
 def _finish(writer: Any, path: Any, stop: Stop) -> Run:

@@ -46,6 +46,13 @@ class Halting(Protocol):
     halt: Callable[[], bool]
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A task that may ask how many rows of each stream the run has written."""
+
+    n_written: Callable[[], Mapping[str, int]] | None
+
+
 Progress = Callable[[Task, Mapping[str, np.ndarray]], None]
 
 
@@ -55,7 +62,6 @@ def execute(
     *,
     stop: Stop,
     progress: Progress | None = None,
-    max_seconds: float | None = None,
 ) -> bool:
     """Run `task` to its end, or until a stop is asked for; return whether it is done.
 
@@ -66,9 +72,10 @@ def execute(
     Halted
         If a stop was asked for while the run, which is done, was merged.
     """
-    stop.limit(max_seconds)
     if isinstance(task, Halting):
         task.halt = stop.asked
+    if isinstance(task, Counting):
+        task.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     with stop, stop.breaking(False), single_threaded_blas():
         try:
             state = _advance_all(task, writer, stop, progress)

@@ -332,7 +332,8 @@ class Counting:
 def test_the_clock_breaks_off_a_long_block() -> None:
     task, stop = Counting(), Stop()
     memory = Memory(spec={}, streams=task.streams, state=task.state())
-    assert not execute(task, memory, stop=stop, max_seconds=0.5)
+    stop.limit(0.5)
+    assert not execute(task, memory, stop=stop)
     assert stop.requested == "max_seconds" and not stop.signalled
     assert stop.told == "stopped by max_seconds after step 1 of 3;"
     assert int(memory.state["n"]) == 1
@@ -340,10 +341,9 @@ def test_the_clock_breaks_off_a_long_block() -> None:
 
 def test_a_first_block_is_done_whole_when_there_is_no_time() -> None:
     for _ in range(2):
-        task = Counting()
-        assert not execute(
-            task, Memory(spec={}, streams=task.streams, state=task.state()), stop=Stop(), max_seconds=0.0
-        )
+        task, stop = Counting(), Stop()
+        stop.limit(0.0)
+        assert not execute(task, Memory(spec={}, streams=task.streams, state=task.state()), stop=stop)
         assert task.n == 1
 
 

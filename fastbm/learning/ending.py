@@ -18,23 +18,16 @@ Arrays = dict[str, np.ndarray]
 
 
 class Ending:
-    """Keeps the state before the end.
-
-    Attributes
-    ----------
-    n_written : function or None
-        How many rows of each stream the run has written; what writes it says so. Without, nothing is kept.
-    """
+    """Keeps the state before the end."""
 
     def __init__(self) -> None:
-        self.n_written: Callable[[], Mapping[str, int]] | None = None
         self._kept: Arrays = {}
 
-    def begin(self, state: Callable[[], Arrays]) -> None:
-        """The end begins here, unless it has begun."""
-        if self._kept or self.n_written is None:
+    def begin(self, state: Callable[[], Arrays], n_written: Callable[[], Mapping[str, int]] | None) -> None:
+        """The end begins here, unless it has begun; without the numbers of rows that were written nothing is kept."""
+        if self._kept or n_written is None:
             return
-        counts = self.n_written()
+        counts = n_written()
         self._kept = {name: np.array(array) for name, array in state().items()}
         self._kept[N_ROWS] = np.array([counts[name] for name in sorted(counts)], np.int64)
 

@@ -6,7 +6,7 @@ The loop never asks where the two `PhaseMoments` come from. It hands its rows an
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,11 @@ class FitTask:
     classify : dict, optional
         Settings of a `BoltzmannClassifier` that is learned beside it from the labels.
     threads : int
+
+    Attributes
+    ----------
+    n_written : function or None
+        How many rows of each stream the run has written, told by what writes it.
     """
 
     unit = "epoch"
@@ -66,7 +71,8 @@ class FitTask:
     ) -> None:
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
-        self.ending = Ending()
+        self._ending = Ending()
+        self.n_written: Callable[[], Mapping[str, int]] | None = None
         self._seconds = 0.0  # spent on the present epoch
         sample = Sample.of(start, data)
         self._refuse_long_sums(sample)
@@ -188,7 +194,7 @@ class FitTask:
             return self._look_by_ais()
         over = self._over
         if self.n_epochs == self.settings.epochs - 1 and not over:
-            self.ending.begin(self._state)
+            self._ending.begin(self._state, self.n_written)
         started = time.perf_counter()
         try:
             metrics = [] if over else self._driver.epoch(self.n_epochs)
@@ -196,7 +202,7 @@ class FitTask:
             raise self._divergence(str(error)) from None
         if over or (not metrics and self._driver.done):
             if not over:
-                self.ending.forget()
+                self._ending.forget()
             if self._ais_due:  # the driver came to its end without an epoch more
                 return self._look_by_ais()
             rows = self._evaluation(self.model)
@@ -273,7 +279,7 @@ class FitTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on, bit for bit, also past the end."""
-        return {**self._state(), **self.ending.state()}
+        return {**self._state(), **self._ending.state()}
 
     def _state(self) -> dict[str, np.ndarray]:
         counters = {
@@ -289,7 +295,7 @@ class FitTask:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         self.n_epochs, self._evaluated = int(state["n_epochs"]), bool(state["evaluated"])
-        self.ending.restore(state)
+        self._ending.restore(state)
         self._driver.restore(state)
         self._n_looked = int(state["n_looked"])
         if self._chains is not None:
