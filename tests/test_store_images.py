@@ -119,7 +119,7 @@ def test_a_record_gives_the_header_back(tmp_path: Path, n_streams: int, hashed: 
     index = np.random.default_rng(n_streams).integers(0, 2**53, (n_streams, 2))
     header = header_of(index=index, finished=True, base_sha256="d" * 64, state_sha256="e" * 64, first_block=2**50)
     path = tmp_path / "seg-00000003.h5"
-    digest = write_sealed(segment.segment_image(header, segment.Contents({}, {}, {}, {})), path)
+    digest = write_sealed(segment.segment_image(header, segment.Contents({}, {}, {}, {})), path).sha256
     found = read_header(path, "x", hashed=hashed)
     assert same(found, header)
     assert found.sha256 == digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import reference
 import store_helpers
 from store_helpers import refused
 
-from fastbm.store import Stream, create, files, hdf, merge_parts, merging, open_reader, resume, verify
+from fastbm.store import Stream, Writer, create, files, hdf, merge_parts, merging, open_reader, resume, standing, verify
 from fastbm.store.checksum import fletcher32
+from fastbm.store.image import TRAILER, check_hash
 from fastbm.store.names import Names
 from fastbm.store.passing import kept_rows
 from fastbm.store.segment import Header
@@ -226,3 +228,43 @@ def test_the_checksum_is_that_of_hdf5(tmp_path: Path, n_bytes: int) -> None:
             with h5py.File(tmp_path / "one.h5", "w") as file:
                 dataset = file.create_dataset("a", data=data, chunks=(n_bytes,), fletcher32=True)
                 assert dataset.id.read_direct_chunk((0,))[1][-4:] == found
+
+
+def test_a_file_that_this_process_merged_is_opened_without_reading_it_all_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, hashed = tmp_path / "run.h5", []
+    write(path)
+    merge_parts(path)
+    monkeypatch.setattr(standing, "check_hash", lambda path, digest: hashed.append(check_hash(path, digest)))
+    open_reader(path).close()
+    assert not hashed
+    copy = tmp_path / "copy.h5"
+    copy.write_bytes(path.read_bytes())
+    open_reader(copy).close()
+    assert len(hashed) == 1
+    with open(path, "r+b") as file:
+        file.seek(-1000, os.SEEK_END)
+        file.write(b"fastbm")
+    refused(lambda: open_reader(path), "run.h5 is damaged: sha256 differs. Its rows cannot be trusted.")
+
+
+def test_a_writer_knows_the_crc_of_what_it_wrote_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+
+    def step(writer: Writer, first: int) -> None:
+        for seed in (first, first + 1):
+            writer.append({name: rows_of(name, 1, seed) for name in STREAMS}, dict)
+            writer.commit({"k": seed})
+        assert writer._committer is not None
+        segments = {number: Names(path).segment(number).read_bytes() for number in (first + 1, first + 2)}
+        assert writer._committer.crcs == {n: zlib.crc32(data[: -TRAILER.size]) for n, data in segments.items()}
+
+    with create(path, spec={}, streams=STREAMS, state={"k": 0}) as writer:
+        step(writer, 0)
+    with resume(path) as writer:
+        step(writer, 2)
+        data = bytearray(Names(path).segment(3).read_bytes())
+        data[len(data) // 2] ^= 1
+        Names(path).segment(3).write_bytes(data)
+        refused(lambda: writer.finish({"k": 4}), "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole")

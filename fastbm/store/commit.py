@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import errno
 import shutil
 import threading
@@ -94,6 +95,12 @@ class Committer:
         self.seconds, self.n_bytes = 0.0, 0
         self._names, self._lock, self._streams, self._compression = names, lock, streams, compression
         self._thread: threading.Thread | None = None
+        self._crcs, self._n_before = array.array("L"), last.segment + 1
+
+    @property
+    def crcs(self) -> dict[int, int]:
+        """The CRC-32 of the image of every segment written so far, by its number."""
+        return dict(enumerate(self._crcs, self._n_before))
 
     @property
     def busy(self) -> bool:
@@ -128,9 +135,9 @@ class Committer:
             raise StorageError(f"{self._names.shown} is not open for writing in this process.")
         rows: dict[str, list[np.ndarray]] = {}
         for block in job.blocks:
-            for name, array in block.items():
-                if len(array):
-                    rows.setdefault(name, []).append(array)
+            for name, some in block.items():
+                if len(some):
+                    rows.setdefault(name, []).append(some)
         contents = Contents(
             self._streams, rows, job.state, {"written": time.time()}, job.spec, compression=self._compression
         )
@@ -151,12 +158,13 @@ class Committer:
             rewinds=rewinds,
         )
         with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block):
-            if sum(array.nbytes for array in job.state.values()) > LARGE_STATE_BYTES:
+            if sum(one.nbytes for one in job.state.values()) > LARGE_STATE_BYTES:
                 header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
-            digest = write_sealed(segment_image(header, contents), self._names.segment(number))
+            seal = write_sealed(segment_image(header, contents), self._names.segment(number))
         if header.state_sha256:
             drop_state(self._names, number - KEPT_STATES)
-        return replace(header, sha256=digest)
+        self._crcs.append(seal.crc32)
+        return replace(header, sha256=seal.sha256)
 
     def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Where rows go on, and what is taken back of those before."""

@@ -36,7 +36,7 @@ class Follower:
         self._n_filled = self._n_checked = 0  # of the holes, from the first on
         self._asked = 0  # bytes that the thread is to hash, or has
         self._digest = hashlib.sha256()
-        self._buffer = memoryview(bytearray(max([_BLOCK, *(size for _, size in self._holes)])))
+        self._buffer = memoryview(bytearray(max([min(size, _BLOCK), *(size for _, size in self._holes)])))
         self._thread = ThreadPoolExecutor(1, "fastbm-merge")
         self._parts: list[Future[None]] = []
 
@@ -52,7 +52,10 @@ class Follower:
         """Return the sha256 of the whole file, in which there is no hole left."""
         if self._n_filled < len(self._holes):
             raise StorageError(f"{len(self._holes) - self._n_filled} chunks of the merged file were not filled.")
-        self._follow(self._size)
+        if self._asked:
+            self._follow(self._size)
+        else:  # a small file
+            self._hash(0, self._size)
         while self._parts:
             self._parts.pop(0).result()
         return self._digest.digest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,14 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Seal:
+    """What the one who seals a file knows of the bytes before its trailer; the CRC is the faster to compare."""
+
+    sha256: str
+    crc32: int
+
+
+@dataclass(frozen=True)
 class Tail:
     """The end of a sealed file.
 
@@ -84,21 +93,23 @@ def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") 
     return Image((*memory.pieces(), memoryview(appended)))
 
 
-def write_sealed(image: Image, path: Path) -> str:
-    """Seal an image and publish it under its final name; return its sha256 in hex."""
-    digest = hashlib.sha256()
+def write_sealed(image: Image, path: Path) -> Seal:
+    """Seal an image and publish it under its final name."""
+    digest, crc = hashlib.sha256(), 0
 
     def blocks() -> Iterator[memoryview | bytes]:
+        nonlocal crc
         # Each write of many megabytes at once may wait for the disk; small ones go to memory and are synced together.
         for piece in image.pieces:
             for first in range(0, len(piece), _BLOCK):
                 block = piece[first : first + _BLOCK]
                 digest.update(block)
+                crc = zlib.crc32(block, crc)
                 yield block
         yield TRAILER.pack(MAGIC, len(image), digest.digest())
 
     files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
-    return digest.hexdigest()
+    return Seal(digest.hexdigest(), crc)
 
 
 def read_tail(path: Path) -> Tail:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from .._checks import StorageError
 from ..halting import Halt, never
@@ -18,6 +20,7 @@ from .names import Names
 from .standing import Standing, find
 
 LARGEST_MERGE_BYTES = 20 * 10**9
+EMPTY: Mapping[int, int] = MappingProxyType({})
 
 
 def merge_parts(path: str | os.PathLike[str]) -> str:
@@ -49,14 +52,17 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never) -> None:
-    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
+def merge_chain(names: Names, halt: Halt = never, crcs: Mapping[int, int] = EMPTY) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
+
+    `crcs` are those of segments that the caller has written itself.
+    """
     standing = find(names)
     if standing.origin is not None:
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
             try:
-                write_merged(names, standing, chain, halt)
+                write_merged(names, standing, chain, halt, crcs)
             except BaseException as error:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)

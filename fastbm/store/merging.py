@@ -8,6 +8,7 @@ through HDF5.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from .._checks import StorageError
 from ..halting import Halt, look
-from . import files, hdf
+from . import files, hdf, sealed
 from .chain import Chain, Origin, read_inputs, read_spec
 from .checksum import SIZE
 from .chunks import Chunks, chunk_bytes, corners
@@ -25,7 +26,7 @@ from .following import Follower
 from .header import Header
 from .image import Damaged, open_image
 from .names import Names
-from .passing import kept_rows, one_ahead, row_bytes
+from .passing import PIECE, kept_rows, one_ahead, row_bytes
 from .reader import Reader
 from .schema import (
     FORMAT,
@@ -45,8 +46,10 @@ from .standing import Merged, Standing
 _BATCH_BYTES = 8 << 20
 
 
-def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
+def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt, crcs: Mapping[int, int]) -> None:
     """Write ``run.h5`` beside the parts; no one sees it before it is whole.
+
+    Segments are compared with `crcs` where the caller has written them itself, and with their sha256 where not.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-        digest = _fill_holes(disk, holes, names, standing, chain, halt)
+        digest = _fill_holes(disk, holes, names, standing, chain, halt, crcs)
         _check(names, streams, n_rows, copied)
         disk.seal(digest)
         disk.sync()
@@ -82,6 +85,7 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
         disk.close()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
+    sealed.note(names.merged, digest.hex())
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
@@ -127,8 +131,9 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
 
 
 def _fill_holes(
-    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
-) -> bytes:
+    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt,
+    crcs: Mapping[int, int],
+) -> bytes:  # fmt: skip
     """Fill the holes with the rows of all segments, and return the sha256 of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams
@@ -145,7 +150,8 @@ def _fill_holes(
         columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
         if standing.merged is not None:
             _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
-        for pieces in one_ahead(row_bytes(names, chain.headers[1:], kept[1:], columns)):
+        found = row_bytes(names, chain.headers[1:], kept[1:], columns, crcs)
+        for pieces in one_ahead(found) if disk.size >= PIECE else found:
             look(halt)
             for name, data in pieces:
                 chunks[name].feed(data)
