@@ -126,6 +126,8 @@ def test_a_damaged_state_of_its_own_ends_the_whole_part(tmp_path: Path, monkeypa
     path = tmp_path / "run.h5"
     parts = begun(path, 6)
     flip(parts / "state-00000006.h5")
+    with pytest.raises(StorageError, match=r"run.h5 is damaged: .*parts/state-00000006.h5: sha256 differs."):
+        _ = open_reader(path).state
     reader = open_reader(path, cut=True)
     assert "state-00000006.h5 is damaged: sha256 differs. Blocks 0-4 are whole" in reader.damage
     check_rows(reader, 5)

@@ -15,6 +15,7 @@ from store_helpers import N_BLOCKS, append, begin, complete
 import fastbm as bm
 from fastbm.cli import main
 from fastbm.store import merge_parts, resume, segment, verify
+from fastbm.store.names import Names
 
 tmp_path = store_helpers.tmp_path
 
@@ -90,6 +91,19 @@ def test_all_damaged_parts_are_named(tmp_path: Path) -> None:
     assert "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole" in three
     assert "seg-00000006.h5 is missing" in six
     assert "seg-00000007.h5 is damaged: segment 6, before it, is missing" in seven
+
+
+def test_a_gap_is_one_line_however_long(tmp_path: Path) -> None:
+    path = parts(tmp_path)
+    folder = tmp_path / "run.h5.parts"
+    numbers, n_blocks = Names(path).segment_numbers(), verify(path).n_blocks
+    (folder / f"seg-{10**8 - 1}.h5").write_bytes((folder / "seg-00000002.h5").read_bytes())
+    found = verify(path)
+    assert found.n_blocks == n_blocks
+    gap, stray = found.problems
+    assert f"{10**8 - 2 - numbers[-1]} segments, " in gap
+    assert f"seg-{numbers[-1] + 1:08d}.h5 to seg-99999998.h5, are missing. Blocks 0-" in gap
+    assert "seg-99999999.h5 is damaged" in stray
 
 
 def test_counts_that_do_not_hold_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

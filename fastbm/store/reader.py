@@ -7,6 +7,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -16,7 +17,7 @@ import numpy as np
 
 from .._checks import StorageError, nearest
 from . import hdf
-from .chain import Origin, blocks_safe, damage, read_inputs
+from .chain import Origin, blocks_safe, damage, follow, read_inputs
 from .cut import whole_part
 from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
@@ -221,11 +222,11 @@ class Reader:
         if not isinstance(error, At):
             return StorageError(f"{self.path} is damaged: {error}.")
         safe = 0
-        if self._parts is not None and error.number > 0:
-            try:
+        with suppress(At, Damaged, StorageError, OSError):
+            if self._parts is not None and error.number > 0:
                 safe = self._parts.header(error.number - 1).end_block
-            except (At, Damaged, OSError):
-                safe = 0
+            elif origin := find(self._names).origin:
+                safe = follow(self._names, origin, hash_last=0).headers[-1].end_block
         place = damage(self._names, error.number, error.error)
         return StorageError(f"{place}. {blocks_safe(safe)} are whole; resume the run to compute the others again.")
 
@@ -241,7 +242,14 @@ class Reader:
         return read_inputs(self._names) if self._parts else self._whole.read_arrays(INPUTS)
 
     def _read_state(self) -> Arrays:
-        return read_state(self._names, self._parts.last) if self._parts else self._whole.read_arrays(STATE)
+        if self._parts is None:
+            return self._whole.read_arrays(STATE)
+        last = self._parts.last
+        try:
+            return read_state(self._names, last)
+        except Damaged as error:
+            place = self._names.state(last.segment) if last.state_sha256 else self._names.segment(last.segment)
+            raise Damaged(f"{self._names.show(place)}: {error}") from None
 
     def _read_rows(self, name: str, selection: slice) -> np.ndarray:
         chosen, stream = range(self.n_rows(name))[selection], self.streams[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -138,7 +139,13 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
     before: Header | None = None
     safe = origin.header
     broken = False
-    for number in range(numbers[-1] + 1):
+    for number, n_lost in _with_gaps(numbers):
+        if n_lost > 1:
+            first, last = (names.segment(number + k) for k in (0, n_lost - 1))
+            lost = f"{n_lost} segments, {names.show(first)} to {last.name}, are missing"
+            found.problems.append(f"{lost}. {blocks_safe(safe.end_block)} are whole.")
+            before, broken = None, True
+            continue
         try:
             header = check_link(names, origin, before, number, hashed=True) if number else origin.header
             _check_contents(found, origin, header, before)
@@ -156,6 +163,14 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
             safe = header
     _check_states(found, origin, safe)
     return safe
+
+
+def _with_gaps(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield each number of a segment with 0, and in order with them the first of each gap with its length."""
+    for last, number in itertools.pairwise([-1, *numbers]):
+        if number > last + 1:
+            yield last + 1, number - last - 1
+        yield number, 0
 
 
 def _check_contents(found: _Findings, origin: Origin, header: Header, before: Header | None) -> None:
