@@ -19,6 +19,7 @@ import h5py
 from h5py import h5f, h5fd, h5p
 
 from . import files
+from .hashing import Hash
 from .hdf import Put
 from .imagefile import ImageFile
 
@@ -26,6 +27,7 @@ MAGIC = b"FBMSEG01"
 TRAILER = struct.Struct("<8sQ32s")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
+LARGE = 4 << 20  # bytes of an image that is hashed and written at once
 _BLOCK = 1 << 20
 
 
@@ -94,22 +96,30 @@ def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") 
 
 
 def write_sealed(image: Image, path: Path) -> Seal:
-    """Seal an image and publish it under its final name."""
-    digest, crc = hashlib.sha256(), 0
+    """Seal an image and publish it under its final name.
 
-    def blocks() -> Iterator[memoryview | bytes]:
+    A large one is hashed in a thread of its own: without instructions for sha256 that takes longer than a disk does.
+    """
+    crc, early = 0, len(image) >= LARGE
+    sha256 = Hash(image.pieces, beside=early)
+
+    def blocks() -> Iterator[memoryview]:
         nonlocal crc
         # Each write of many megabytes at once may wait for the disk; small ones go to memory and are synced together.
         for piece in image.pieces:
             for first in range(0, len(piece), _BLOCK):
                 block = piece[first : first + _BLOCK]
-                digest.update(block)
                 crc = zlib.crc32(block, crc)
                 yield block
-        yield TRAILER.pack(MAGIC, len(image), digest.digest())
 
-    files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
-    return Seal(digest.hexdigest(), crc)
+    def trailer() -> bytes:
+        return TRAILER.pack(MAGIC, len(image), sha256.digest())
+
+    try:
+        files.publish(blocks(), trailer, path.with_name(path.name + ".tmp"), path, early=early)
+    finally:
+        digest = sha256.digest()
+    return Seal(digest.hex(), crc)
 
 
 def read_tail(path: Path) -> Tail:

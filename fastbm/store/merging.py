@@ -150,13 +150,15 @@ def _fill_holes(
         columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
         if standing.merged is not None:
             _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
-        found = row_bytes(names, chain.headers[1:], kept[1:], columns, crcs)
-        for pieces in one_ahead(found) if disk.size >= PIECE else found:
+        found, large = row_bytes(names, chain.headers[1:], kept[1:], columns, crcs), disk.size >= PIECE
+        for pieces in one_ahead(found) if large else found:
             look(halt)
             for name, data in pieces:
                 chunks[name].feed(data)
         for one in chunks.values():
             one.end()
+        if large:
+            disk.sync()  # while the other thread reads and hashes what is left
         return follower.end()
     finally:
         follower.close()
