@@ -25,7 +25,6 @@ from .run_view import Run
 from .sampling.observables import Function
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
-LARGE_ROW, COMMIT_OF_LARGE_ROWS = 1 << 20, 16 << 20  # bytes: rows wait in memory for about ten times a commit's worth
 
 
 def begin(
@@ -72,8 +71,6 @@ def _begin(
     """Make the place for the rows of a task, and start."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
-    if sum(stream.row_bytes for stream in task.streams.values()) > LARGE_ROW:
-        storage.setdefault("commit_bytes", COMMIT_OF_LARGE_ROWS)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)

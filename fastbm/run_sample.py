@@ -153,9 +153,8 @@ def sample(
     progress, stop
         For the command line: a callback after each block, and the signals that stop a run.
     **storage
-        `commit_seconds` (60) and `commit_bytes` (64 MiB; 16 where a sample has more than 1): when what there is gets
-        committed; `compression` (None, "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts
-        kept with the run.
+        `commit_seconds` (60) and `commit_bytes` (16 MiB): when what there is gets committed; `compression` (None,
+        "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts kept with the run.
 
     Returns
     -------

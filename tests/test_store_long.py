@@ -251,7 +251,7 @@ def test_a_hundred_thousand_segments(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert verify(path).sound
     merged = subprocess.run([sys.executable, "-c", MERGE, str(path)], check=True, capture_output=True, text=True)
     print(f"merge: {int(merged.stdout) / 1024:.0f} MB of memory beside the interpreter")
-    assert int(merged.stdout) < 300 << 10
+    assert int(merged.stdout) < 150 << 10
     with open_reader(path) as reader:
         assert np.array_equal(reader.read("x"), np.arange(2 * n))
 

@@ -43,7 +43,7 @@ def create(
     inputs: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
     commit_seconds: float = 60.0,
-    commit_bytes: int = 64 << 20,
+    commit_bytes: int = 16 << 20,
     compression: str | None = None,
     merge: bool = True,
     overwrite: bool = False,

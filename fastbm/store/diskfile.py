@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from . import files
-from .image import MAGIC, TRAILER
+from .image import MERGED_MAGIC, TRAILER
 from .placed import Placed
 
 
@@ -67,8 +67,8 @@ class DiskFile(Placed):
         files.write_all(self._handle, memoryview(data), place)
 
     def seal(self, digest: bytes) -> None:
-        """Append the trailer, with the sha256 of all that was written."""
-        files.write_all(self._handle, TRAILER.pack(MAGIC, self.size, digest), self.size)
+        """Append the trailer, with the hash of all that was written."""
+        files.write_all(self._handle, TRAILER.pack(MERGED_MAGIC, self.size, digest), self.size)
 
     def sync(self) -> None:
         """Return when the bytes are on the disk."""

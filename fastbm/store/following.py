@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from .._checks import StorageError
+from .blockhash import BlockHash
 from .checksum import SIZE, fletcher32
 
 _BLOCK = 1 << 20
@@ -35,7 +35,7 @@ class Follower:
         self._meant: dict[int, bytes] = {}  # checksums by the places of chunks
         self._n_filled = self._n_checked = 0  # of the holes, from the first on
         self._asked = 0  # bytes that the thread is to hash, or has
-        self._digest = hashlib.sha256()
+        self._digest = BlockHash()
         self._buffer = memoryview(bytearray(max([min(size, _BLOCK), *(size for _, size in self._holes)])))
         self._thread = ThreadPoolExecutor(1, "fastbm-merge")
         self._parts: list[Future[None]] = []
@@ -49,7 +49,7 @@ class Follower:
             self._follow(self._holes[self._n_filled][0])
 
     def end(self) -> bytes:
-        """Return the sha256 of the whole file, in which there is no hole left."""
+        """Return the hash of the whole file, in which there is no hole left."""
         if self._n_filled < len(self._holes):
             raise StorageError(f"{len(self._holes) - self._n_filled} chunks of the merged file were not filled.")
         if self._asked:

@@ -1,7 +1,8 @@
 """HDF5 images built in memory, and the trailer that makes a file checkable.
 
 A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG01" | u64 length | sha256`` of all before.
-HDF5 ignores what follows an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never
+A merged file ends in ``b"FBMRUN01" | u64 length | hash`` (`blockhash`); older ones have the trailer of a segment. HDF5
+ignores what follows an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never
 meets a disk error.
 """
 
@@ -19,11 +20,12 @@ import h5py
 from h5py import h5f, h5fd, h5p
 
 from . import files
+from .blockhash import BlockHash
 from .hashing import Hash
 from .hdf import Put
 from .imagefile import ImageFile
 
-MAGIC = b"FBMSEG01"
+MAGIC, MERGED_MAGIC = b"FBMSEG01", b"FBMRUN01"
 TRAILER = struct.Struct("<8sQ32s")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
@@ -67,7 +69,7 @@ class Tail:
     Attributes
     ----------
     sha256 : str
-        In hex, as the trailer claims it.
+        In hex, as the trailer claims it; the block hash of a merged file.
     before : bytes
         Up to `TAIL` bytes in front of the trailer.
     """
@@ -132,28 +134,30 @@ def read_tail(path: Path) -> Tail:
         os.close(handle)
     if len(data) >= TRAILER.size:
         magic, length, digest = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-        if magic == MAGIC and length == size - TRAILER.size:
+        known = magic in (MAGIC, MERGED_MAGIC)
+        if known and length == size - TRAILER.size:
             return Tail(digest.hex(), data[: -TRAILER.size])
-        if magic == MAGIC:
+        if known:
             raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
     raise _without_trailer(path)
 
 
 def read_trailer(path: Path) -> str:
-    """Return the sha256 in hex that a sealed file claims, after checking that its length is right."""
+    """Return the hash in hex that a sealed file claims, after checking that its length is right."""
     return read_tail(path).sha256
 
 
 def check_hash(path: Path, digest: str) -> None:
-    """Compare a sealed file's bytes with the sha256 in its trailer, in bounded memory."""
-    computed = hashlib.sha256()
+    """Compare a sealed file's bytes with the hash in its trailer, in bounded memory."""
     buffer = memoryview(bytearray(_BLOCK))
     with open(path, "rb", buffering=0) as file:
         left = os.fstat(file.fileno()).st_size - TRAILER.size
+        merged = os.pread(file.fileno(), len(MERGED_MAGIC), max(0, left)) == MERGED_MAGIC
+        computed = BlockHash() if merged else hashlib.sha256()
         while left > 0 and (taken := file.readinto(buffer[: min(left, _BLOCK)])):
             computed.update(buffer[:taken])
             left -= taken
-    if computed.hexdigest() != digest:
+    if computed.digest().hex() != digest:
         raise Damaged("sha256 differs")
 
 

@@ -134,7 +134,7 @@ def _fill_holes(
     disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt,
     crcs: Mapping[int, int],
 ) -> bytes:  # fmt: skip
-    """Fill the holes with the rows of all segments, and return the sha256 of the file."""
+    """Fill the holes with the rows of all segments, and return the hash of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams
     sizes = ((place, chunk_bytes(streams[name])) for name, places in holes.items() for place in places)

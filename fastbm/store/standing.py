@@ -34,7 +34,7 @@ class Merged:
     Attributes
     ----------
     sha256 : str
-        Of the whole file, from its trailer; empty if another program has rewritten the file.
+        The hash of the whole file, from its trailer; empty if another program has rewritten the file.
     """
 
     names: Names
