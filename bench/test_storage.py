@@ -27,11 +27,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 
 
 def workload(problem):
-    return f"{problem}, {CHAINS} chains, every {THIN}th sweep streamed to a file (peer: kept in memory)"
+    return f"{problem}, {CHAINS} chains, every {THIN}th sweep streamed to a file"
 
 
 def read_workload(problem):
-    return f"{problem}, streamed and committed every second, read 10 times a second (peer: not read)"
+    return f"{problem}, streamed and committed every second, read 10 times a second"
 
 
 def sample(problem, n_sweeps, out=None, **options):
@@ -95,16 +95,6 @@ def test_streamed_to_file(work, effort, tmp_path, benchmark, problem):
     np.testing.assert_array_equal(found.energy, expected.energy)
 
 
-@each_problem
-def test_kept_in_memory(work, effort, problem):
-    sweeps = effort(SWEEPS[problem])
-    found = work(
-        partial(sample, problem, sweeps), sweeps, "sweeps", workload=workload(problem), program="fastbm without a file",
-        warm_up=partial(sample, problem, THIN),
-    )  # fmt: skip
-    assert len(found.states) == sweeps // THIN
-
-
 def look(path):
     """Look at a run ten times a second, from its begin to its merge.
 
@@ -143,16 +133,6 @@ def test_read_while_it_is_written(work, effort, tmp_path, benchmark, workers, pr
     if benchmark.stats is not None:
         benchmark.extra_info["overhead"] = median(share for _, share in found[1:])
     assert all(n_commits > 0 for n_commits, _ in found)
-
-
-@each_problem
-def test_not_read_while_it_is_written(work, effort, tmp_path, problem):
-    sweeps, numbers = effort(SWEEPS[problem]), count()
-
-    def run():
-        return sample(problem, sweeps, tmp_path / f"{next(numbers)}.h5", commit_seconds=COMMIT_SECONDS)
-
-    work(run, sweeps, "sweeps", workload=read_workload(problem), program="fastbm that nobody reads")
 
 
 @cache
