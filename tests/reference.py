@@ -288,6 +288,16 @@ def half_sums(values: np.ndarray, pairs: list[tuple[int, int]], half: int) -> tu
     return [sum(row[i] * row[j] for row in rows) for i, j in pairs], len(rows)
 
 
+def crc32(data: bytes) -> int:
+    """The CRC of ISO 3309 (polynomial 0x04C11DB7, bits reflected), a bit at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
 def fletcher32(data: bytes) -> bytes:
     """The checksum of HDF5's filter of that name: a running sum of 16-bit words, and a running sum of that."""
     once = twice = 0

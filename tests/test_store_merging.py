@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
 import zlib
 from pathlib import Path
@@ -15,7 +17,20 @@ import reference
 import store_helpers
 from store_helpers import refused
 
-from fastbm.store import Stream, Writer, create, files, hdf, merge_parts, merging, open_reader, resume, standing, verify
+from fastbm.store import (
+    Stream,
+    Writer,
+    blockhash,
+    create,
+    files,
+    hdf,
+    merge_parts,
+    merging,
+    open_reader,
+    resume,
+    standing,
+    verify,
+)
 from fastbm.store.checksum import fletcher32
 from fastbm.store.image import TRAILER, check_hash
 from fastbm.store.names import Names
@@ -268,3 +283,33 @@ def test_a_writer_knows_the_crc_of_what_it_wrote_and_no_more(tmp_path: Path) -> 
         data[len(data) // 2] ^= 1
         Names(path).segment(3).write_bytes(data)
         refused(lambda: writer.finish({"k": 4}), "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 99, 100, 101, 300, 1234])
+def test_the_block_hash_is_that_of_the_crcs_of_blocks(monkeypatch: pytest.MonkeyPatch, n_bytes: int) -> None:
+    monkeypatch.setattr(blockhash, "BLOCK", 100)
+    rng = np.random.default_rng(n_bytes)
+    data = rng.bytes(n_bytes)
+    crcs = [reference.crc32(data[start : start + 100]) for start in range(0, n_bytes, 100)]
+    for n_cuts in (0, 1, 20):
+        found = blockhash.BlockHash()
+        for low, high in itertools.pairwise([0, *sorted(rng.integers(0, n_bytes + 1, n_cuts).tolist()), n_bytes]):
+            found.update(memoryview(data)[low:high])
+        assert found.digest() == hashlib.sha256(b"".join(crc.to_bytes(4, "little") for crc in crcs)).digest()
+
+
+def test_a_merged_file_is_sealed_and_files_of_the_older_seal_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    write(path)
+    merge_parts(path)
+    data, tail = path.read_bytes()[: -TRAILER.size], path.read_bytes()[-TRAILER.size :]
+    crcs = [zlib.crc32(data[k : k + (1 << 20)]) for k in range(0, len(data), 1 << 20)]
+    digest = hashlib.sha256(np.array(crcs, "<u4").tobytes()).digest()
+    assert tail == b"FBMRUN01" + len(data).to_bytes(8, "little") + digest
+    older = TRAILER.pack(b"FBMSEG01", len(data), hashlib.sha256(data).digest())
+    path.write_bytes(data + older)
+    check(path)
+    for seal in (tail, older):
+        for place in (600, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:place] + bytes([data[place] ^ 64]) + data[place + 1 :] + seal)
+            refused(lambda: open_reader(path), "run.h5 is damaged: sha256 differs. Its rows cannot be trusted.")
