@@ -36,7 +36,7 @@ def test_a_commit_is_due_after_its_seconds(tmp_path: Path) -> None:
 
 
 def test_a_large_state_stretches_the_interval() -> None:
-    pace = commit.Pace(seconds=0.0, n_bytes=100)
+    pace = commit.Pace(seconds=0.0, n_bytes=10)
     assert pace.due(0)
     pace.committed(commit_seconds=30.0, state_bytes=900, all_bytes=1000)
     assert not pace.due(300)  # the state took 27 s, so nothing is due for 900 s,

@@ -1,6 +1,7 @@
 """The last of a run, read from its end; and the whole part of one that is damaged."""
 
 import os
+import re
 from pathlib import Path
 
 import h5py
@@ -157,3 +158,24 @@ def test_what_was_computed_again_is_read_by_the_next(tmp_path: Path) -> None:
     reader = open_reader(path, cut=True)
     assert not reader.damage
     check_rows(reader, 7)
+
+
+@pytest.mark.parametrize(
+    ("flipped", "missing", "text"),
+    [
+        ([6], [], "seg-00000006.h5 is damaged: sha256 differs. Blocks 0-4 are whole"),
+        ([], [4], "seg-00000004.h5 is missing. Blocks 0-2 are whole"),
+        ([1], [4], "seg-00000004.h5 is missing. No blocks are whole"),
+    ],
+)
+def test_a_run_that_cannot_be_opened_tells_what_is_whole(
+    tmp_path: Path, flipped: list[int], missing: list[int], text: str
+) -> None:
+    path = tmp_path / "run.h5"
+    parts = begun(path, 6)
+    for number in flipped:
+        flip(segment(parts, number))
+    for number in missing:
+        segment(parts, number).unlink()
+    with pytest.raises(StorageError, match=re.escape(text)):
+        open_reader(path)

@@ -49,7 +49,7 @@ class Pace:
     def due(self, pending_bytes: int) -> bool:
         """Whether to commit at this block boundary."""
         elapsed, least = time.monotonic() - self.last, self.state_seconds / STATE_SHARE
-        if pending_bytes >= max(4 * self.n_bytes, self.state_bytes):
+        if pending_bytes >= max(16 * self.n_bytes, self.state_bytes):
             return True
         return elapsed >= least and (elapsed >= self.seconds or pending_bytes >= self.n_bytes)
 

@@ -54,7 +54,7 @@ class Follower:
             raise StorageError(f"{len(self._holes) - self._n_filled} chunks of the merged file were not filled.")
         if self._asked:
             self._follow(self._size)
-        else:  # a small file
+        else:  # too little was filled to wake the other thread
             self._hash(0, self._size)
         while self._parts:
             self._parts.pop(0).result()

@@ -119,9 +119,10 @@ def write_sealed(image: Image, path: Path) -> Seal:
 
     try:
         files.publish(blocks(), trailer, path.with_name(path.name + ".tmp"), path, early=early)
-    finally:
-        digest = sha256.digest()
-    return Seal(digest.hex(), crc)
+    except BaseException:
+        sha256.stop()
+        raise
+    return Seal(sha256.digest().hex(), crc)
 
 
 def read_tail(path: Path) -> Tail:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import h5py
@@ -85,7 +85,8 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt, crc
         disk.close()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
-    sealed.note(names.merged, digest.hex())
+    with suppress(OSError):  # one who has moved it by now may
+        sealed.note(names.merged, digest.hex())
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:

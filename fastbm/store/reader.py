@@ -222,11 +222,10 @@ class Reader:
         if not isinstance(error, At):
             return StorageError(f"{self.path} is damaged: {error}.")
         safe = 0
-        with suppress(At, Damaged, StorageError, OSError):
-            if self._parts is not None and error.number > 0:
-                safe = self._parts.header(error.number - 1).end_block
-            elif origin := find(self._names).origin:
-                safe = follow(self._names, origin, hash_last=0).headers[-1].end_block
+        with suppress(StorageError, OSError):
+            if origin := find(self._names).origin:
+                whole = follow(self._names, origin, hash_last=None).headers
+                safe = whole[: max(error.number, 1)][-1].end_block
         place = damage(self._names, error.number, error.error)
         return StorageError(f"{place}. {blocks_safe(safe)} are whole; resume the run to compute the others again.")
 

@@ -18,7 +18,10 @@ def note(path: Path, digest: str) -> None:
 
 
 def is_known(path: Path, digest: str) -> bool:
-    """Whether a file was noted and nothing has written to it, moved or copied it since."""
+    """Whether a file was noted and nothing has written to it, moved or copied it since.
+
+    What was written between the sealing and the note counts as sealed; `check_hash` and `fastbm verify` find that.
+    """
     return _known.get(digest) == _stand(path)
 
 

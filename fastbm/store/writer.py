@@ -98,8 +98,8 @@ class Writer:
         self._pending_bytes += sum(array.nbytes for array in block.values())
         if not self._pace.due(self._pending_bytes):
             return
-        # Rows may pile up to two commits' worth while a slow disk takes the last.
-        if self._busy and self._pending_bytes < 2 * self._settings.commit_bytes:
+        # Rows may pile up to four commits' worth while a slow disk takes the last.
+        if self._busy and self._pending_bytes < 4 * self._settings.commit_bytes:
             return
         self._collect(wait=True)
         self._start(copy_arrays(state(), "state"))
