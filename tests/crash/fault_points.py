@@ -36,7 +36,7 @@ POINTS: dict[str, tuple[str, str]] = {  # name: operation, kind of file
 # Where every fault is tried by default; at the others the process is killed, and all is tried in the slow form.
 MAIN = (
     *(f"{file}-{name}" for file in ("segment", "merge") for name in ("create", "write", "sync", "rename")),
-    "first-segment-write", "state-file-write",
+    "first-segment-write", "folder-sync",
 )  # fmt: skip
 
 

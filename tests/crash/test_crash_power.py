@@ -15,7 +15,7 @@ STORIES = ("run", "large-states", "extension", "replacement", "replacement-of-pa
 
 @pytest.mark.parametrize("name", STORIES)
 def test_power_cuts(folder: Path, name: str) -> None:
-    log = power_cuts.check(stage(name), folder, 10)
+    log = power_cuts.check(stage(name), folder, 7)
     assert max(n_blocks for _, n_blocks in log.safe) >= N_BLOCKS
 
 
