@@ -30,7 +30,7 @@ def test_a_state_that_lost_its_trailer_is_damaged_and_not_of_others(folder: Path
     assert damages.trial(path, damages.whole())
 
 
-@pytest.mark.parametrize("n_trials", [10, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [8, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["parts", "states", "merged"])
 @pytest.mark.parametrize("damage", [cut, flip_one])
 def test_random_damage_is_computed_again_or_told(folder: Path, damage: Any, kind: str, n_trials: int) -> None:

@@ -56,7 +56,7 @@ def look_at_either(path: Path) -> int:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_killed_at_file_operations(folder: Path, name: str) -> None:
-    found = kill_each(name, folder, every=False, step=4 if name == "run" else 17)
+    found = kill_each(name, folder, every=False, step=6 if name == "run" else 29)
     assert len(found) > 1, "all kills came at one state of the run"
 
 
@@ -95,7 +95,7 @@ def check_first_commit(folder: Path) -> None:
         assert writer.spec == {"n_blocks": stories.N_BLOCKS, "seed": 1}
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_a_file_operation_and_again_while_it_resumes(folder: Path, every: int) -> None:
     told, path, chance = stage("run"), folder / "run.h5", random.Random(1)
     for number in range(0, len(told.operations), every):

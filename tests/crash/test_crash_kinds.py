@@ -123,9 +123,9 @@ def kill(name: str, folder: Path, n_kills: int, n_lives: int, n_states: int = 1)
 @pytest.mark.parametrize(
     ("name", "n_kills", "n_lives"),
     [
-        ("gibbs", 5, 2),
-        ("gibbs", 3, 4),  # up to three times a run: the second and third while it resumes
-        ("pcd-visible", 3, 4),
+        ("gibbs", 4, 2),
+        ("gibbs", 2, 4),  # up to three times a run: the second and third while it resumes
+        ("pcd-visible", 2, 4),
         *(pytest.param(name, 100, n, marks=pytest.mark.slow) for name in ("gibbs", "pcd-visible") for n in (2, 5)),
         *(pytest.param(name, 500, 3, marks=pytest.mark.long) for name in ("gibbs", "pcd-visible")),
     ],
