@@ -232,8 +232,8 @@ def test_a_hash_beside_is_that_of_the_pieces_and_can_be_stopped(monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr("fastbm.store.hashing.hashlib.sha256", Slow)
         one = hashing.Hash(many, beside=True)
-        one._stopped = True
-        go.set()
+        done = one._done.wait
+        patch.setattr(one._done, "wait", lambda: go.set() or done())  # the thread goes on once `stop` waits for it
         one.stop()
     assert len(hashed) <= 1
 

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType
 
 from .._checks import StorageError
 from ..halting import Halt, never
@@ -20,7 +19,6 @@ from .names import Names
 from .standing import Standing, find
 
 LARGEST_MERGE_BYTES = 20 * 10**9
-EMPTY: Mapping[int, int] = MappingProxyType({})
 
 
 def merge_parts(path: str | os.PathLike[str]) -> str:
@@ -52,7 +50,7 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never, crcs: Mapping[int, int] = EMPTY) -> None:
+def merge_chain(names: Names, halt: Halt = never, crcs: Mapping[int, int] | None = None) -> None:
     """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
 
     `crcs` are those of segments that the caller has written itself.
@@ -62,7 +60,7 @@ def merge_chain(names: Names, halt: Halt = never, crcs: Mapping[int, int] = EMPT
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
             try:
-                write_merged(names, standing, chain, halt, crcs)
+                write_merged(names, standing, chain, halt, crcs or {})
             except BaseException as error:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)

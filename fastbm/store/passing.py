@@ -62,7 +62,7 @@ def row_bytes(
         The streams that are wanted, with their columns of the index.
     crcs : mapping of int to int
         The CRC-32 of segments, by number, that this process has written and hashed itself: without instructions for
-        sha256 a processor takes ten times as long for that.
+        sha256 a processor takes seven times as long for that.
 
     Raises
     ------
