@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
-import threading
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 import store_helpers
 from store_helpers import STREAMS, append, begin, begun, check_rows, complete, state_after
 
-from fastbm.store import Stream, files, hashing, open_reader, resume, schema, segment, verify
+from fastbm.store import Stream, files, open_reader, resume, schema, segment, verify
 from fastbm.store.header import Header, pack_record, read_header
 from fastbm.store.image import TAIL, Damaged, Foreign, write_sealed
 from fastbm.store.imagefile import SMALL
@@ -121,7 +119,7 @@ def test_a_record_gives_the_header_back(tmp_path: Path, n_streams: int, hashed: 
     index = np.random.default_rng(n_streams).integers(0, 2**53, (n_streams, 2))
     header = header_of(index=index, finished=True, base_sha256="d" * 64, state_sha256="e" * 64, first_block=2**50)
     path = tmp_path / "seg-00000003.h5"
-    digest = write_sealed(segment.segment_image(header, segment.Contents({}, {}, {}, {})), path).sha256
+    digest = write_sealed(segment.segment_image(header, segment.Contents({}, {}, {}, {})), path)
     found = read_header(path, "x", hashed=hashed)
     assert same(found, header)
     assert found.sha256 == digest
@@ -205,49 +203,3 @@ def test_a_flipped_hash_in_the_trailer_of_an_unhashed_segment_is_found(
         append(writer, 2, store_helpers.N_BLOCKS)
         writer.finish(state_after(store_helpers.N_BLOCKS))
     crashing.assert_same_run(whole, path)
-
-
-def test_a_hash_beside_is_that_of_the_pieces_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = [memoryview(bytes(n)) for n in (0, 5, hashing._BLOCK, 3 * hashing._BLOCK + 1)]
-    expected = hashlib.sha256(b"".join(pieces)).digest()
-    for beside in (False, True):
-        one = hashing.Hash(pieces, beside=beside)
-        assert one.digest() == one.digest() == expected
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        assert hashing.Hash(pieces, beside=True).digest() == expected
-
-    go, many = threading.Event(), [memoryview(bytes(1))] * 1000
-    hashed = []
-
-    class Slow:
-        def update(self, data: memoryview) -> None:
-            go.wait()
-            hashed.append(len(data))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("fastbm.store.hashing.hashlib.sha256", Slow)
-        one = hashing.Hash(many, beside=True)
-        done = one._done.wait
-        patch.setattr(one._done, "wait", lambda: go.set() or done())  # the thread goes on once `stop` waits for it
-        one.stop()
-    assert len(hashed) <= 1
-
-
-def test_a_write_that_fails_waits_for_no_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastbm.store.image.LARGE", 0)
-    stopped = []
-    monkeypatch.setattr(hashing.Hash, "stop", lambda self: stopped.append(self))
-
-    def fail(handle: int, data: memoryview, offset: int) -> int:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-        patch.setattr(files, "write", fail)
-        write_sealed(segment.segment_image(header_of(), contents_of()), tmp_path / "x.h5")
-    assert len(stopped) == 1
-    assert not list(tmp_path.iterdir())

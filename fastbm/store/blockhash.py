@@ -1,6 +1,7 @@
-"""The hash of a merged file: sha256 of the CRC-32s of its blocks.
+"""The hash that seals a file: sha256 of the CRC-32s of its blocks.
 
-Where a processor has no instructions for sha256, that takes a seventh of the time of sha256 of the bytes.
+Where a processor has no instructions for sha256, that takes a seventh of the time of sha256 of the bytes, which would
+be slower than a disk.
 
 A CRC-32 finds every change of one or two bits of a block, every burst of up to 32, and all but one in 2^32 of all
 others (P. Koopman, 32-bit cyclic redundancy codes for Internet applications, DSN 2002, doi:10.1109/DSN.2002.1028931).

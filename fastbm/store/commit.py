@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import errno
 import shutil
 import threading
@@ -95,12 +94,6 @@ class Committer:
         self.seconds, self.n_bytes = 0.0, 0
         self._names, self._lock, self._streams, self._compression = names, lock, streams, compression
         self._thread: threading.Thread | None = None
-        self._crcs, self._n_before = array.array("L"), last.segment + 1
-
-    @property
-    def crcs(self) -> dict[int, int]:
-        """The CRC-32 of the image of every segment written so far, by its number."""
-        return dict(enumerate(self._crcs, self._n_before))
 
     @property
     def busy(self) -> bool:
@@ -160,11 +153,10 @@ class Committer:
         with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block):
             if sum(one.nbytes for one in job.state.values()) > LARGE_STATE_BYTES:
                 header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
-            seal = write_sealed(segment_image(header, contents), self._names.segment(number))
+            digest = write_sealed(segment_image(header, contents), self._names.segment(number))
         if header.state_sha256:
             drop_state(self._names, number - KEPT_STATES)
-        self._crcs.append(seal.crc32)
-        return replace(header, sha256=seal.sha256)
+        return replace(header, sha256=digest)
 
     def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Where rows go on, and what is taken back of those before."""

@@ -149,7 +149,7 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
         needed = f"needed {len(image) / 1e6:.1f} MB, {free / 1e6:.1f} MB free"
         raise StorageError(f"no space left in {names.merged.parent} ({needed}). Nothing was begun. Free space first.")
     with disk_errors(names, needed=len(image), safe=header.first_block):
-        digest = write_sealed(image, names.segment(0)).sha256
+        digest = write_sealed(image, names.segment(0))
         files.sync_folder(names.parts.parent)
     return replace(header, sha256=digest)
 

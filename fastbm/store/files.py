@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -85,22 +85,14 @@ def write_all(handle: int, data: bytes | memoryview, offset: int) -> int:
     return offset
 
 
-def publish(
-    pieces: Iterable[bytes | memoryview], last: Callable[[], bytes], temporary: Path, final: Path, *, early: bool
-) -> None:
-    """Write a file under a temporary name, make it durable, and give it its final name: the commit point.
-
-    `last` gives the last bytes when all others are written, and where it is to be `early` when those are on the disk.
-    """
+def publish(pieces: Iterable[bytes | memoryview], temporary: Path, final: Path) -> None:
+    """Write a file under a temporary name, make it durable, and give it its final name: the commit point."""
     try:
         handle = create(temporary)
         try:
             offset = 0
             for piece in pieces:
                 offset = write_all(handle, piece, offset)
-            if early:
-                sync(handle)
-            write_all(handle, last(), offset)
             sync(handle)
         finally:
             close(handle)

@@ -1,9 +1,8 @@
 """HDF5 images built in memory, and the trailer that makes a file checkable.
 
-A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG01" | u64 length | sha256`` of all before.
-A merged file ends in ``b"FBMRUN01" | u64 length | hash`` (`blockhash`); older ones have the trailer of a segment. HDF5
-ignores what follows an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never
-meets a disk error.
+A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG02" | u64 length | hash`` of all before
+(`blockhash`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. HDF5 ignores what follows an image, so any HDF5
+tool reads the file; and HDF5 itself never writes to a disk, so it never meets a disk error.
 """
 
 from __future__ import annotations
@@ -11,25 +10,23 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import h5py
 from h5py import h5f, h5fd, h5p
 
 from . import files
 from .blockhash import BlockHash
-from .hashing import Hash
 from .hdf import Put
 from .imagefile import ImageFile
 
-MAGIC, MERGED_MAGIC = b"FBMSEG01", b"FBMRUN01"
+MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
 TRAILER = struct.Struct("<8sQ32s")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
-LARGE = 4 << 20  # bytes of an image that is hashed and written at once
 _BLOCK = 1 << 20
 
 
@@ -55,21 +52,13 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Seal:
-    """What the one who seals a file knows of the bytes before its trailer; the CRC is the faster to compare."""
-
-    sha256: str
-    crc32: int
-
-
-@dataclass(frozen=True)
 class Tail:
     """The end of a sealed file.
 
     Attributes
     ----------
     sha256 : str
-        In hex, as the trailer claims it; the block hash of a merged file.
+        In hex, as the trailer claims it.
     before : bytes
         Up to `TAIL` bytes in front of the trailer.
     """
@@ -97,32 +86,26 @@ def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") 
     return Image((*memory.pieces(), memoryview(appended)))
 
 
-def write_sealed(image: Image, path: Path) -> Seal:
-    """Seal an image and publish it under its final name.
+def write_sealed(image: Image, path: Path) -> str:
+    """Seal an image and publish it under its final name; return the hash in its trailer, in hex."""
+    digest = BlockHash()
 
-    A large one is hashed in a thread of its own: without instructions for sha256 that takes longer than a disk does.
-    """
-    crc, early = 0, len(image) >= LARGE
-    sha256 = Hash(image.pieces, beside=early)
-
-    def blocks() -> Iterator[memoryview]:
-        nonlocal crc
+    def blocks() -> Iterator[bytes | memoryview]:
         # Each write of many megabytes at once may wait for the disk; small ones go to memory and are synced together.
         for piece in image.pieces:
             for first in range(0, len(piece), _BLOCK):
                 block = piece[first : first + _BLOCK]
-                crc = zlib.crc32(block, crc)
+                digest.update(block)
                 yield block
+        yield seal(len(image), digest.digest())
 
-    def trailer() -> bytes:
-        return TRAILER.pack(MAGIC, len(image), sha256.digest())
+    files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
+    return digest.digest().hex()
 
-    try:
-        files.publish(blocks(), trailer, path.with_name(path.name + ".tmp"), path, early=early)
-    except BaseException:
-        sha256.stop()
-        raise
-    return Seal(sha256.digest().hex(), crc)
+
+def seal(length: int, digest: bytes) -> bytes:
+    """Return the trailer of so many bytes with that hash."""
+    return TRAILER.pack(MAGIC, length, digest)
 
 
 def read_tail(path: Path) -> Tail:
@@ -135,7 +118,7 @@ def read_tail(path: Path) -> Tail:
         os.close(handle)
     if len(data) >= TRAILER.size:
         magic, length, digest = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-        known = magic in (MAGIC, MERGED_MAGIC)
+        known = magic in (MAGIC, OLDER_MAGIC)
         if known and length == size - TRAILER.size:
             return Tail(digest.hex(), data[: -TRAILER.size])
         if known:
@@ -152,14 +135,24 @@ def check_hash(path: Path, digest: str) -> None:
     """Compare a sealed file's bytes with the hash in its trailer, in bounded memory."""
     buffer = memoryview(bytearray(_BLOCK))
     with open(path, "rb", buffering=0) as file:
-        left = os.fstat(file.fileno()).st_size - TRAILER.size
-        merged = os.pread(file.fileno(), len(MERGED_MAGIC), max(0, left)) == MERGED_MAGIC
-        computed = BlockHash() if merged else hashlib.sha256()
+        left, computed = hash_of(file)
         while left > 0 and (taken := file.readinto(buffer[: min(left, _BLOCK)])):
             computed.update(buffer[:taken])
             left -= taken
     if computed.digest().hex() != digest:
         raise Damaged("sha256 differs")
+
+
+class _Hash(Protocol):
+    def update(self, data: memoryview, /) -> None: ...
+    def digest(self) -> bytes: ...
+
+
+def hash_of(file: BinaryIO) -> tuple[int, _Hash]:
+    """Return how many bytes of a file its trailer seals, and an empty hash of the trailer's kind."""
+    length = max(0, os.fstat(file.fileno()).st_size - TRAILER.size)
+    older = os.pread(file.fileno(), len(OLDER_MAGIC), length) == OLDER_MAGIC
+    return length, hashlib.sha256() if older else BlockHash()
 
 
 def open_image(path: Path) -> h5py.File:

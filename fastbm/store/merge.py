@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 
 from .._checks import StorageError
@@ -50,17 +49,14 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never, crcs: Mapping[int, int] | None = None) -> None:
-    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
-
-    `crcs` are those of segments that the caller has written itself.
-    """
+def merge_chain(names: Names, halt: Halt = never) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
     standing = find(names)
     if standing.origin is not None:
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
             try:
-                write_merged(names, standing, chain, halt, crcs or {})
+                write_merged(names, standing, chain, halt)
             except BaseException as error:
                 with suppress(OSError):
                     files.unlink(names.merged_temporary)

@@ -8,7 +8,6 @@ through HDF5.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -46,10 +45,8 @@ from .standing import Merged, Standing
 _BATCH_BYTES = 8 << 20
 
 
-def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt, crcs: Mapping[int, int]) -> None:
+def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
     """Write ``run.h5`` beside the parts; no one sees it before it is whole.
-
-    Segments are compared with `crcs` where the caller has written them itself, and with their sha256 where not.
 
     Raises
     ------
@@ -77,7 +74,7 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt, crc
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-        digest = _fill_holes(disk, holes, names, standing, chain, halt, crcs)
+        digest = _fill_holes(disk, holes, names, standing, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(digest)
         disk.sync()
@@ -132,9 +129,8 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
 
 
 def _fill_holes(
-    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt,
-    crcs: Mapping[int, int],
-) -> bytes:  # fmt: skip
+    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
+) -> bytes:
     """Fill the holes with the rows of all segments, and return the hash of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams
@@ -151,7 +147,7 @@ def _fill_holes(
         columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
         if standing.merged is not None:
             _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
-        found, large = row_bytes(names, chain.headers[1:], kept[1:], columns, crcs), disk.size >= PIECE
+        found, large = row_bytes(names, chain.headers[1:], kept[1:], columns), disk.size >= PIECE
         for pieces in one_ahead(found) if large else found:
             look(halt)
             for name, data in pieces:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
 
 from .chain import damage
-from .image import TRAILER, Damaged, open_image
+from .image import Damaged, hash_of, open_image
 from .names import Names
 from .schema import Stream
 from .segment import Header
@@ -46,23 +44,19 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def row_bytes(
-    names: Names, headers: Sequence[Header], kept: Iterable[np.ndarray], columns: dict[str, tuple[int, Stream]],
-    crcs: Mapping[int, int],
-) -> Iterator[Rows]:  # fmt: skip
+    names: Names, headers: Sequence[Header], kept: Iterable[np.ndarray], columns: dict[str, tuple[int, Stream]]
+) -> Iterator[Rows]:
     """Yield the bytes of rows of some streams, a piece of a segment at a time; good while the next piece is read.
 
     Parameters
     ----------
     names : Names
     headers : sequence of Header
-        Of the segments; each file's sha256 is compared with its header's, unless its CRC is given.
+        Of the segments; each file's hash is compared with its header's.
     kept : iterable of arrays
         How many rows of each stream are wanted, for each segment.
     columns : dict
         The streams that are wanted, with their columns of the index.
-    crcs : mapping of int to int
-        The CRC-32 of segments, by number, that this process has written and hashed itself: without instructions for
-        sha256 a processor takes seven times as long for that.
 
     Raises
     ------
@@ -75,7 +69,7 @@ def row_bytes(
     for header, counts in zip(headers, kept, strict=True):
         try:
             wanted = _places(names, header, {n: (int(counts[c]), s) for n, (c, s) in columns.items() if counts[c]})
-            for start, piece in _pieces(names, header, buffers, turn, crcs.get(header.segment)):
+            for start, piece in _pieces(names, header, buffers, turn):
                 turn += 1
                 yield [(name, piece[low - start : high - start]) for name, low, high in _within(wanted, start, piece)]
         except Damaged as error:
@@ -98,26 +92,20 @@ def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]])
     return sorted(found, key=lambda one: one[1])
 
 
-def _pieces(
-    names: Names, header: Header, buffers: list[memoryview], turn: int, known: int | None
-) -> Iterator[tuple[int, memoryview]]:
-    """Read a segment's image from start to end, and compare its CRC-32 if that is known, else its sha256."""
-    digest, crc = hashlib.sha256(), 0
+def _pieces(names: Names, header: Header, buffers: list[memoryview], turn: int) -> Iterator[tuple[int, memoryview]]:
+    """Read a segment's image from start to end, and compare its hash."""
     with open(names.segment(header.segment), "rb", buffering=0) as file:
-        size, start = os.fstat(file.fileno()).st_size - TRAILER.size, 0
+        (size, digest), start = hash_of(file), 0
         while start < size:
             view = buffers[turn % 2][: size - start]
             n_read = file.readinto(view)
             if not n_read:
                 raise Damaged("it was cut while it was read")
-            if known is None:
-                digest.update(view[:n_read])
-            else:
-                crc = zlib.crc32(view[:n_read], crc)
+            digest.update(view[:n_read])
             turn += 1
             yield start, view[:n_read]
             start += n_read
-    if (digest.hexdigest() != header.sha256) if known is None else (crc != known):
+    if digest.digest().hex() != header.sha256:
         raise Damaged("sha256 differs")
 
 

@@ -129,7 +129,7 @@ class Writer:
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            merge_chain(self._names, halt, self._committer.crcs if self._committer else {})
+            merge_chain(self._names, halt)
         self.close()
 
     def close(self) -> None:

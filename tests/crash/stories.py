@@ -20,7 +20,7 @@ import numpy as np
 from operations import Operation, operations_of
 
 from fastbm._checks import StorageError
-from fastbm.store import Stream, Writer, commit, create, image, open_reader, resume
+from fastbm.store import Stream, Writer, commit, create, open_reader, resume
 
 N_BLOCKS = 4
 ROWS_A_BLOCK = 3
@@ -128,14 +128,10 @@ def flip(path: Path, bit: int) -> None:
 
 @contextmanager
 def large_states() -> Iterator[None]:
-    """Every state is a file of its own, of which the last two are kept, and some older ones.
-
-    And every file is hashed and synced as large ones are.
-    """
+    """Every state is a file of its own, of which the last two are kept, and some older ones."""
     with (
         mock.patch.object(commit, "LARGE_STATE_BYTES", 0),
         mock.patch.object(commit, "KEPT_STATES", 1),
-        mock.patch.object(image, "LARGE", 0),
     ):
         yield
 
