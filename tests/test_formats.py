@@ -34,8 +34,10 @@ def copy_of(name: str, run: str, folder: Path) -> Path:
     return folder / run
 
 
-def test_the_first_format_is_kept() -> None:
-    assert "format-1.0" in FORMATS
+def test_the_first_formats_are_kept() -> None:
+    assert {"format-1.0-sha256", "format-1.0"} <= set(FORMATS)
+    for name, magic in (("format-1.0-sha256", b"FBMSEG01"), ("format-1.0", b"FBMSEG02")):
+        assert {path.read_bytes()[-48:-40] for path in (DATA / name).rglob("*.h5")} == {magic}
     assert "format-{}.{}".format(*schema.FORMAT_VERSION) in FORMATS, "make it: python tests/data/make.py"
 
 
