@@ -98,6 +98,13 @@ def assert_same_rows(one: Path, other: Path) -> None:
                 assert np.array_equal(a, b), name
 
 
+def flip(path: Path, place: int, other: bytes = b"") -> None:
+    """Change one byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[place] = other[0] if other else data[place] ^ 64
+    path.write_bytes(data)
+
+
 @contextlib.contextmanager
 def writing(version: tuple[int, int]) -> Iterator[None]:
     """Let the store write another format's number, and take it for its own."""
@@ -137,6 +144,42 @@ ACTS: dict[str, Callable[[Path], Any]] = {
     "verify": bm.verify,
     "overwrite": lambda path: stored(path, overwrite=True),
 }
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("run", ["whole.h5", "run.h5.parts/seg-00000000.h5", "run.h5.parts/seg-00000003.h5"])
+def test_a_seal_that_is_not_known_is_refused(tmp_path: Path, act: Callable[[Path], Any], run: str) -> None:
+    two_runs(tmp_path, schema.FORMAT_VERSION)
+    sealed = tmp_path / run
+    data = bytearray(sealed.read_bytes())
+    data[-48:-40], data[-40 + 8] = b"FBMSEG03", data[-40 + 8] ^ 1
+    sealed.write_bytes(data)
+    text = f"{sealed} is sealed by FBMSEG03, which this fastbm ({schema.package_version('fastbm')}) does not know. "
+    unchanged(tmp_path, lambda: act(tmp_path / run.split(".parts")[0]), text + "Nothing was changed. Install a newer")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_trailer_whose_number_alone_is_damaged_is_no_newer_one(name: str, tmp_path: Path) -> None:
+    path = copy_of(name, "stopped.h5", tmp_path)
+    flip(path.with_name("stopped.h5.parts") / "seg-00000002.h5", -41, b"9")
+    with pytest.warns(UserWarning, match="seg-00000002.h5 is damaged: the trailer is missing. Blocks"):
+        assert bm.resume(path, exact=False).finished
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damage_of_every_format_is_found(name: str, tmp_path: Path) -> None:
+    path = copy_of(name, "finished.h5", tmp_path)
+    flip(path.with_name("finished.h5.parts") / "seg-00000001.h5", 3000)
+    text = "seg-00000001.h5 is damaged: sha256 differs"
+    assert any(text in one for one in bm.verify(path).problems)
+    for act in (bm.merge, lambda path: bm.open(path).energy):
+        with pytest.raises(bm.StorageError, match=text):
+            act(path)
+    path = copy_of(name, "large.h5", tmp_path)
+    flip(path.with_name("large.h5.parts") / "state-00000001.h5", 3000)
+    assert any("state-00000001.h5 is damaged: sha256 differs" in one for one in bm.verify(path).problems)
+    with pytest.warns(UserWarning, match=r"state-00000001.h5: sha256 differs|has no whole state"):
+        assert bm.resume(path, exact=False).finished
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)

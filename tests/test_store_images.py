@@ -113,6 +113,24 @@ def test_the_disk_is_given_a_megabyte_at_a_time(tmp_path: Path, monkeypatch: pyt
     assert max(sizes) == 1 << 20
 
 
+@pytest.mark.parametrize("n_whole", [0, 1, 5])
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_whole: int) -> None:
+    image, write = segment.segment_image(header_of(), contents_of(inputs={"w": np.ones(1 << 19)})), files.write
+    offsets = []
+
+    def fail(handle: int, data: memoryview, offset: int) -> int:
+        offsets.append(offset)
+        if len(offsets) > n_whole or offset == len(image):
+            raise OSError(28, "No space left on device")
+        return write(handle, data, offset)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(files, "write", fail)
+        write_sealed(image, tmp_path / "x.h5")
+    assert (len(offsets) == n_whole + 1) or offsets[-1] == len(image)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("n_streams", [0, 4, 3000])
 @pytest.mark.parametrize("hashed", [False, True])
 def test_a_record_gives_the_header_back(tmp_path: Path, n_streams: int, hashed: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,10 @@ def test_merged_files_of_either_seal_are_read_and_checked(tmp_path: Path) -> Non
     write(path)
     merge_parts(path)
     data, tail = path.read_bytes()[: -TRAILER.size], path.read_bytes()[-TRAILER.size :]
+    assert len(data) > 2 << 20
+    crcs = [zlib.crc32(data[k : k + (1 << 20)]) for k in range(0, len(data), 1 << 20)]
+    digest = hashlib.sha256(np.array(crcs, "<u4").tobytes()).digest()
+    assert tail == b"FBMSEG02" + len(data).to_bytes(8, "little") + digest
     older = TRAILER.pack(b"FBMSEG01", len(data), hashlib.sha256(data).digest())
     path.write_bytes(data + older)
     check(path)

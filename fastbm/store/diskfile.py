@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from . import files
-from .image import seal
+from .image import trailer
 from .placed import Placed
 
 
@@ -68,7 +68,7 @@ class DiskFile(Placed):
 
     def seal(self, digest: bytes) -> None:
         """Append the trailer, with the hash of all that was written."""
-        files.write_all(self._handle, seal(self.size, digest), self.size)
+        files.write_all(self._handle, trailer(self.size, digest), self.size)
 
     def sync(self) -> None:
         """Return when the bytes are on the disk."""

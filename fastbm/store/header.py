@@ -35,6 +35,8 @@ class Header:
     ----------
     index : (n_streams, 2) int64 array
         First row and number of rows of each stream, streams in order of their names.
+    sha256, prev_sha256 : str
+        What the trailers of the segment itself and of the one before it claim, as `Tail.sha256`; so do the others.
     state_sha256 : str
         The hash of the state's own file; empty where the state lies in the segment.
     base_sha256 : str

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import h5py
 from h5py import h5f, h5fd, h5p
 
+from .._checks import StorageError
 from . import files
 from .blockhash import BlockHash
 from .hdf import Put
 from .imagefile import ImageFile
+from .schema import package_version
 
 MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
+_ANY_MAGIC = re.compile(rb"FBMSEG\d\d")
 TRAILER = struct.Struct("<8sQ32s")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
-_BLOCK = 1 << 20
+_PIECE = 1 << 20  # bytes that are written or read at a time
 
 
 class Damaged(Exception):
@@ -58,7 +63,7 @@ class Tail:
     Attributes
     ----------
     sha256 : str
-        In hex, as the trailer claims it.
+        In hex, as the trailer claims it: of the bytes, or of the CRC-32s of their blocks.
     before : bytes
         Up to `TAIL` bytes in front of the trailer.
     """
@@ -93,18 +98,18 @@ def write_sealed(image: Image, path: Path) -> str:
     def blocks() -> Iterator[bytes | memoryview]:
         # Each write of many megabytes at once may wait for the disk; small ones go to memory and are synced together.
         for piece in image.pieces:
-            for first in range(0, len(piece), _BLOCK):
-                block = piece[first : first + _BLOCK]
+            for first in range(0, len(piece), _PIECE):
+                block = piece[first : first + _PIECE]
                 digest.update(block)
                 yield block
-        yield seal(len(image), digest.digest())
+        yield trailer(len(image), digest.digest())
 
     files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
     return digest.digest().hex()
 
 
-def seal(length: int, digest: bytes) -> bytes:
-    """Return the trailer of so many bytes with that hash."""
+def trailer(length: int, digest: bytes) -> bytes:
+    """Return what seals a file of so many bytes with that hash."""
     return TRAILER.pack(MAGIC, length, digest)
 
 
@@ -118,11 +123,12 @@ def read_tail(path: Path) -> Tail:
         os.close(handle)
     if len(data) >= TRAILER.size:
         magic, length, digest = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-        known = magic in (MAGIC, OLDER_MAGIC)
-        if known and length == size - TRAILER.size:
+        if magic in (MAGIC, OLDER_MAGIC):
+            if length != size - TRAILER.size:
+                raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
             return Tail(digest.hex(), data[: -TRAILER.size])
-        if known:
-            raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
+        if length == size - TRAILER.size and _ANY_MAGIC.fullmatch(magic):
+            _refuse_newer(path, magic.decode(), digest)
     raise _without_trailer(path)
 
 
@@ -131,33 +137,52 @@ def read_trailer(path: Path) -> str:
     return read_tail(path).sha256
 
 
-def check_hash(path: Path, digest: str) -> None:
-    """Compare a sealed file's bytes with the hash in its trailer, in bounded memory."""
-    buffer = memoryview(bytearray(_BLOCK))
-    with open(path, "rb", buffering=0) as file:
-        left, computed = hash_of(file)
-        while left > 0 and (taken := file.readinto(buffer[: min(left, _BLOCK)])):
-            computed.update(buffer[:taken])
-            left -= taken
-    if computed.digest().hex() != digest:
-        raise Damaged("sha256 differs")
+class Hasher(Protocol):
+    """What the hashes of `hashlib` and a `BlockHash` can do."""
 
-
-class _Hash(Protocol):
     def update(self, data: memoryview, /) -> None: ...
+
     def digest(self) -> bytes: ...
 
 
-def hash_of(file: BinaryIO) -> tuple[int, _Hash]:
-    """Return how many bytes of a file its trailer seals, and an empty hash of the trailer's kind."""
+def hasher_of(file: FileIO) -> tuple[int, Hasher]:
+    """Return how many bytes there are before a file's trailer, and what hashes them as that trailer does."""
     length = max(0, os.fstat(file.fileno()).st_size - TRAILER.size)
     older = os.pread(file.fileno(), len(OLDER_MAGIC), length) == OLDER_MAGIC
     return length, hashlib.sha256() if older else BlockHash()
 
 
+def check_hash(path: Path, digest: str) -> None:
+    """Compare a sealed file's bytes with the hash in its trailer, in bounded memory."""
+    with open(path, "rb", buffering=0) as file:
+        length, hasher = hasher_of(file)
+        if _digest(file, length, hasher).hex() != digest:
+            raise Damaged("sha256 differs")
+
+
+def _digest(file: FileIO, length: int, hasher: Hasher) -> bytes:
+    buffer = memoryview(bytearray(_PIECE))
+    file.seek(0)
+    while length > 0 and (taken := file.readinto(buffer[: min(length, _PIECE)])):
+        hasher.update(buffer[:taken])
+        length -= taken
+    return hasher.digest()
+
+
 def open_image(path: Path) -> h5py.File:
     """Open a finished file for reading, as any program would: HDF5 refuses two kinds of opening in one process."""
     return h5py.File(path, "r")
+
+
+def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
+    """Refuse a seal to come. Where the hash is of a kind that we know, only the trailer's first bytes are damaged."""
+    with open(path, "rb", buffering=0) as file:
+        length, _ = hasher_of(file)
+        if all(_digest(file, length, hasher) != digest for hasher in (BlockHash(), hashlib.sha256())):
+            raise StorageError(
+                f"{path} is sealed by {magic}, which this fastbm ({package_version('fastbm')}) does not know. "
+                "Nothing was changed. Install a newer fastbm."
+            )
 
 
 def _without_trailer(path: Path) -> Damaged | Foreign:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from .chain import damage
-from .image import Damaged, hash_of, open_image
+from .image import Damaged, hasher_of, open_image
 from .names import Names
 from .schema import Stream
 from .segment import Header
@@ -95,17 +95,17 @@ def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]])
 def _pieces(names: Names, header: Header, buffers: list[memoryview], turn: int) -> Iterator[tuple[int, memoryview]]:
     """Read a segment's image from start to end, and compare its hash."""
     with open(names.segment(header.segment), "rb", buffering=0) as file:
-        (size, digest), start = hash_of(file), 0
+        (size, hasher), start = hasher_of(file), 0
         while start < size:
             view = buffers[turn % 2][: size - start]
             n_read = file.readinto(view)
             if not n_read:
                 raise Damaged("it was cut while it was read")
-            digest.update(view[:n_read])
+            hasher.update(view[:n_read])
             turn += 1
             yield start, view[:n_read]
             start += n_read
-    if digest.digest().hex() != header.sha256:
+    if hasher.digest().hex() != header.sha256:
         raise Damaged("sha256 differs")
 
 

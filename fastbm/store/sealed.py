@@ -7,11 +7,12 @@ from collections import OrderedDict
 from pathlib import Path
 
 _KEPT = 64
-_known: OrderedDict[str, tuple[int, ...]] = OrderedDict()  # by sha256, how the file stood when it was sealed
+# How files stood when they were sealed, by the hash in their trailers.
+_known: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
 
 def note(path: Path, digest: str) -> None:
-    """Remember that a file, which bears its final name, is what its sha256 says."""
+    """Remember that a file, which bears its final name, is what its trailer claims."""
     _known[digest] = _stand(path)
     if len(_known) > _KEPT:
         _known.popitem(last=False)

@@ -11,13 +11,14 @@ from typing import Any
 import crashing
 import damages
 import h5py
+import numpy as np
 import pytest
 import store_helpers
 from damages import cut, flip_one, set_stage, swap, trial
 from store_helpers import N_BLOCKS, append, begun, complete, refused, state_after
 from stories import flip
 
-from fastbm.store import open_reader, resume
+from fastbm.store import Stream, create, open_reader, resume
 
 tmp_path = store_helpers.tmp_path
 whole = store_helpers.whole
@@ -144,3 +145,21 @@ def test_damage_older_than_a_resume_looks_is_found_by_the_merge(
     with pytest.warns(UserWarning, match="1-7 will be recomputed"):
         complete(path)
     crashing.assert_same_run(whole, path)
+
+
+def test_rows_that_were_changed_since_their_commit_are_not_merged(folder: Path) -> None:
+    check_merge_of_changed_rows(folder)
+
+
+def check_merge_of_changed_rows(folder: Path) -> None:
+    """Rows of numbers alone, which no one reads before the merge hands them on."""
+    path, rows = folder / "run.h5", np.arange(10_000.0)
+    with create(path, spec={}, streams={"samples/x": Stream("<f8")}, state={}) as writer:
+        writer.append({"samples/x": rows}, dict)
+        writer.commit({})
+        segment = damages.segment(path, 1)
+        data = segment.read_bytes()
+        segment.write_bytes(data.replace(rows[7000:].tobytes(), rows[:3000].tobytes()))
+        assert segment.read_bytes() != data
+        refused(lambda: writer.finish({}), "seg-00000001.h5 is damaged: sha256 differs. No blocks are whole; resume")
+    assert not path.exists()
