@@ -7,7 +7,9 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,6 +198,10 @@ def _code(arguments: list[str] | None) -> int:
         raise
     except (KeyboardInterrupt, typer.Abort):
         return _tell("stopped.", INTERRUPTED)
+    except OSError as error:
+        if _is_of_output(error):
+            return _tell(f"the output cannot be written: {error.strerror}.", FAILED)
+        raise
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
             return _tell(error.format_message(), BAD_INPUT)
@@ -239,13 +245,20 @@ def _way_on(path: Any) -> str:
 
 def _is_ours(error: BaseException) -> bool:
     """Whether the error was raised by fastbm itself, and so is the user's to mend; anything deeper is a fault."""
-    trace = error.__traceback__
-    last = None
-    while trace is not None:
-        last, trace = trace, trace.tb_next
-    return isinstance(error, StorageError) or (
-        last is not None and last.tb_frame.f_globals.get("__name__", "").startswith("fastbm")
-    )
+    return isinstance(error, StorageError) or _raised_in(error).startswith("fastbm")
+
+
+def _raised_in(error: BaseException) -> str:
+    """The name of the module that raised an error."""
+    name = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+    return name
+
+
+def _is_of_output(error: BaseException) -> bool:
+    """Whether one of the packages that write to the terminal met the error."""
+    return _raised_in(error).startswith(("rich.", "typer."))
 
 
 def _in_words_of_the_command_line(text: str) -> str:
@@ -258,9 +271,11 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """Print a warning as one line; where in the code it was raised is nothing to the command line."""
-    typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
+    with suppress(OSError):
+        typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
 
 
 def _tell(text: str, code: int) -> int:
-    typer.echo(f"fastbm: {' '.join(text.split())}", err=True)
+    with suppress(OSError):
+        typer.echo(f"fastbm: {' '.join(text.split())}", err=True)
     return code

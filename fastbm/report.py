@@ -6,6 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,9 @@ def finish(out: Path, seconds: float, stop: Stop) -> None:
         if run.finished:
             told = f"{out} is finished; only its table and picture were cut short."
             raise Unshown(f"{told} See: fastbm plot {shlex.quote(str(out))}") from None
+    except OSError:  # where the table of a stopped run cannot be shown, its exit code still tells that it can go on
+        if run.finished:
+            raise
     if not run.finished:
         raise _checks.Interrupted(f"{stop.told} nothing is lost.", run)
 
@@ -312,7 +316,7 @@ def draw_picture(run: Run, path: Path) -> Path:
 
 
 class Bar:
-    """A progress bar with the last metrics and the time left."""
+    """A progress bar with the last metrics and the time left; a run goes on where a bar can no longer be drawn."""
 
     def __init__(self, quiet: bool) -> None:
         self._progress = Progress(
@@ -328,17 +332,17 @@ class Bar:
         self._task: Any = None
 
     def __enter__(self) -> Bar:
-        self._progress.start()
+        with suppress(OSError):
+            self._progress.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
+        with suppress(OSError):
+            self._progress.stop()
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
         done, total = task.progress
         total = done if task.done else total
-        if self._task is None:
-            self._task = self._progress.add_task(task.unit, total=total, metrics="")
         last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}
         likelihoods = [
             f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last
@@ -347,4 +351,7 @@ class Bar:
         if "metrics/moment_error" in last:
             shown.append(f"moment error {last['metrics/moment_error']:.2g}")
         fields: dict[str, Any] = {"metrics": ", ".join(shown)} if shown else {}
-        self._progress.update(self._task, completed=done, total=total, **fields)
+        with suppress(OSError):
+            if self._task is None:
+                self._task = self._progress.add_task(task.unit, total=total, metrics="")
+            self._progress.update(self._task, completed=done, total=total, **fields)

@@ -192,3 +192,17 @@ def test_the_package_is_run_as_a_module():
     assert "Usage: python -m fastbm" in done.stdout
     done = subprocess.run([sys.executable, "-m", "fastbm", "show", "no-such.h5"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("fastbm: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_run_does_not_need_its_output(tmp_path):
+    """Where logs lie on a full disk, what is computed and the exit code are as ever."""
+    command, file = [sys.executable, "-m", "fastbm"], str(write(SAMPLE))
+    with open("/dev/full", "w") as full:
+        run = [*command, "run", file, "--out", tmp_path / "a.h5"]
+        assert subprocess.run(run, stdout=subprocess.DEVNULL, stderr=full).returncode == 0
+        assert bm.verify(tmp_path / "a.h5").sound
+        run = [*command, "run", file, "--out", tmp_path / "b.h5", "--max-seconds", "0.001"]
+        assert subprocess.run(run, stdout=full, stderr=full).returncode == 3
+        done = subprocess.run([*command, "show", tmp_path / "a.h5"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "fastbm: the output cannot be written: No space left on device.\n")
