@@ -19,7 +19,19 @@ LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
 
 
 class StorageError(OSError):
-    """A run's files are damaged, busy, foreign, or cannot be written; the text names the file and the way out."""
+    """A run's files are damaged, busy, foreign, or cannot be written; the text names the file and the way out.
+
+    Attributes
+    ----------
+    resumable : bool
+        Whether a disk has stopped a run that can go on once there is space again.
+    """
+
+    resumable = False
+
+
+class DamagedRun(StorageError):
+    """So much of a run is damaged that nothing of it can be trusted."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from ._checks import ConvergenceWarning, Interrupted, StorageError
+from ._checks import ConvergenceWarning, DamagedRun, Interrupted, StorageError
 from .run_age import process_age
 from .run_stop import SIGNALS, Broken, Stop, Unshown
 
@@ -194,7 +194,7 @@ def _code(arguments: list[str] | None) -> int:
         return _tell(str(stopped), stopped.code)
     except (ValueError, TypeError, StorageError, ImportError) as error:
         if _is_ours(error):
-            return _tell(_in_words_of_the_command_line(str(error)), BAD_INPUT)
+            return _tell(_in_words_of_the_command_line(str(error)), _code_of(error))
         raise
     except (KeyboardInterrupt, typer.Abort):
         return _tell("stopped.", INTERRUPTED)
@@ -207,6 +207,12 @@ def _code(arguments: list[str] | None) -> int:
             return _tell(error.format_message(), BAD_INPUT)
         raise
     return result if isinstance(result, int) else DONE
+
+
+def _code_of(error: Exception) -> int:
+    if isinstance(error, DamagedRun):
+        return FAILED
+    return STOPPED if getattr(error, "resumable", False) else BAD_INPUT
 
 
 class Stopped(Exception):

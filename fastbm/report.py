@@ -108,11 +108,11 @@ def resume_run(
     if extend_by is not None:
         more: dict[str, Any] = {COUNTED.get(run.kind, "n_sweeps"): _checks.whole("--extend", extend_by, least=1)}
         go_on = partial(extend, **more)
-    elif run.finished:
-        Console().print(f"{out} is finished; there is nothing left to do.", highlight=False)
     with stop.breaking(False):
         with Bar(quiet) as bar:
             go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
+        if not bar.moved and run.finished:
+            Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
 
 
@@ -330,6 +330,7 @@ class Bar:
             console=Console(stderr=True),
         )
         self._task: Any = None
+        self.moved = False  # whether anything was computed
 
     def __enter__(self) -> Bar:
         with suppress(OSError):
@@ -341,6 +342,7 @@ class Bar:
             self._progress.stop()
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        self.moved = True
         done, total = task.progress
         total = done if task.done else total
         last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}

@@ -75,10 +75,10 @@ def _begin(
     common["meta"] = {key: str(value) for key, value in about.items()}
     writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
     try:
-        return _go(task, writer, out, progress, stop)
+        return _go(task, writer, progress, stop)
     except (ValueError, TypeError):
-        if out is not None and not overwrite and not writer.n_blocks:
-            store.discard(out)  # it was refused before anything was computed
+        if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
+            store.discard(writer.names)  # it was refused before anything was computed
         raise
 
 
@@ -118,17 +118,17 @@ def _check_storage(
         _checks.choice("compression", compression, ("gzip", "zstd"))
 
 
-def _go(task: Any, writer: Any, path: Any, progress: Progress | None, stop: Stop) -> Run:
+def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
     try:
         with writer:
             done = execute(task, writer, stop=stop, progress=progress)
     except _checks.Diverged as error:
         if writer.n_blocks:
-            error.run = Run(writer if path is None else store.open_reader(path))
+            error.run = _written(writer)
         raise
     except Halted:
-        raise _unmerged(stop, path) from None
-    run = Run(writer if path is None else store.open_reader(path))
+        raise _unmerged(stop, writer) from None
+    run = _written(writer)
     if done and run.kind == "sample":
         warn_of(run)
     if done and run.kind == "fit":
@@ -140,9 +140,14 @@ def _go(task: Any, writer: Any, path: Any, progress: Progress | None, stop: Stop
     return run
 
 
-def _unmerged(stop: Stop, path: Any) -> _checks.Interrupted:
+def _unmerged(stop: Stop, writer: Any) -> _checks.Interrupted:
     told = f"stopped by {stop.requested} while the run, which is finished, was merged; nothing is lost."
-    return _checks.Interrupted(told, open(path))
+    return _checks.Interrupted(told, _written(writer))
+
+
+def _written(writer: Any) -> Run:
+    """Open what was written for reading."""
+    return Run(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
 
 
 def open(path: str | Path) -> Run:
@@ -212,7 +217,7 @@ def resume(
     with stop, stop.breaking(False):
         writer = store.resume(path, exact=exact)
         if writer.finished:  # but for the merge
-            return _finish(writer, path, stop)
+            return _finish(writer, stop)
         try:
             with _breaking(stop, path):
                 given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
@@ -223,17 +228,17 @@ def resume(
         except BaseException:
             writer.close()
             raise
-        return _go(task, writer, path, progress, stop)
+        return _go(task, writer, progress, stop)
 
 
-def _finish(writer: Any, path: Any, stop: Stop) -> Run:
+def _finish(writer: Any, stop: Stop) -> Run:
     """Merge a run that is done."""
     try:
         with writer:
             writer.finish(writer.state, stop.impatient)
     except Halted:
-        raise _unmerged(stop, path) from None
-    return Run(store.open_reader(path))
+        raise _unmerged(stop, writer) from None
+    return _written(writer)
 
 
 def check_model(model: Any) -> None:

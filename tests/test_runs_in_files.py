@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,20 @@ def test_a_run_in_a_file_is_the_run_in_memory(begin: Callable[..., bm.Run], tmp_
     assert "in memory" in str(here.summary())
     assert "finished" in repr(again)
     assert [p.name for p in tmp_path.iterdir()] == ["run.h5"]
+
+
+@pytest.mark.parametrize("begin", ALL)
+def test_the_working_folder_may_change(
+    begin: Callable[..., bm.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path is one of where the run was begun."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = begin(Path("run.h5"), progress=lambda task, rows: os.chdir(tmp_path / "elsewhere"))
+    assert Path.cwd() == tmp_path / "elsewhere"
+    assert_same(begin(), run)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["elsewhere", "run.h5"]
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 FEW: dict[str, dict[str, Any]] = {

@@ -18,13 +18,21 @@ import fastbm as bm
 from fastbm.store import merge_parts, open_reader, resume, verify
 
 tmp_path = store_helpers.tmp_path
+
+
+def checked(path: Path) -> None:
+    """Verify a run, and raise what was found."""
+    if problems := verify(path).problems:
+        raise bm.StorageError(" ".join(problems))
+
+
 READING: dict[str, Callable[[Path], Any]] = {
     "open": open_reader,
     "resume": resume,
     "inexact": lambda path: resume(path, exact=False),
     "extend": lambda path: resume(path, extend_spec={**SPEC, "n_chains": 8}),
     "merge": merge_parts,
-    "verify": verify,
+    "verify": checked,
 }
 WRITING: dict[str, Callable[[Path], Any]] = {
     "create": begin,
@@ -158,7 +166,7 @@ def test_two_runs_begun_on_one_path(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     with begin(path) as writer:
         before = listing(tmp_path)
-        refused(lambda: begin(path), "run.h5 exists.")
+        refused(lambda: begin(path), "is being written by pid")
         for act in (WRITING["overwrite"], resume):
             refused(lambda act=act: act(path), "is being written by pid")
         assert listing(tmp_path) == before

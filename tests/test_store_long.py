@@ -204,7 +204,7 @@ def test_large_states_are_pruned_without_a_listing(tmp_path: Path, monkeypatch: 
     with begin(tmp_path / "run.h5") as writer, counted(monkeypatch) as asked:
         append(writer, 0, 20)
         assert asked["listdir"] == 0
-    names = writer._names
+    names = writer.names
     assert names.state_numbers() == [1, 2, 4, 8, 16, 17, 18, 19, 20]
     for left in (7, 21):
         names.state(left).write_bytes(b"left by a killed writer")

@@ -320,3 +320,35 @@ def test_a_mount_of_an_object_store_is_told(tmp_path: Path, monkeypatch: pytest.
 def test_the_first_files_are_plain(tmp_path: Path) -> None:
     parts = begun(tmp_path / "run.h5")
     assert all(stat.S_ISREG(path.stat().st_mode) for path in parts.iterdir())
+
+
+def test_a_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    complete(Path("~/runs/run.h5"))
+    assert listing(tmp_path).keys() == {"runs", "runs/run.h5"}
+    with open_reader("~/runs/run.h5") as reader:
+        check_rows(reader, N_BLOCKS)
+
+
+def test_a_link_is_read_and_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    target, link = complete(tmp_path / "scratch" / "run.h5"), tmp_path / "link.h5"
+    link.symlink_to(target)
+    with open_reader(link) as reader:
+        check_rows(reader, N_BLOCKS)
+    text = f"{link} is a link to {target}, and would be replaced. Nothing was changed."
+    unchanged(tmp_path, lambda: begin(link, overwrite=True), text)
+    unchanged(tmp_path, lambda: resume(link, extend_spec={**store_helpers.SPEC, "n_chains": 8}), text)
+    unchanged(tmp_path, lambda: begin(link), "link.h5 exists.")
+    target.unlink()
+    unchanged(tmp_path, lambda: open_reader(link), f"no such run, but a link to {target}, which is not there.")
+
+
+def test_what_a_kill_before_the_first_commit_leaves_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    path.with_name("run.h5.parts").mkdir()
+    (tmp_path / "run.h5.parts" / "lock").touch()
+    for act in (open_reader, resume, verify):
+        text = f"{path} does not exist: no such run, and {path}.parts holds no commit."
+        unchanged(tmp_path, lambda act=act: act(path), text)
+    begin(path).close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import store_helpers
-from store_helpers import N_BLOCKS, append, begin, complete
+from store_helpers import N_BLOCKS, append, begin, complete, refused
 
 import fastbm as bm
 from fastbm.cli import main
-from fastbm.store import merge_parts, resume, segment, verify
+from fastbm.store import Stream, create, merge_parts, open_reader, resume, schema, segment, verify
 from fastbm.store.names import Names
 
 tmp_path = store_helpers.tmp_path
@@ -87,10 +90,10 @@ def test_all_damaged_parts_are_named(tmp_path: Path) -> None:
     (tmp_path / "run.h5.parts" / "seg-00000006.h5").unlink()
     found = verify(path)
     assert found.n_blocks == 2
-    three, six, seven = found.problems
+    three, six = found.problems
     assert "seg-00000003.h5 is damaged: sha256 differs. Blocks 0-1 are whole" in three
     assert "seg-00000006.h5 is missing" in six
-    assert "seg-00000007.h5 is damaged: segment 6, before it, is missing" in seven
+    assert found.n_files == len(list((tmp_path / "run.h5.parts").glob("seg-*.h5")))
 
 
 def test_a_gap_is_one_line_however_long(tmp_path: Path) -> None:
@@ -192,3 +195,63 @@ def test_runs_are_merged_when_asked(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert path.exists()
     assert np.array_equal(again.weights["weights"], weights)
     assert bm.verify(path).sound
+
+
+def test_damaged_rows_of_a_merged_file_are_named_to_the_chunk(tmp_path: Path) -> None:
+    path, rows = tmp_path / "run.h5", np.arange(100_000.0)
+    with create(
+        path, spec={"note": "of this run"}, streams={"a/x": Stream("<f8"), "b/y": Stream("<f8")}, state={}
+    ) as writer:
+        writer.append({"a/x": rows, "b/y": -1 - rows}, dict)
+        writer.finish({})
+    whole, step = path.read_bytes(), schema.chunk_shape(Stream("<f8"))[0]
+    assert verify(path).n_blocks == 1
+
+    def problems(*changed: float) -> list[str]:
+        data = whole
+        for value in changed:
+            number = np.float64(value).tobytes()
+            assert data.count(number) == 1
+            data = data.replace(number, number[::-1])
+        path.write_bytes(data)
+        found = verify(path)
+        assert found.n_blocks == 0
+        assert found.problems[-1].startswith(f"{path} is damaged: sha256 differs. Its rows cannot be trusted. Restore")
+        return [problem.removeprefix(f"{path} is damaged: ").split(" (")[0] for problem in found.problems[:-1]]
+
+    assert problems(step + 5.5 - 0.5) == [f"a/x, rows {step}-{2 * step - 1}"]
+    assert problems(3.0, step + 3.0, 4 * step + 3.0) == [
+        f"a/x, rows 0-{2 * step - 1}", f"a/x, rows {4 * step}-{5 * step - 1}"
+    ]  # fmt: skip
+    assert problems(-1.0 - 99_999, 99_999.0) == [
+        f"{name}, rows {99_999 - 99_999 % step}-99999" for name in ("a/x", "b/y")
+    ]
+    path.write_bytes(whole.replace(b"of this run", b"of that run"))
+    (problem,) = verify(path).problems
+    assert "the damage is in texts, the spec, the inputs" in problem
+
+
+@pytest.mark.parametrize("change", ["folder", "EIO"])
+def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    path = parts(tmp_path)
+    five = tmp_path / "run.h5.parts" / "seg-00000005.h5"
+    if change == "folder":
+        five.unlink()
+        five.mkdir()
+        why = "Is a directory"
+    else:
+        real = os.open
+
+        def broken(name: Any, *arguments: Any, **options: Any) -> int:
+            if name == five:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(name, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", broken)
+        why = os.strerror(errno.EIO)
+    text = f"{path}.parts/seg-00000005.h5 cannot be read: {why}. Nothing was changed. Mend that, or move it away"
+    for act in (resume, merge_parts, lambda path: open_reader(path).read("samples/energy")):
+        refused(lambda act=act: act(path), text)
+    (problem,) = verify(path).problems
+    assert problem.startswith(text)
+    assert "Blocks 0-3 are whole" in problem

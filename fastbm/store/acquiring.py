@@ -51,7 +51,7 @@ def acquire(names: Names) -> tuple[int, str]:
             if os.stat(names.lock).st_ino == os.fstat(handle).st_ino:
                 return handle, ""
         os.close(handle)
-    raise _busy(names)
+    raise busy(names)
 
 
 def cannot_write(names: Names, error: OSError, folder: Path | None = None) -> StorageError:
@@ -116,7 +116,7 @@ def _take_named(names: Names) -> int:
         holder = read_holder(names.lock)
         if holder is not None and holder.alive is not False:
             hint = "" if holder.alive else f" If that process is gone, remove {names.shown}.parts/lock."
-            raise StorageError(f"{_busy(names)}{hint}")
+            raise StorageError(f"{busy(names)}{hint}")
         text = myself().text.encode()
         os.pwrite(handle, text, 0)
         os.truncate(handle, len(text))
@@ -143,6 +143,7 @@ def _create(names: Names, taking: Path) -> bool:
     )
 
 
-def _busy(names: Names) -> StorageError:
+def busy(names: Names) -> StorageError:
+    """The error for a run that another process is writing."""
     holder = read_holder(names.lock) or "another process"
     return StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")

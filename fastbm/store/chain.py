@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
-from .._checks import StorageError
+from .._checks import DamagedRun, StorageError
 from . import hdf
 from .header import Header, read_header
 from .image import Damaged, Foreign, check_hash, open_image, read_trailer
@@ -68,10 +69,13 @@ def read_origin(names: Names) -> Origin:
     except Foreign as error:
         raise foreign(names, 0, error) from None
     except Damaged as error:
-        raise StorageError(
-            f"{names.show(path)} is damaged: {error}. It holds the spec and the first state, "
-            f"so the run cannot be read or resumed. Nothing was changed."
+        raise DamagedRun(
+            f"{names.show(path)} is damaged: {error}. It holds the spec and the first state, so the run cannot be read "
+            f"or resumed. Nothing was changed. Restore a copy of it, or begin the run again with overwrite=True."
         ) from None
+    except OSError as error:
+        error.filename = error.filename or path  # reading a folder names none
+        raise
 
 
 def read_inputs(names: Names) -> Arrays:
@@ -135,8 +139,23 @@ class Missing(Damaged):
     """A segment is not there."""
 
 
-def check_link(names: Names, origin: Origin, before: Header | None, number: int, *, hashed: bool) -> Header:
-    """Read the header of a segment and check that it continues `before`, or else the trailer of that file."""
+class Unreadable(StorageError):
+    """A segment is there, and the system does not let us read it."""
+
+    def __init__(self, names: Names, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"{names.show(path)} cannot be read: {error.strerror or error}. Nothing was changed. "
+            f"Mend that, or move it away: a resume computes its blocks again."
+        )
+
+
+def check_link(
+    names: Names, origin: Origin, before: Header | None, number: int, *, hashed: bool, linked: bool = True
+) -> Header:
+    """Read the header of a segment and check that it continues `before`, or else the trailer of that file.
+
+    Where what comes before it is damaged, so that nothing can be said of the link, `linked` is false.
+    """
     path = names.segment(number)
     try:
         header = read_header(path, names.show(path), hashed=hashed)
@@ -144,15 +163,22 @@ def check_link(names: Names, origin: Origin, before: Header | None, number: int,
         raise Missing from None
     except Foreign as error:
         raise foreign(names, number, error) from None
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise Unreadable(names, path, error) from None
     if header.run_id in origin.replaced and header.run_id != origin.header.run_id:
         raise Stale
     if header.run_id != origin.header.run_id:
         raise StorageError(
             f"{names.show(path)} belongs to another run ({header.run_id[:8]}; this one is "
-            f"{origin.header.run_id[:8]}). Nothing was changed. Put it where it belongs, then resume."
+            f"{origin.header.run_id[:8]}). Nothing was changed. Put it where it belongs, then resume: "
+            f"the blocks that it stood for are computed again."
         )
     if header.segment != number:
         raise Damaged(f"it is segment {header.segment}")
+    if not linked:
+        return header
     try:
         prev_sha256 = before.sha256 if before else read_trailer(names.segment(number - 1))
     except FileNotFoundError:

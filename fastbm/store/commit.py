@@ -150,7 +150,7 @@ class Committer:
             index=self._index(rows, first),
             rewinds=rewinds,
         )
-        with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block):
+        with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block, resumable=True):
             if sum(one.nbytes for one in job.state.values()) > LARGE_STATE_BYTES:
                 header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
             digest = write_sealed(segment_image(header, contents), self._names.segment(number))
@@ -192,14 +192,16 @@ def prune_states(names: Names, last: int) -> None:
 
 
 @contextmanager
-def disk_errors(names: Names, *, needed: int = 0, safe: int = 0) -> Iterator[None]:
-    """Turn what the disk refuses into a StorageError."""
+def disk_errors(names: Names, *, needed: int = 0, safe: int = 0, resumable: bool = False) -> Iterator[None]:
+    """Turn what the disk refuses into a StorageError, of a run that has begun with `resumable`."""
     try:
         yield
     except StorageError:
         raise
     except OSError as error:
-        raise disk_error(names, error, needed, safe) from error
+        found = disk_error(names, error, needed, safe)
+        found.resumable = resumable
+        raise found from error
 
 
 def disk_error(names: Names, error: OSError, needed: int, safe: int) -> StorageError:

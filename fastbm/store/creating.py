@@ -17,13 +17,15 @@ import numpy as np
 
 from .._checks import StorageError, choice, real, whole
 from . import files, hdf
+from .acquiring import busy
 from .chain import foreign
 from .commit import disk_errors
 from .header import Header, read_header
+from .holder import is_live
 from .image import Damaged, Foreign, write_sealed
 from .lock import Lock
 from .names import Names
-from .places import check_out, check_place, warn_of_place
+from .places import check_out, check_place, check_replaceable, warn_of_place
 from .rows import copy_arrays
 from .schema import Stream, canonical_json, check_streams, package_version
 from .segment import Contents, segment_image, spec_hash
@@ -100,6 +102,7 @@ def create(
     _check_meta(meta or {})
     check_place(names)  # before a folder is made
     runs_there(names, overwrite=overwrite)
+    check_replaceable(names)
     made = [folder for folder in (names.parts, *names.parts.parents) if not folder.exists()]
     lock = _locked(names, made)
     try:
@@ -185,6 +188,8 @@ def runs_there(names: Names, *, overwrite: bool) -> set[str]:
             raise StorageError(f"{reason} It is never overwritten. Write elsewhere.") from None
     numbers = names.segment_numbers()
     if not overwrite and (found or numbers):
+        if is_live(names):
+            raise busy(names)
         raise StorageError(
             f'{names.shown} exists. Continue it with fastbm.resume("{names.shown}") '
             f"or pass overwrite=True to replace it."

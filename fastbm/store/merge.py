@@ -54,7 +54,7 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
     standing = find(names)
     if standing.origin is not None:
         chain = _check_whole(names, standing)
-        with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block):
+        with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
             try:
                 write_merged(names, standing, chain, halt)
             except BaseException as error:
@@ -75,9 +75,9 @@ def remove_parts(names: Names) -> None:
     files.remove_folder(names.parts)
 
 
-def discard(path: str | os.PathLike[str]) -> None:
+def discard(run: str | os.PathLike[str] | Names) -> None:
     """Remove a run that is in parts and that nobody writes, with all that it holds."""
-    remove_parts(Names(path))
+    remove_parts(Names.of(run))
 
 
 def remove_segments(names: Names) -> None:

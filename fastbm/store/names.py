@@ -24,11 +24,16 @@ class Names:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        text = _checked(path).rstrip("/")
+        text = os.path.expanduser(_checked(path).rstrip("/"))
         self.shown = text.removesuffix(PARTS) if text.endswith(PARTS) else text
         self.merged = Path(self.shown).absolute()
         self.parts = self.merged.with_name(self.merged.name + PARTS)
         self.lock = self.parts / "lock"
+
+    @classmethod
+    def of(cls, run: str | os.PathLike[str] | Names) -> Names:
+        """Return the names of a run that is given by them or by its path."""
+        return run if isinstance(run, Names) else cls(run)
 
     @property
     def merged_temporary(self) -> Path:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from .chain import damage
-from .image import Damaged, hasher_of, open_image
+from .image import Damaged, check_hash, hasher_of, open_image
 from .names import Names
 from .schema import Stream
 from .segment import Header
@@ -88,6 +88,7 @@ def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]])
                         raise Damaged(f"{name} is not laid out as rows of a segment are")
                     found.append((name, place, place + size))
         except (OSError, KeyError, RuntimeError) as error:
+            check_hash(names.segment(header.segment), header.sha256)  # which tells more
             raise Damaged(f"HDF5 cannot read it ({error})") from error
     return sorted(found, key=lambda one: one[1])
 

@@ -42,6 +42,12 @@ def check_place(names: Names) -> None:
     _check_folder(names)
 
 
+def check_replaceable(names: Names) -> None:
+    """Refuse to put a new file in the place of a link: the file that it leads to would stay as it is."""
+    if names.merged.is_symlink():
+        raise _in_the_way(names, names.merged, f"is a link to {os.readlink(names.merged)}, and would be replaced")
+
+
 def foreign_files(names: Names) -> list[str]:
     """Files in the parts folder that no writer has made; hidden ones are the system's."""
     try:

@@ -44,8 +44,8 @@ class Reader:
         What is damaged, where the reader was told to stop before it; else empty.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, cut: bool = False) -> None:
-        self._names, self._cut, self.damage = Names(path), cut, ""
+    def __init__(self, run: str | os.PathLike[str] | Names, *, cut: bool = False) -> None:
+        self._names, self._cut, self.damage = Names.of(run), cut, ""
         self.path = self._names.shown
         self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
         self._seen: Any = None
@@ -296,16 +296,17 @@ class Reader:
 
 
 @overload
-def open_reader(run: str | os.PathLike[str], *, cut: bool = False) -> Reader: ...
+def open_reader(run: str | os.PathLike[str] | Names, *, cut: bool = False) -> Reader: ...
 @overload
 def open_reader(run: Memory, *, cut: bool = False) -> Memory: ...
-def open_reader(run: str | os.PathLike[str] | Memory, *, cut: bool = False) -> Reader | Memory:
+def open_reader(run: str | os.PathLike[str] | Names | Memory, *, cut: bool = False) -> Reader | Memory:
     """Open a run for reading.
 
     Parameters
     ----------
-    run : str, path or Memory
-        ``run.h5`` or ``run.h5.parts``, whichever of the two there is; a run in memory is returned as it is.
+    run : str, path, Names or Memory
+        ``run.h5`` or ``run.h5.parts``, whichever of the two there is; a run in memory is returned as it is. The names
+        of a run hold also where the working folder has changed since.
     cut : bool
         Check every byte of parts first, and read as if the run ended before the first that is damaged; what that is
         stands in `damage`. Such a reader keeps to what was there when it was opened.

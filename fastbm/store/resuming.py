@@ -19,7 +19,7 @@ from .image import Damaged
 from .lock import Lock
 from .merge import remove_parts, remove_segments
 from .names import Names
-from .places import warn_of_place
+from .places import check_replaceable, warn_of_place
 from .rows import copy_arrays
 from .schema import INPUTS, PINNED_PACKAGES, STATE, Arrays, canonical_json, check_same_spec, package_version
 from .segment import Contents, read_state, spec_hash
@@ -97,6 +97,7 @@ def _resume(
         remove_parts(names)
         lock.release()
         return _done(names, standing.merged)
+    check_replaceable(names)
     _check_versions(names, standing.merged.meta, exact)
     return _extend_merged(names, lock, standing.merged, extend, changes)
 
@@ -205,10 +206,11 @@ def _set_aside(names: Names, chain: Chain) -> None:
         files.rename(path, target)
         aside = target.name
     files.sync_folder(names.parts)
-    others = f" and {len(chain.bad) - 1} after it" if len(chain.bad) > 1 else ""
+    others = f", and so are the {len(chain.bad) - 1} after it" if len(chain.bad) > 1 else ""
     lost = f"{safe}-{end - 1}" if end > safe else f"all from {safe} on"
+    which = "What follows is set aside" if chain.reason.endswith("is missing") else "Set aside"
     warn(
-        f"{chain.reason}. {blocks_safe(safe)} are whole; {lost} will be recomputed. Set aside{others} as {aside}.",
+        f"{chain.reason}. {blocks_safe(safe)} are whole; {lost} will be recomputed. {which} as {aside}{others}.",
         UserWarning,
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._checks import StorageError
+from .._checks import DamagedRun, StorageError
 from . import hdf, sealed
 from .chain import Origin, read_origin
 from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
@@ -18,6 +19,7 @@ from .names import Names
 from .schema import FORMAT, META, SPEC, Arrays, Stream, check_major
 
 HASHED_AT_OPEN = 256 << 20
+DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or run it again."
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -71,7 +73,7 @@ class Merged:
                 raise Damaged("the trailer is missing")
             check_hash(self.names.merged, self.sha256)
         except Damaged as error:
-            raise StorageError(f"{self.names.shown} is damaged: {error}. Its rows cannot be trusted.") from None
+            raise DamagedRun(f"{self.names.shown} is damaged: {error}. {DISTRUST}") from None
 
 
 @dataclass(frozen=True)
@@ -94,22 +96,25 @@ class Standing:
     leftover_merged: bool = False
 
 
-def find(names: Names) -> Standing:
-    """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together."""
+def find(names: Names, *, hashed: bool = True) -> Standing:
+    """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together.
+
+    A merged file is compared with its hash unless `hashed` is false, or it is large.
+    """
     try:
-        return _find(names)
+        return _find(names, hashed)
     except (StorageError, FileNotFoundError):
         raise
     except OSError as error:
         raise unreadable(names, error) from error
 
 
-def _find(names: Names) -> Standing:
+def _find(names: Names, hashed: bool) -> Standing:
     # A writer makes the merged file before it removes the parts, and the first segment of a run that replaces a merged
     # file before it removes that. So one of two looks, parts first, finds a run that is there.
-    merged, origin = _look(names)
+    merged, origin = _look(names, hashed)
     if merged is None and origin is None:
-        merged, origin = _look(names)
+        merged, origin = _look(names, hashed)
     if merged is None and origin is None:
         raise missing(names)
     if merged is None or origin is None:
@@ -127,33 +132,36 @@ def _find(names: Names) -> Standing:
     )
 
 
-def _look(names: Names) -> tuple[Merged | None, Origin | None]:
+def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
         origin = read_origin(names) if there else None
     # Parts that vanish while they are looked at were merged; where they are still there, the first one is lost.
     if there and origin is None and names.has_segments():
-        raise StorageError(f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed.")
+        raise DamagedRun(
+            f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed. Nothing was changed. "
+            f"Restore a copy of it, or begin the run again with overwrite=True."
+        )
     with suppress(FileNotFoundError):
-        return read_merged(names), origin
+        return read_merged(names, hashed=hashed), origin
     return None, origin
 
 
-def read_merged(names: Names) -> Merged:
+def read_merged(names: Names, *, hashed: bool = True) -> Merged:
     """Read what a merged file says of itself; refuse files that are none, newer or damaged."""
     path, shown = names.merged, names.shown
     if kind := kind_of(path):
         raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
     try:
         digest = read_trailer(path)
-        if path.stat().st_size <= HASHED_AT_OPEN and not sealed.is_known(path, digest):
+        if hashed and path.stat().st_size <= HASHED_AT_OPEN and not sealed.is_known(path, digest):
             check_hash(path, digest)
     except Foreign:
         digest = ""
     except Damaged as error:
         digest = ""
         if "trailer is missing" not in str(error):
-            raise StorageError(f"{shown} is damaged: {error}. Its rows cannot be trusted.") from None
+            raise DamagedRun(f"{shown} is damaged: {error}. {DISTRUST}") from None
     try:
         with open_image(path) as file:
             if file.attrs.get("format") != FORMAT:
@@ -168,14 +176,14 @@ def read_merged(names: Names) -> Merged:
             n_rows = {name: int(file[name].shape[0]) for name in streams}
             return Merged(names, digest, file[SPEC].asstr()[()], streams, n_rows, meta)
     except (KeyError, ValueError, RuntimeError) as error:
-        raise StorageError(f"{shown} is damaged: HDF5 cannot read it ({error}).") from error
+        raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
     except (StorageError, FileNotFoundError):
         raise
     except OSError as error:
         with open(path, "rb") as found:
             if found.read(len(SIGNATURE)) != SIGNATURE:
                 raise StorageError(f"{shown} is not a fastbm run (not an HDF5 file).") from None
-        raise StorageError(f"{shown} is damaged: HDF5 cannot read it ({error}).") from error
+        raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
 
 
 def kind_of(path: Path) -> str:
@@ -196,6 +204,12 @@ def missing(names: Names) -> StorageError:
     text = f"{names.shown} does not exist: no such run"
     if not folder.is_dir():
         return StorageError(f"{text}, and no folder {folder}.")
+    if names.merged.is_symlink():
+        return StorageError(f"{text}, but a link to {os.readlink(names.merged)}, which is not there.")
+    if names.parts.is_dir():
+        why = "A run that was killed before its first one leaves that: begin it again."
+        return StorageError(f"{text}, and {names.shown}.parts holds no commit. {why}")
     runs = {path.name.removesuffix(".parts") for path in folder.iterdir() if ".h5" in path.suffixes}
+    runs.discard(names.merged.name)
     close = difflib.get_close_matches(names.merged.name, sorted(runs), n=3, cutoff=0.4)
     return StorageError(f"{text}." + (f" Nearest by name: {', '.join(close)}." if close else ""))

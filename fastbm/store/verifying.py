@@ -5,24 +5,29 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._checks import StorageError
+from .._checks import DamagedRun
 from . import hdf
-from .chain import Origin, Stale, blocks_safe, check_link, damage
+from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
 from .commit import KEPT_STATES
 from .header import Header, check_attributes
 from .holder import is_live
 from .image import Damaged, check_hash, open_image, read_trailer
 from .names import Names
 from .parts import stamp
-from .schema import Stream
+from .schema import Stream, chunk_shape
 from .standing import Merged, find
 
 LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
 LOOKS = 3
+ELSEWHERE = (
+    "The checksums of all chunks of rows are right: the damage is in texts, the spec, the inputs, the last state or "
+    "HDF5's own tables."
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     Raises
     ------
     StorageError
-        If there is no run of that name, it is of a newer format, or its first segment is damaged, without which nothing
-        can be told.
+        If there is no run of that name, or it is of a newer format.
     """
     names = Names(path)
     for _ in range(LOOKS):
@@ -94,15 +98,19 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
 
 def _look(names: Names) -> Verification:
-    standing = find(names)
     found = _Findings(names)
+    try:
+        standing = find(names, hashed=False)
+    except DamagedRun as error:
+        merged = not names.has_segments()
+        return Verification(names.shown, 1, 0, 0, False, is_live(names), merged, (str(error),), ())
     either = standing.origin or standing.merged
     if either is not None and either.settings["compression"] == "zstd":
         hdf.zstd()  # HDF5 knows the filter once it is imported
     n_blocks, finished = 0, standing.origin is None
     if standing.merged is not None:
         _check_merged(found, standing.merged)
-        n_blocks = int(standing.merged.meta["n_blocks"])
+        n_blocks = 0 if found.problems else int(standing.merged.meta["n_blocks"])
     if standing.origin is not None:
         last = _check_parts(found, standing.origin)
         n_blocks, finished = last.end_block, last.finished
@@ -122,14 +130,17 @@ def _check_merged(found: _Findings, merged: Merged) -> None:
     found.n_files += 1
     found.n_bytes += merged.names.merged.stat().st_size
     try:
-        merged.check()
-    except StorageError as error:
-        found.problems.append(str(error))
-    try:
         with open_image(merged.names.merged) as file:
-            _read_through(file, merged.streams)
+            for name, stream in merged.streams.items():
+                for first, last, error in _damaged_rows(file[name], stream):
+                    found.problems.append(f"{merged.names.shown} is damaged: {name}, rows {first}-{last} ({error}).")
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         found.problems.append(f"{merged.names.shown} is damaged: HDF5 cannot read it through ({error}).")
+    try:
+        merged.check()
+    except OSError as error:
+        around = "" if found.problems else f" {ELSEWHERE}"
+        found.problems.append(f"{error}{around}")
 
 
 def _check_parts(found: _Findings, origin: Origin) -> Header:
@@ -146,19 +157,25 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
             found.problems.append(f"{lost}. {blocks_safe(safe.end_block)} are whole.")
             before, broken = None, True
             continue
+        path, linked = names.segment(number), before is not None
         try:
-            header = check_link(names, origin, before, number, hashed=True) if number else origin.header
+            header = origin.header
+            if number:
+                header = check_link(names, origin, before, number, hashed=True, linked=linked)
             _check_contents(found, origin, header, before)
-            n_bytes = names.segment(number).stat().st_size
         except Stale:
             break
-        except (Damaged, FileNotFoundError) as error:
-            found.problems.append(f"{damage(names, number, error)}. {blocks_safe(safe.end_block)} are whole.")
+        except (Damaged, FileNotFoundError, Unreadable) as error:
+            what = str(error) if isinstance(error, Unreadable) else f"{damage(names, number, error)}."
+            found.problems.append(f"{what} {blocks_safe(safe.end_block)} are whole.")
             before, broken = None, True
+        else:
+            before = header
+        with suppress(FileNotFoundError):
+            found.n_bytes += path.stat().st_size
+            found.n_files += 1
+        if before is None:
             continue
-        found.n_files += 1
-        found.n_bytes += n_bytes
-        before = header
         if not broken:
             safe = header
     _check_states(found, origin, safe)
@@ -224,6 +241,35 @@ def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
     for name, stream in streams.items():
         for some in _pieces(file[name].shape[0], stream):
             hdf.read_rows(file[name], some)
+
+
+def _damaged_rows(rows: hdf.h5py.Dataset, stream: Stream) -> Iterator[tuple[int, int, Exception]]:
+    """Yield first row, last row and error of each run of rows that HDF5 cannot read, to the chunk."""
+    first, end, why = 0, 0, None
+    for piece in _pieces(len(rows), stream):
+        if _error_in(rows, piece) is None:
+            continue
+        step = chunk_shape(stream)[0]
+        for start in range(piece.start - piece.start % step, piece.stop, step):
+            error = _error_in(rows, slice(start, min(start + step, len(rows))))
+            if error is None:
+                continue
+            if why is not None and start > end:
+                yield first, end - 1, why
+                why = None
+            if why is None:
+                first, why = start, error
+            end = min(start + step, len(rows))
+    if why is not None:
+        yield first, end - 1, why
+
+
+def _error_in(rows: hdf.h5py.Dataset, some: slice) -> Exception | None:
+    try:
+        hdf.read_rows(rows, some)
+    except (OSError, RuntimeError, ValueError) as error:
+        return error
+    return None
 
 
 def _pieces(n_rows: int, stream: Stream) -> Iterator[slice]:

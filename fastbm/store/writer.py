@@ -44,6 +44,8 @@ class Writer:
     ----------
     path : str
         The run as it was named.
+    names : Names
+        Where its files are, wherever the working folder goes.
     spec : dict
     inputs : dict of arrays
     streams : dict of Stream
@@ -57,7 +59,7 @@ class Writer:
     ) -> None:  # fmt: skip
         self.path, self.spec, self.inputs, self.streams = names.shown, json.loads(spec), inputs, streams
         self.finished = last.finished
-        self._names, self._lock, self._settings = names, lock, settings
+        self.names, self._lock, self._settings = names, lock, settings
         self._pace = Pace(settings.commit_seconds, settings.commit_bytes)
         self._committer = Committer(names, lock, streams, settings.compression, last, state) if lock else None
         self._state, self._acknowledged = state, last
@@ -125,11 +127,11 @@ class Writer:
         if not self.finished:
             self._commit_all(copy_arrays(state, "state"), finished=True)
             self.finished = True
-        kept = reason_to_keep_parts(self._names) if self._settings.merge else None
+        kept = reason_to_keep_parts(self.names) if self._settings.merge else None
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            merge_chain(self._names, halt)
+            merge_chain(self.names, halt)
         self.close()
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ def test_damage_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.Monke
         resume("run.h5").close()
     assert [str(warning.message) for warning in caught] == [
         "run.h5.parts/seg-00000004.h5 is damaged: sha256 differs. Blocks 0-2 are whole; 3-5 will be recomputed. "
-        "Set aside and 2 after it as seg-00000004.h5.bad."
+        "Set aside as seg-00000004.h5.bad, and so are the 2 after it."
     ]
     assert sorted(os.listdir(parts)) == [
         "lock", *(f"seg-0000000{k}.h5" for k in range(4)), *(f"seg-0000000{k}.h5.bad" for k in (4, 5, 6))

@@ -160,7 +160,7 @@ def check_second_writer(folder: Path) -> None:
     before = stories.taken(folder)
     acts: dict[str, Callable[[], object]] = {
         "is being written by pid": lambda: resume(path),
-        "exists": lambda: stories.begin(path),
+        "run.h5 is being written by": lambda: stories.begin(path),
         "Stop it or write elsewhere.": lambda: stories.begin(path, overwrite=True),
         f"pid {writer.child} on": lambda: merge_parts(path),
     }
