@@ -63,9 +63,14 @@ def quantities_of(
 
 def _series(run: Run) -> dict[str, np.ndarray]:
     """The energy and the observables of chains or pairs of chains, thinned where they are long."""
-    step = max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
+    step = spacing(run)
     series = {name: run.read(stream, step) for name, stream in watched_names(run).items()}
     return {name: values for name, values in series.items() if np.isfinite(values).all()}
+
+
+def spacing(run: Run) -> int:
+    """Every which record is looked at."""
+    return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
 def watched_names(run: Run) -> dict[str, str]:

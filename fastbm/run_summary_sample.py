@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import diagnostics
-from .run_convergence import Quantity, groups, has_converged, independent_families, quantities
+from .run_convergence import Quantity, groups, has_converged, independent_families, quantities, spacing
 
 if TYPE_CHECKING:
     from .run_sampled import SampledRun as Run
@@ -101,7 +101,9 @@ def _chains(run: Run) -> dict[str, Any]:
             values = run.observables[name]
             found[name] = (float(values.mean()), float(diagnostics.standard_error(values)))
     if watched:
-        found["ess"] = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail" + _of(watched)
+        some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
+        ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"
+        found["ess"] = ess + some + _of(watched)
         worst = max(watched, key=lambda q: q.r_hat)
         found["r_hat"] = f"{worst.r_hat:.4g}" + (f" ({worst.label})" if len(watched) > 1 else "")
     return found

@@ -128,7 +128,10 @@ class Recent:
         text = ", ".join(f"{name} {q.r_hat:.3f}" for name, q in worst.items())
         least = min(known, key=lambda q: q.ess_bulk)
         ess = f"{least.ess_bulk:.4g} bulk, {min(q.ess_tail for q in known):.4g} tail"
-        return [Line("r_hat", f"{text}; sweeps {sweeps[0]}-{sweeps[-1]}"), Line("ess", f"{ess} ({least.label})")]
+        return [
+            Line("r_hat", f"{text}; sweeps {sweeps[0]}-{sweeps[-1]}"),
+            Line("ess", f"{ess} ({least.label}); the same sweeps"),
+        ]
 
     def _ladder(self) -> list[Line]:
         """Swaps between neighbours within the window, the worst pair, and round trips since the start."""

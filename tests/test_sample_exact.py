@@ -239,6 +239,15 @@ def test_summary_averages_and_responses() -> None:
     assert abs(square.mean() - truth) < 4 * square.std() / math.sqrt(square.size)
 
 
+def test_a_summary_tells_of_how_many_records_its_ess_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = bm.sample(bm.models.ising((4, 4)), sampler="exact", beta=0.2, n_chains=8, n_sweeps=1000)
+    whole = str(run.summary()["ess"])
+    assert "records" not in whole and float(whole.split()[0]) > 4000
+    monkeypatch.setattr("fastbm.run_convergence.MOST_NUMBERS", 2000)
+    some = str(run.summary()["ess"])
+    assert some.endswith("tail in one of 4 records") and float(some.split()[0]) < 4000
+
+
 def test_a_rule_stops_a_run_of_draws() -> None:
     run = bm.sample(machine("general"), sampler="exact", n_chains=16, n_sweeps=50_000, until={"ess": 2000})
     assert run.until_met and 2000 / 16 <= len(run.sweep) <= 2.5 * 2000 / 16

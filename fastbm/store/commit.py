@@ -192,8 +192,11 @@ def prune_states(names: Names, last: int) -> None:
 
 
 @contextmanager
-def disk_errors(names: Names, *, needed: int = 0, safe: int = 0, resumable: bool = False) -> Iterator[None]:
-    """Turn what the disk refuses into a StorageError, of a run that has begun with `resumable`."""
+def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resumable: bool = False) -> Iterator[None]:
+    """Turn what the disk refuses into a StorageError, of a run that has begun with `resumable`.
+
+    `safe` blocks are committed; None where nothing was to be added to them.
+    """
     try:
         yield
     except StorageError:
@@ -204,12 +207,14 @@ def disk_errors(names: Names, *, needed: int = 0, safe: int = 0, resumable: bool
         raise found from error
 
 
-def disk_error(names: Names, error: OSError, needed: int, safe: int) -> StorageError:
+def disk_error(names: Names, error: OSError, needed: int, safe: int | None) -> StorageError:
     """Say what the disk refused, what is safe, and the way out."""
     folder = names.merged.parent
-    cause, way_out = _CAUSES.get(error.errno or 0, (f"cannot write ({error.strerror or error}) in", "Then resume."))
+    other = (f"cannot write ({error.strerror or error}) in", "Mend that, then resume.")
+    cause, way_out = _CAUSES.get(error.errno or 0, other)
     free = ""
     with suppress(OSError):
         free = f", {shutil.disk_usage(folder).free / 1e6:.1f} MB free"
     space = f"(needed {needed / 1e6:.1f} MB{free})"
-    return StorageError(f"{cause} {folder} {space}. {blocks_safe(safe)} are safe. {way_out}")
+    kept = "What is committed is" if safe is None else f"{blocks_safe(safe)} are"
+    return StorageError(f"{cause} {folder} {space}. {kept} safe. {way_out}")

@@ -78,7 +78,7 @@ def resume(
     lock = Lock(names)
     try:
         warn_of_place(names, lock.lacks)
-        with disk_errors(names):
+        with disk_errors(names, resumable=True):
             return _resume(names, lock, find(names), spec, extend_spec, exact, changes)
     except BaseException:
         give_up(names, lock)
