@@ -34,12 +34,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; runs/ holds ready ones.")]
-Out = Annotated[Path, typer.Argument(metavar="OUT.h5", help="The file of a run.")]
+
+def _path(text: str) -> Path:
+    """A path; shells leave ``--out=~/run.h5`` as it is."""
+    return Path(text).expanduser()
+
+
+File = Annotated[Path, typer.Argument(parser=_path, metavar="FILE.toml", help="What to run; runs/ holds ready ones.")]
+Out = Annotated[Path, typer.Argument(parser=_path, metavar="OUT.h5", help="The file of a run.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting of the file.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="OUT.h5", help="Where to write.")]
+OutOption = Annotated[Path | None, typer.Option("--out", parser=_path, metavar="OUT.h5", help="Where to write.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of that name.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; all processors unless given.")]
 MaxSeconds = Annotated[
@@ -162,7 +168,8 @@ def watch(
 def plot(
     out: Out,
     picture: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE.png", help="Where to draw; beside the run unless given.")
+        Path | None,
+        typer.Option("--png", parser=_path, metavar="FILE.png", help="Where to draw; beside the run unless given."),
     ] = None,
 ) -> None:
     """Draw a run."""

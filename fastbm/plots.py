@@ -24,7 +24,7 @@ from .run_view import Run
 
 def plot_run(run: Run, path: str | Path) -> Path:
     """Draw a run of any kind to a PNG file and return its path."""
-    path = Path(path)
+    path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = DRAWERS[run.kind](run)

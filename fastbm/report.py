@@ -111,7 +111,7 @@ def resume_run(
     with stop.breaking(False):
         with Bar(quiet) as bar:
             go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
-        if not bar.moved and run.finished:
+        if not bar.moved and run.finished and extend_by is None:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
 
@@ -126,6 +126,7 @@ def verify_run(out: Path) -> bool:
     for line in found.notes:
         console.print(f"note     {escape(line)}", highlight=False)
     state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
+    state = "nothing of it can be read" if found.lost else state
     blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
     where = "one file" if found.merged else f"{found.n_files} files"
     seconds = time.perf_counter() - started

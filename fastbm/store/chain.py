@@ -71,11 +71,20 @@ def read_origin(names: Names) -> Origin:
     except Damaged as error:
         raise DamagedRun(
             f"{names.show(path)} is damaged: {error}. It holds the spec and the first state, so the run cannot be read "
-            f"or resumed. Nothing was changed. Restore a copy of it, or begin the run again with overwrite=True."
+            f"or resumed. {way_out_of_lost_parts(names)}"
         ) from None
+    except StorageError:
+        raise
     except OSError as error:
         error.filename = error.filename or path  # reading a folder names none
         raise
+
+
+def way_out_of_lost_parts(names: Names) -> str:
+    """What is to be done where the first segment is lost; beside it may lie a finished run that was to be extended."""
+    if names.merged.exists():
+        return f"Nothing was changed. Restore a copy of it, or move {names.shown}.parts away: {names.shown} is there."
+    return "Nothing was changed. Restore a copy of it, or begin the run again."
 
 
 def read_inputs(names: Names) -> Arrays:
@@ -145,7 +154,7 @@ class Unreadable(StorageError):
     def __init__(self, names: Names, path: Path, error: OSError) -> None:
         super().__init__(
             f"{names.show(path)} cannot be read: {error.strerror or error}. Nothing was changed. "
-            f"Mend that, or move it away: a resume computes its blocks again."
+            f"Mend that and try again. If it is moved away, a resume computes its blocks and all after them again."
         )
 
 

@@ -193,7 +193,7 @@ def prune_states(names: Names, last: int) -> None:
 
 @contextmanager
 def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resumable: bool = False) -> Iterator[None]:
-    """Turn what the disk refuses into a StorageError, of a run that has begun with `resumable`.
+    """Turn what the disk refuses into a StorageError; of a run that has begun with `resumable` if the disk is full.
 
     `safe` blocks are committed; None where nothing was to be added to them.
     """
@@ -203,7 +203,7 @@ def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resum
         raise
     except OSError as error:
         found = disk_error(names, error, needed, safe)
-        found.resumable = resumable
+        found.resumable = resumable and error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise found from error
 
 

@@ -15,6 +15,7 @@ from .image import Damaged
 from .lock import Lock
 from .merging import write_merged
 from .names import Names
+from .places import check_replaceable
 from .standing import Standing, find
 
 LARGEST_MERGE_BYTES = 20 * 10**9
@@ -53,6 +54,7 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
     """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
     standing = find(names)
     if standing.origin is not None:
+        check_replaceable(names)
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
             try:

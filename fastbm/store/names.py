@@ -18,13 +18,14 @@ class Names:
     Attributes
     ----------
     shown : str
-        The run as the user wrote it, for messages.
+        The run as the user wrote it, for messages, but for a ``~/``, which is the home folder.
     merged, parts, lock : Path
         Absolute, so that a later change of the working folder does no harm.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        text = os.path.expanduser(_checked(path).rstrip("/"))
+        text = _checked(path).rstrip("/")
+        text = os.path.expanduser(text) if text.startswith("~/") else text
         self.shown = text.removesuffix(PARTS) if text.endswith(PARTS) else text
         self.merged = Path(self.shown).absolute()
         self.parts = self.merged.with_name(self.merged.name + PARTS)

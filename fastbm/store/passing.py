@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -88,7 +89,8 @@ def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]])
                         raise Damaged(f"{name} is not laid out as rows of a segment are")
                     found.append((name, place, place + size))
         except (OSError, KeyError, RuntimeError) as error:
-            check_hash(names.segment(header.segment), header.sha256)  # which tells more
+            with suppress(OSError):
+                check_hash(names.segment(header.segment), header.sha256)  # which tells more
             raise Damaged(f"HDF5 cannot read it ({error})") from error
     return sorted(found, key=lambda one: one[1])
 

@@ -121,6 +121,7 @@ def _continue(
     names: Names, lock: Lock, standing: Standing, origin: Origin, spec: dict[str, Any] | None,
     extend: dict[str, Any] | Extend | None, exact: bool, changes: dict[str, Any],
 ) -> Writer:  # fmt: skip
+    check_replaceable(names)  # at once, and not when the run is merged
     chain = follow(names, origin, hash_last=HASHED_ON_RESUME)
     if chain.headers[-1].finished:
         # Only the merge is left, and it would stop at damage of any age.

@@ -13,13 +13,14 @@ from typing import Any
 
 from .._checks import DamagedRun, StorageError
 from . import hdf, sealed
-from .chain import Origin, read_origin
+from .chain import Origin, read_origin, way_out_of_lost_parts
+from .holder import is_live
 from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .schema import FORMAT, META, SPEC, Arrays, Stream, check_major
 
 HASHED_AT_OPEN = 256 << 20
-DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or run it again."
+DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or move it away and run it again."
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -139,8 +140,8 @@ def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
     # Parts that vanish while they are looked at were merged; where they are still there, the first one is lost.
     if there and origin is None and names.has_segments():
         raise DamagedRun(
-            f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed. Nothing was changed. "
-            f"Restore a copy of it, or begin the run again with overwrite=True."
+            f"{names.show(names.segment(0))} is missing, so the run cannot be read or resumed. "
+            f"{way_out_of_lost_parts(names)}"
         )
     with suppress(FileNotFoundError):
         return read_merged(names, hashed=hashed), origin
@@ -207,8 +208,12 @@ def missing(names: Names) -> StorageError:
     if names.merged.is_symlink():
         return StorageError(f"{text}, but a link to {os.readlink(names.merged)}, which is not there.")
     if names.parts.is_dir():
-        why = "A run that was killed before its first one leaves that: begin it again."
-        return StorageError(f"{text}, and {names.shown}.parts holds no commit. {why}")
+        ours = {names.lock, *names.temporaries()}
+        left = [path for path in names.parts.iterdir() if path not in ours]
+        why = " A run that was killed before its first one leaves that: begin it again."
+        if is_live(names):
+            why = " A process is about to make the first one."
+        return StorageError(f"{text}, and {names.shown}.parts holds no commit.{'' if left else why}")
     runs = {path.name.removesuffix(".parts") for path in folder.iterdir() if ".h5" in path.suffixes}
     runs.discard(names.merged.name)
     close = difflib.get_close_matches(names.merged.name, sorted(runs), n=3, cutoff=0.4)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._checks import DamagedRun
+from .._checks import DamagedRun, StorageError
 from . import hdf
 from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
 from .commit import KEPT_STATES
 from .header import Header, check_attributes
 from .holder import is_live
-from .image import Damaged, check_hash, open_image, read_trailer
+from .image import Damaged, Foreign, check_hash, open_image, read_trailer
+from .localising import damaged_rows
 from .names import Names
 from .parts import stamp
-from .schema import Stream, chunk_shape
-from .standing import Merged, find
+from .schema import Stream
+from .standing import DISTRUST, Merged, find, kind_of
 
 LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
 LOOKS = 3
-ELSEWHERE = (
-    "The checksums of all chunks of rows are right: the damage is in texts, the spec, the inputs, the last state or "
-    "HDF5's own tables."
-)
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,15 @@ class Verification:
     ----------
     path : str
     n_files, n_bytes, n_blocks : int
-        Files that were read through, their bytes, and blocks that are whole from the start on.
+        Files that were looked at, their bytes, and blocks that are whole from the start on.
     finished, live, merged : bool
         Whether the run came to its end, is being written, and is one file.
     problems : tuple of str
         One line for each damage; empty where all is sound.
     notes : tuple of str
         What a kill may have left and is harmless: unfinished files, parts set aside, parts that are merged already.
+    lost : bool
+        Whether so much is damaged that nothing of it can be read.
     """
 
     path: str
@@ -56,6 +56,7 @@ class Verification:
     merged: bool
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    lost: bool = False
 
     @property
     def sound(self) -> bool:
@@ -86,7 +87,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     Raises
     ------
     StorageError
-        If there is no run of that name, or it is of a newer format.
+        If there is no such run, it is of a newer format, or files of others or of another run are among its own.
     """
     names = Names(path)
     for _ in range(LOOKS):
@@ -99,48 +100,104 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
 def _look(names: Names) -> Verification:
     found = _Findings(names)
+    if (merged := _check_seal(found)) is None:  # its tables are not to be trusted
+        _check_seals(found, 0)
+        return _told(found, lost=not names.has_segments())
     try:
         standing = find(names, hashed=False)
     except DamagedRun as error:
-        merged = not names.has_segments()
-        return Verification(names.shown, 1, 0, 0, False, is_live(names), merged, (str(error),), ())
+        found.problems.append(str(error))
+        _check_seals(found, 1)
+        return _told(found, lost=True)
     either = standing.origin or standing.merged
     if either is not None and either.settings["compression"] == "zstd":
         hdf.zstd()  # HDF5 knows the filter once it is imported
     n_blocks, finished = 0, standing.origin is None
     if standing.merged is not None:
-        _check_merged(found, standing.merged)
-        n_blocks = 0 if found.problems else int(standing.merged.meta["n_blocks"])
+        _check_merged(found, standing.merged, sealed=merged)
+        n_blocks = int(standing.merged.meta["n_blocks"])
+    sound = not found.problems
     if standing.origin is not None:
         last = _check_parts(found, standing.origin)
         n_blocks, finished = last.end_block, last.finished
-    notes = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
-    notes += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
+    notes = []
     if standing.leftover_parts:
         notes.append(f"{names.shown}.parts is merged already")
     if standing.leftover_merged:
         notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
+    merged = standing.origin is None
+    return _told(found, n_blocks if sound else 0, finished=finished, merged=merged, notes=notes)
+
+
+def _told(
+    found: _Findings, n_blocks: int = 0, *, finished: bool = False, merged: bool | None = None, lost: bool = False,
+    notes: Iterable[str] = (),
+) -> Verification:  # fmt: skip
+    names = found.names
+    left = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
+    left += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
+    merged = not names.has_segments() if merged is None else merged
     return Verification(
-        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_live(names),
-        standing.origin is None, tuple(found.problems), tuple(notes),
+        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_live(names), merged, tuple(found.problems),
+        (*left, *notes), lost,
     )  # fmt: skip
 
 
-def _check_merged(found: _Findings, merged: Merged) -> None:
+def _check_seal(found: _Findings) -> bool | None:
+    """Compare a merged file with its hash before HDF5 sees it: whether it has one, and None if the two differ."""
+    path, shown = found.names.merged, found.names.shown
+    try:
+        if kind_of(path):
+            return False
+        check_hash(path, read_trailer(path))
+    except Foreign:
+        return False
+    except StorageError:
+        raise
+    except OSError as error:
+        if error.errno != errno.EIO:  # what else there may be is told where the run is looked for
+            return False
+        found.problems.append(f"{shown} cannot be read: {error.strerror or error}.")
+        return None
+    except Damaged as error:
+        if "trailer is missing" in str(error):
+            return False
+        found.n_files, found.n_bytes = 1, path.stat().st_size
+        places = damaged_rows(path)
+        for name, first, last in places or ():
+            found.problems.append(f"{shown} is damaged: {name}, rows {first}-{last}.")
+        nowhere = " No chunk of rows has a wrong checksum: it is something else in the file." if places == [] else ""
+        found.problems.append(f"{shown} is damaged: {error}. {DISTRUST}{nowhere}")
+        return None
+    return True
+
+
+def _check_merged(found: _Findings, merged: Merged, *, sealed: bool) -> None:
     found.n_files += 1
     found.n_bytes += merged.names.merged.stat().st_size
+    if not sealed:
+        found.problems.append(f"{merged.names.shown} is damaged: the trailer is missing. {DISTRUST}")
     try:
         with open_image(merged.names.merged) as file:
-            for name, stream in merged.streams.items():
-                for first, last, error in _damaged_rows(file[name], stream):
-                    found.problems.append(f"{merged.names.shown} is damaged: {name}, rows {first}-{last} ({error}).")
+            _read_through(file, merged.streams)
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         found.problems.append(f"{merged.names.shown} is damaged: HDF5 cannot read it through ({error}).")
-    try:
-        merged.check()
-    except OSError as error:
-        around = "" if found.problems else f" {ELSEWHERE}"
-        found.problems.append(f"{error}{around}")
+
+
+def _check_seals(found: _Findings, first: int) -> None:
+    """Where what comes before them is damaged: segments from the `first` on, each for itself."""
+    names = found.names
+    for number in names.segment_numbers():
+        path = names.segment(number)
+        try:
+            found.n_bytes += path.stat().st_size
+            found.n_files += 1
+            if number >= first:
+                check_hash(path, read_trailer(path))
+        except FileNotFoundError:
+            continue
+        except Exception as error:  # bytes of any kind
+            found.problems.append(f"{names.show(path)} is damaged: {error}.")
 
 
 def _check_parts(found: _Findings, origin: Origin) -> Header:
@@ -241,35 +298,6 @@ def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
     for name, stream in streams.items():
         for some in _pieces(file[name].shape[0], stream):
             hdf.read_rows(file[name], some)
-
-
-def _damaged_rows(rows: hdf.h5py.Dataset, stream: Stream) -> Iterator[tuple[int, int, Exception]]:
-    """Yield first row, last row and error of each run of rows that HDF5 cannot read, to the chunk."""
-    first, end, why = 0, 0, None
-    for piece in _pieces(len(rows), stream):
-        if _error_in(rows, piece) is None:
-            continue
-        step = chunk_shape(stream)[0]
-        for start in range(piece.start - piece.start % step, piece.stop, step):
-            error = _error_in(rows, slice(start, min(start + step, len(rows))))
-            if error is None:
-                continue
-            if why is not None and start > end:
-                yield first, end - 1, why
-                why = None
-            if why is None:
-                first, why = start, error
-            end = min(start + step, len(rows))
-    if why is not None:
-        yield first, end - 1, why
-
-
-def _error_in(rows: hdf.h5py.Dataset, some: slice) -> Exception | None:
-    try:
-        hdf.read_rows(rows, some)
-    except (OSError, RuntimeError, ValueError) as error:
-        return error
-    return None
 
 
 def _pieces(n_rows: int, stream: Stream) -> Iterator[slice]:
