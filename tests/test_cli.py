@@ -9,6 +9,7 @@ import pytest
 
 import fastbm as bm
 from fastbm import cli
+from fastbm._checks import DamagedRun, StorageError
 
 SAMPLE = """
 [model]
@@ -192,6 +193,25 @@ def test_the_package_is_run_as_a_module():
     assert "Usage: python -m fastbm" in done.stdout
     done = subprocess.run([sys.executable, "-m", "fastbm", "show", "no-such.h5"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("fastbm: ") and done.stderr.count("\n") == 1
+
+
+def test_a_home_that_the_shell_left_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert call("run", write(SAMPLE), "--out=~/run.h5") == 0
+    assert call("plot", "~/run.h5", "--png=~/other.png") == 0
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["other.png", "run.h5", "run.png"]
+    assert not Path("~").exists()
+
+
+def test_exit_codes_of_errors_of_a_disk(monkeypatch):
+    for error, code in ((StorageError("full"), 2), (DamagedRun("damaged"), 1), (StorageError("full"), 3)):
+        error.resumable = code == 3
+
+        def fail(*arguments, error=error, **options):
+            raise error
+
+        monkeypatch.setattr("fastbm.report.show", fail)
+        assert call("show", "run.h5") == code
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

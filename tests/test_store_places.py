@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -340,6 +341,12 @@ def test_a_link_is_read_and_never_replaced(tmp_path: Path) -> None:
     unchanged(tmp_path, lambda: begin(link, overwrite=True), text)
     unchanged(tmp_path, lambda: resume(link, extend_spec={**store_helpers.SPEC, "n_chains": 8}), text)
     unchanged(tmp_path, lambda: begin(link), "link.h5 exists.")
+    with resume(target, extend_spec={**store_helpers.SPEC, "n_chains": 8}) as writer:
+        writer.finish(writer.state)
+    resume(target, extend_spec={**store_helpers.SPEC, "n_chains": 9}).close()
+    target.with_name("run.h5.parts").rename(tmp_path / "link.h5.parts")
+    unchanged(tmp_path, lambda: resume(link), text)
+    shutil.rmtree(tmp_path / "link.h5.parts")
     target.unlink()
     unchanged(tmp_path, lambda: open_reader(link), f"no such run, but a link to {target}, which is not there.")
 

@@ -207,7 +207,7 @@ def _set_aside(names: Names, chain: Chain) -> None:
         files.rename(path, target)
         aside = target.name
     files.sync_folder(names.parts)
-    others = f", and so are the {len(chain.bad) - 1} after it" if len(chain.bad) > 1 else ""
+    others = f", and all {len(chain.bad)} from there on likewise" if len(chain.bad) > 1 else ""
     lost = f"{safe}-{end - 1}" if end > safe else f"all from {safe} on"
     which = "What follows is set aside" if chain.reason.endswith("is missing") else "Set aside"
     warn(

@@ -93,7 +93,7 @@ def test_damage_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.Monke
         resume("run.h5").close()
     assert [str(warning.message) for warning in caught] == [
         "run.h5.parts/seg-00000004.h5 is damaged: sha256 differs. Blocks 0-2 are whole; 3-5 will be recomputed. "
-        "Set aside as seg-00000004.h5.bad, and so are the 2 after it."
+        "Set aside as seg-00000004.h5.bad, and all 3 from there on likewise."
     ]
     assert sorted(os.listdir(parts)) == [
         "lock", *(f"seg-0000000{k}.h5" for k in range(4)), *(f"seg-0000000{k}.h5.bad" for k in (4, 5, 6))
@@ -145,6 +145,17 @@ def test_damage_older_than_a_resume_looks_is_found_by_the_merge(
     with pytest.warns(UserWarning, match="1-7 will be recomputed"):
         complete(path)
     crashing.assert_same_run(whole, path)
+
+
+def test_what_follows_a_missing_segment_is_set_aside(tmp_path: Path) -> None:
+    parts = begun(tmp_path / "run.h5")
+    (parts / "seg-00000004.h5").unlink()
+    with pytest.warns(UserWarning) as caught:
+        resume(tmp_path / "run.h5").close()
+    assert str(caught[0].message).endswith(
+        "seg-00000004.h5 is missing. Blocks 0-2 are whole; 3-5 will be recomputed. What follows is set aside as "
+        "seg-00000005.h5.bad, and all 2 from there on likewise."
+    )
 
 
 def test_rows_that_were_changed_since_their_commit_are_not_merged(folder: Path) -> None:

@@ -63,8 +63,9 @@ def test_a_run_on_a_disk_that_fills_up(folder: Path, n_left: int) -> None:
     def act() -> None:
         with stories.begin(path) as writer:
             ballast = fill(folder, n_left)
-            with pytest.raises(StorageError, match=r"no space left in .*Blocks|no space left in .*No blocks"):
+            with pytest.raises(StorageError, match=r"no space left in .*Blocks|no space left in .*No blocks") as caught:
                 stories.go_on(writer, stories.N_BLOCKS, every=1)
+            assert caught.value.resumable
         found = stories.check_prefix(path, whole)
         assert found < stories.N_BLOCKS
         assert found > 0 or n_left < 9
