@@ -126,7 +126,7 @@ def verify_run(out: Path) -> bool:
     for line in found.notes:
         console.print(f"note     {escape(line)}", highlight=False)
     state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
-    state = "nothing of it can be read" if found.lost else state
+    state = "it cannot be read or resumed" if found.lost else state
     blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
     where = "one file" if found.merged else f"{found.n_files} files"
     seconds = time.perf_counter() - started
