@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -314,7 +313,4 @@ def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[st
 
 def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of [store]; the default output stands beside the file's name."""
-    settings = dict(tables.get("store", {}))
-    if isinstance(settings.get("out"), str):
-        settings["out"] = os.path.expanduser(settings["out"])
-    return settings
+    return dict(tables.get("store", {}))

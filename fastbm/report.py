@@ -149,6 +149,7 @@ def merge_run(out: Path) -> None:
 def finish(out: Path, seconds: float, stop: Stop) -> None:
     """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
     run = open_run(out)
+    out = run.path or out  # a home is written out there
     try:
         with stop.breaking():
             if run.finished:

@@ -199,7 +199,9 @@ def test_a_home_that_the_shell_left_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert call("run", write(SAMPLE), "--out=~/run.h5") == 0
     assert call("plot", "~/run.h5", "--png=~/other.png") == 0
-    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["other.png", "run.h5", "run.png"]
+    assert call("run", write(SAMPLE + '[store]\nout = "~/a.h5"\n')) == 0
+    there = ["a.h5", "a.png", "other.png", "run.h5", "run.png"]
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == there
     assert not Path("~").exists()
 
 

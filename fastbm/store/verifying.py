@@ -100,7 +100,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
 def _look(names: Names) -> Verification:
     found = _Findings(names)
-    if (merged := _check_seal(found)) is None:  # its tables are not to be trusted
+    if (sealed := _check_seal(found)) is None:  # its tables are not to be trusted
         _check_seals(found, 0)
         return _told(found, lost=not names.has_segments())
     try:
@@ -114,7 +114,7 @@ def _look(names: Names) -> Verification:
         hdf.zstd()  # HDF5 knows the filter once it is imported
     n_blocks, finished = 0, standing.origin is None
     if standing.merged is not None:
-        _check_merged(found, standing.merged, sealed=merged)
+        _check_merged(found, standing.merged, sealed=sealed)
         n_blocks = int(standing.merged.meta["n_blocks"])
     sound = not found.problems
     if standing.origin is not None:
@@ -125,14 +125,14 @@ def _look(names: Names) -> Verification:
         notes.append(f"{names.shown}.parts is merged already")
     if standing.leftover_merged:
         notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
-    merged = standing.origin is None
-    return _told(found, n_blocks if sound else 0, finished=finished, merged=merged, notes=notes)
+    return _told(found, n_blocks if sound else 0, finished=finished, merged=standing.origin is None, notes=notes)
 
 
 def _told(
     found: _Findings, n_blocks: int = 0, *, finished: bool = False, merged: bool | None = None, lost: bool = False,
     notes: Iterable[str] = (),
 ) -> Verification:  # fmt: skip
+    """What is told of a run; parts that are there belong to it unless `merged` says otherwise."""
     names = found.names
     left = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
     left += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
