@@ -15,16 +15,13 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from .. import aligned
 from ..couplings import Layered
 from ..couplings.up import up_form
-from ..kernels.marginal import set_fields, sum_out, sweep_marginal
 from ..model import BoltzmannMachine
-from ..threads import fan_out
 
 LANES = 16  # chains of a block: their fields stay in the cache
 FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
-REFRESH = 16  # sweeps after which fields are summed anew
+PAIR_SECONDS = 1e-9  # that the draw of a kept unit takes for every summed one in a lane, about
 ROWS = 1 << 22  # numbers that a block of states may take
 PAIRS = 1 << 26  # couplings of the two sides that are held as one matrix
 
@@ -80,6 +77,18 @@ class Marginal:
             (own[self.summed] + np.abs(self.weights).sum(axis=0)).max(initial=0.0),
         ))  # fmt: skip
 
+    def arrays(self, base: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """What the kernels take on a path from log-odds `base` (n_units,): weights, bias of the summed units, and pulls
+        of `sweep_marginal`; float32 where that is fine enough.
+        """
+        kind = np.dtype(np.float32 if self.worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
+        pulls = (
+            np.ascontiguousarray(base[self.kept], np.float64),
+            np.ascontiguousarray(self.bias[self.kept]),
+            np.ascontiguousarray(base[self.summed], kind),
+        )
+        return np.ascontiguousarray(self.weights, kind), np.ascontiguousarray(self.bias[self.summed], kind), pulls
+
     def fields(self, up: np.ndarray) -> np.ndarray:
         """Log-odds of the summed units given states of the kept ones (n_states, n_kept)."""
         found: np.ndarray = up @ self.weights + self.bias[self.summed]
@@ -113,101 +122,3 @@ def has_marginal(model: BoltzmannMachine) -> bool:
         return False
     sizes = model.couplings.sizes  # type: ignore[attr-defined]
     return sum(sizes[0::2]) * sum(sizes[1::2]) <= PAIRS
-
-
-class MarginalChains:
-    """Chains of the kept units, each at a step t of its own between a product model, t = 0, and the machine, t = 1.
-
-    Parameters
-    ----------
-    machine : Marginal
-    base : (n_units,) array
-        Log-odds of the product model.
-    streams : (n_chains, 4) uint32 array
-    threads : int
-
-    Attributes
-    ----------
-    steps : (n_chains,) array
-    """
-
-    def __init__(self, machine: Marginal, base: np.ndarray, streams: np.ndarray, threads: int) -> None:
-        self.machine, self.threads, self.n_chains = machine, threads, len(streams)
-        kind = np.dtype(np.float32 if machine.worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
-        m, n = machine.weights.shape
-        self.fields_dtype = kind.name
-        self._weights = np.ascontiguousarray(machine.weights, kind)
-        self._bias = np.ascontiguousarray(machine.bias[machine.summed], kind)
-        self._kept = np.ascontiguousarray(base[machine.kept]), np.ascontiguousarray(machine.bias[machine.kept])
-        self._pulls = (*self._kept, np.ascontiguousarray(base[machine.summed], kind))
-        self.blocks = [slice(c, min(c + LANES, self.n_chains)) for c in range(0, self.n_chains, LANES)]
-        self._streams = []
-        for block in self.blocks:
-            lanes = np.ones((4, LANES), np.uint32)
-            lanes[:, : block.stop - block.start] = streams[block].T
-            self._streams.append(lanes)
-        count = range(len(self.blocks))
-        self._up = [aligned.zeros((m, LANES), np.uint8) for _ in count]
-        self._fields = [aligned.zeros((n, LANES), kind) for _ in count]
-        self._sums = [np.zeros(LANES) for _ in count]
-        self._steps = [np.zeros(LANES) for _ in count]
-        self._age = 0
-
-    @property
-    def steps(self) -> np.ndarray:
-        return np.concatenate([s[: b.stop - b.start] for b, s in zip(self.blocks, self._steps, strict=True)])
-
-    def set_steps(self, steps: np.ndarray) -> None:
-        """Take every chain to a step t (n_chains,) of its own."""
-        for k, block in enumerate(self.blocks):
-            self._steps[k][: block.stop - block.start] = steps[block]
-        self._each(self._sum_out)
-
-    def load(self, up: np.ndarray) -> None:
-        """Take states (n_chains, n_kept) of 0 and 1."""
-        for k, block in enumerate(self.blocks):
-            self._up[k][:, : block.stop - block.start] = up[block].T
-        self._refresh()
-
-    def bits(self) -> np.ndarray:
-        """States (n_chains, n_kept)."""
-        parts = [up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self._up, strict=True)]
-        return np.ascontiguousarray(np.concatenate(parts))
-
-    def sweep(self, n_sweeps: int = 1) -> None:
-        """Draw every unit of every chain."""
-        for _ in range(n_sweeps):
-            self._age += 1
-            if self._age % REFRESH == 0:
-                self._refresh()
-            self._each(self._sweep)
-
-    def log_f(self, steps: np.ndarray | None = None) -> np.ndarray:
-        """log f_t of every chain without the constant, at its own t or at those given."""
-        if steps is None:
-            steps, sums = self.steps, self._sums
-        else:
-            padded = np.zeros(LANES * len(self.blocks))
-            padded[: self.n_chains] = steps
-            sums = [np.zeros(LANES) for _ in self.blocks]
-            self._each(lambda k: sum_out(self._fields[k], self._pulls[2], padded[LANES * k :][:LANES], sums[k]))
-        up, (low, high) = self.bits(), self._kept
-        return np.concatenate(sums)[: self.n_chains] + (1.0 - steps) * (up @ low) + steps * (up @ high)
-
-    def _refresh(self) -> None:
-        self._each(self._set_fields)
-
-    def _each(self, function: object) -> None:
-        fan_out(function, range(len(self.blocks)), self.threads)  # type: ignore[arg-type]
-
-    def _set_fields(self, k: int) -> None:
-        set_fields(self._fields[k], self._up[k], self._weights, self._bias)
-        self._sum_out(k)
-
-    def _sum_out(self, k: int) -> None:
-        sum_out(self._fields[k], self._pulls[2], self._steps[k], self._sums[k])
-
-    def _sweep(self, k: int) -> None:
-        sweep_marginal(
-            self._up[k], self._fields[k], self._sums[k], self._weights, self._pulls, self._steps[k], self._streams[k]
-        )

@@ -1,7 +1,9 @@
 """Parallel tempering of one side of a layered machine, from a product model to the machine.
 
-Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604. Levels t_k of the path
-f_t = f_0^(1 - t) f^t, the other side summed out; neighbours swap with min(1, f_t(x') f_t'(x) / (f_t(x) f_t'(x'))).
+Levels t_k of the path f_t = f_0^(1 - t) f^t, the other side summed out; the states x, x' of neighbours swap with
+probability min(1, f_t(x') f_t'(x) / (f_t(x) f_t'(x'))).
+
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604.
 """
 
 from __future__ import annotations
@@ -11,19 +13,25 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from .. import rng
-from .marginal import Marginal, MarginalChains
+from .. import aligned, rng
+from ..kernels.marginal import set_fields, temper_marginal
+from ..threads import fan_out
+from .marginal import LANES, PAIR_SECONDS, Marginal
+
+PIECE_SECONDS = 0.05  # of work between two returns to Python, where an interruption takes effect
 
 
 @dataclass(frozen=True)
 class Tempered:
-    """What a tempering visited at the target.
+    """What the ladders visited at the machine, t = 1.
 
     Attributes
     ----------
-    up : (n_rounds, n_ladders, n_kept) uint8 array
-        States of the kept units after every round of the second part.
-    round_trips : (n_ladders,) array
+    up : (n_ladders, n_rounds, n_kept) uint8 array
+        States of the kept units.
+    round_trips : (n_ladders,) int array
+        Of replicas, from the machine to the product model and back.
+    swap_rate : float
     """
 
     up: np.ndarray
@@ -31,10 +39,16 @@ class Tempered:
     swap_rate: float
 
 
+def temper_seconds(machine: Marginal, n_ladders: int, n_levels: int, n_rounds: int) -> float:
+    """About how long `temper` takes on one thread."""
+    lanes = -(-n_levels // LANES) * LANES
+    return PAIR_SECONDS * n_ladders * n_rounds * lanes * (machine.weights.size + 2 * len(machine.summed))
+
+
 def temper(
     machine: Marginal,
     base: np.ndarray,
-    steps: np.ndarray,
+    ladder: np.ndarray,
     *,
     n_ladders: int,
     n_rounds: int,
@@ -42,44 +56,36 @@ def temper(
     seed: int,
     threads: int,
 ) -> Tempered:
-    """Run independent ladders from states of the product model; one sweep and one attempt to swap a round."""
-    n_levels = len(steps)
-    generator = rng.keyed(seed, rng.SWAPS)
-    chains = MarginalChains(machine, base, rng.streams(seed, n_ladders * n_levels), threads)
-    first = generator.random((chains.n_chains, len(machine.kept))) < expit(base[machine.kept])
-    chains.load(first.astype(np.uint8))
-    level = np.tile(np.arange(n_levels), (n_ladders, 1))  # of replica r of ladder c
-    chains.set_steps(steps[level].ravel())
-    end, trips = np.zeros(level.shape, np.int8), np.zeros(n_ladders, np.int64)
-    visited, accepted, tried = [], 0, 0
-    for t in range(burn_in + n_rounds):
-        chains.sweep()
-        made, asked = _swap(chains, level, steps, t % 2, generator)
-        accepted, tried = accepted + made, tried + asked
-        trips += ((level == n_levels - 1) & (end == 1)).sum(axis=1)
-        end[level == n_levels - 1], end[level == 0] = 2, np.where(end[level == 0] == 2, 1, end[level == 0])
-        if t >= burn_in:
-            lanes = np.argmax(level, axis=1) + n_levels * np.arange(n_ladders)
-            visited.append(chains.bits()[lanes])
-    return Tempered(np.array(visited), trips, accepted / max(tried, 1))
+    """Run independent ladders from states of the product model with log-odds `base` (n_units,): a sweep and one attempt
+    to swap a round, `burn_in` rounds unseen.
+    """
+    n_levels, (m, n) = len(ladder), machine.weights.shape
+    lanes = -(-n_levels // LANES) * LANES
+    piece = max(1, int(PIECE_SECONDS / temper_seconds(machine, 1, n_levels, 1)))
+    weights, bias, pulls = machine.arrays(base)
+    streams, swaps = rng.streams(seed, n_ladders * lanes), rng.streams(seed, n_ladders, purpose=rng.SWAPS)
 
+    def climb(c: int) -> tuple[np.ndarray, int, int]:
+        generator = rng.keyed(seed, rng.INITIAL, c)
+        up = aligned.copy((generator.random((m, lanes)) < expit(base[machine.kept])[:, None]).astype(np.uint8))
+        fields, sums = aligned.zeros((n, lanes), weights.dtype), np.zeros(lanes)
+        set_fields(fields, up, weights, bias)
+        level = np.where(np.arange(lanes) < n_levels, np.arange(lanes), 0)
+        mine = np.ascontiguousarray(streams[c * lanes : (c + 1) * lanes].T)
+        own, ends = np.ascontiguousarray(swaps[c : c + 1].T), np.zeros(lanes, np.uint8)
+        visited, made, trips = np.empty((burn_in + n_rounds, m), np.uint8), 0, 0
+        for first in range(0, len(visited), piece):
+            rows = visited[first : first + piece]
+            more = temper_marginal(
+                up, fields, sums, weights, bias, pulls, ladder, level, ends, mine, own, rows, first
+            )  # fmt: skip
+            made, trips = made + more[0], trips + more[1]
+        return visited[burn_in:], made, trips
 
-def _swap(
-    chains: MarginalChains, level: np.ndarray, steps: np.ndarray, parity: int, generator: np.random.Generator
-) -> tuple[int, int]:
-    """Try to swap levels `parity` and `parity` + 1, and so on; how many were swapped, of how many. Mutates `level`."""
-    n_ladders, n_levels = level.shape
-    other = level + np.where((level - parity) % 2 == 0, 1, -1)
-    other = np.where((other < 0) | (other >= n_levels), level, other)
-    gain = (chains.log_f(steps[other].ravel()) - chains.log_f()).reshape(level.shape)
-    replica = np.argsort(level, axis=1)  # at every level
-    gain = np.take_along_axis(gain, replica, axis=1)
-    pairs = np.arange(parity, n_levels - 1, 2)
-    total = gain[:, pairs] + gain[:, pairs + 1]
-    swap = np.log(generator.random(total.shape)) < total
-    ladders, which = np.nonzero(swap)
-    low, high = replica[ladders, pairs[which]], replica[ladders, pairs[which] + 1]
-    level[ladders, low], level[ladders, high] = pairs[which] + 1, pairs[which]
-    if len(ladders):
-        chains.set_steps(steps[level].ravel())
-    return len(ladders), swap.size
+    found = fan_out(climb, range(n_ladders), threads)
+    tried = n_ladders * (burn_in + n_rounds) * (n_levels - 1) / 2
+    return Tempered(
+        np.stack([part[0] for part in found]),
+        np.array([part[2] for part in found]),
+        sum(part[1] for part in found) / max(tried, 1),
+    )

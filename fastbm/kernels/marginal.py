@@ -106,3 +106,81 @@ def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
                 w = row[i]
                 for lane in range(lanes):
                     fields[i, lane] += signs[lane] * w
+
+
+@kernel
+def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends, streams, swaps, visited, first):
+    """Advance one ladder of replicas by a sweep and an attempt to swap every second pair of levels, once for every row
+    of `visited`. Mutates `up`, `fields`, `sums`, `level`, `ends`, `streams`, `swaps`, `visited`.
+
+    `ladder` (n_levels,) are the t of levels; replica r, in lane r, stands at level[r]; lanes beyond the levels idle at
+    level 0. Of `visited` (n_rounds, m) every row gets the kept units of the last level. `ends` (lanes,) is 1 for a
+    replica that has come down from the last level to the first, 2 for one that has been at the last; `first` is the
+    number of the first round.  Returns swaps made and round trips.  Cost: as `sweep_marginal`, and two sums over the
+    summed units a round.
+    """
+    n_levels, lanes = ladder.size, up.shape[1]
+    steps, others, there = np.zeros(lanes), np.zeros(lanes), np.empty(lanes)
+    replica, bits = np.empty(n_levels, np.int64), np.empty(1, np.uint32)
+    base, field, _ = pulls
+    made, trips = 0, 0
+    for t in range(visited.shape[0]):
+        for lane in range(lanes):
+            steps[lane] = ladder[level[lane]]
+        if (first + t) % 16 == 0:
+            set_fields(fields, up, weights, bias)
+        sum_out(fields, pulls[2], steps, sums)
+        sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
+        for r in range(n_levels):
+            replica[level[r]] = r
+        others[:] = steps
+        parity = (first + t) % 2
+        for k in range(parity, n_levels - 1, 2):
+            others[replica[k]], others[replica[k + 1]] = ladder[k + 1], ladder[k]
+        sum_out(fields, pulls[2], others, there)
+        for r in range(n_levels):
+            tilt = 0.0
+            for j in range(up.shape[0]):
+                tilt += np.float64(up[j, r]) * (field[j] - base[j])
+            there[r] += (others[r] - steps[r]) * tilt - sums[r]
+        for k in range(parity, n_levels - 1, 2):
+            a, b = replica[k], replica[k + 1]
+            draw_bits(swaps, bits)
+            if np.log((np.float64(bits[0]) + 0.5) * 2.0**-32) < there[a] + there[b]:
+                level[a], level[b] = k + 1, k
+                made += 1
+        for r in range(n_levels):
+            if level[r] == 0 and ends[r] == 2:
+                ends[r] = 1
+            elif level[r] == n_levels - 1:
+                trips += ends[r] == 1
+                ends[r] = 2
+                for j in range(up.shape[0]):
+                    visited[t, j] = up[j, r]
+    return made, trips
+
+
+@kernel
+def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams):
+    """Weigh at every step of `path` and sweep after it. Mutates `up`, `fields`, `sums`, `log_w` (lanes,), `streams`.
+
+    Adds log f_t'(x) - log f_t(x) to `log_w` at a step from t to t'.  Invariant: as for `sweep_marginal`, at path[0] on
+    entry and at path[-1] on exit.  Cost: as `sweep_marginal`, and a sum over the summed units a step.
+    """
+    base, field, pull = pulls
+    lanes = up.shape[1]
+    steps, after = np.empty(lanes), np.empty(lanes)
+    for k in range(path.size - 1):
+        step = path[k + 1] - path[k]
+        steps[:] = path[k + 1]
+        sum_out(fields, pull, steps, after)
+        for lane in range(lanes):
+            log_w[lane] += after[lane] - sums[lane]
+            sums[lane] = after[lane]
+        for j in range(up.shape[0]):
+            rise = step * (field[j] - base[j])
+            for lane in range(lanes):
+                log_w[lane] += rise * np.float64(up[j, lane])
+        if k % 16 == 15:
+            set_fields(fields, up, weights, bias)
+        sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
