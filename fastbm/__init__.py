@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .learning.inverse_comparison import RuleComparison
     from .model import BoltzmannMachine
     from .modelfile import load
-    from .moments import Moments
+    from .moments import Moments, smoothed_rates
     from .run import merge, open, resume
     from .run_compare import compare
     from .run_extend import extend
@@ -66,6 +66,7 @@ _PLACES = {
     "reconstruct": "inference.use",
     "resume": "run",
     "sample": "run_sample",
+    "smoothed_rates": "moments",
     "transform": "inference.use",
     "verify": "store.verifying",
 }
@@ -106,6 +107,7 @@ __all__ = [
     "reconstruct",
     "resume",
     "sample",
+    "smoothed_rates",
     "transform",
     "verify",
 ]

@@ -9,6 +9,7 @@ Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s1551
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,10 @@ class BoltzmannMachine:
     ----------
     origin : dict
         For machines from `fastbm.models`: the name and arguments they were made with; runs keep it.
+    base_rates : (n_visible,) float64 array or None
+        P(unit up) of the visible units in the data that the machine learned from, kept from 0 and 1; read-only. Where
+        annealing may start; no part of the distribution. `fit` sets it, `with_base_rates` changes it. As probabilities
+        they are the same in both conventions, so `to_units` keeps them; `condition` drops them.
 
     Raises
     ------
@@ -55,6 +60,8 @@ class BoltzmannMachine:
     >>> model.energy([[1, 1], [1, -1]])
     array([-1.5,  0.5])
     """
+
+    base_rates: np.ndarray | None = None
 
     def __init__(
         self, weights: Any, bias: Any = None, *, units: str = "spin", n_hidden: int = 0, offset: float = 0.0
@@ -289,7 +296,43 @@ class BoltzmannMachine:
         else:
             factor, bias = 0.25, 0.5 * self._bias + 0.25 * pull
             offset = self.offset - 0.5 * self._bias.sum() - 0.125 * pull.sum()
-        return self.trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
+        made = self.trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
+        made.base_rates = self.base_rates
+        return made
+
+    def with_base_rates(self, rates: Any) -> BoltzmannMachine:
+        """Return the same machine with other base rates of its visible units.
+
+        Parameters
+        ----------
+        rates : (n_visible,) array or None
+            P(unit up), whatever the units, each above 0 and below 1; `fastbm.smoothed_rates` makes them of rows or
+            moments. None drops those there are.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they have another shape, or are not above 0 and below 1.
+        """
+        made = copy.copy(self)
+        made.origin = dict(self.origin)
+        made.base_rates = None if rates is None else self._check_rates(rates)
+        return made
+
+    def _check_rates(self, rates: Any) -> np.ndarray:
+        array = _checks.finite_array("rates", rates)
+        if array.shape != (self.n_visible,):
+            raise ValueError(
+                f"rates must have one number for each visible unit, ({self.n_visible},); got shape {array.shape}. "
+                "fastbm.smoothed_rates(rows, model) makes them of rows."
+            )
+        wrong = np.flatnonzero((array <= 0.0) | (array >= 1.0))
+        if wrong.size:
+            raise ValueError(
+                f"rates must be above 0 and below 1, P(unit up); got {array[wrong[0]]:g} for unit {wrong[0]}, "
+                f"{len(wrong)} such units in all. fastbm.smoothed_rates(rates, model) keeps them from 0 and 1."
+            )
+        return array
 
     def free_energy(self, visible: Any, *, beta: float = 1.0) -> Any:
         """Return F(v) = -log sum_h exp(-beta E(v, h)), in nats, so that log p(v) = -F(v) - log Z.
@@ -321,7 +364,7 @@ class BoltzmannMachine:
         return -clamped.log_sum_independent(beta).reshape(up.shape[:-1])[()]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the parameters as arrays for a file; `from_arrays` is the way back."""
+        """Return the parameters, and nothing else, as arrays for a file; `from_arrays` is the way back."""
         found = {f"weights/{k}": array for k, array in enumerate(self.couplings.arrays)}
         if isinstance(self.couplings, couplings.Sparse):
             found["edges"] = self.couplings.edges

@@ -13,6 +13,7 @@ from . import _checks
 from .model import BoltzmannMachine
 
 FORMAT = "fastbm model"
+RATES = "base_rates"
 
 
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
@@ -20,15 +21,22 @@ def describe(model: BoltzmannMachine) -> dict[str, Any]:
     return {"kind": model.couplings.kind, "units": model.units, "n_hidden": model.n_hidden}
 
 
+def arrays_of(model: BoltzmannMachine) -> dict[str, np.ndarray]:
+    """Return all arrays of a machine: its parameters, and its base rates where it has any."""
+    rates = {} if model.base_rates is None else {RATES: model.base_rates}
+    return {**model.to_arrays(), **rates}
+
+
 def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) -> BoltzmannMachine:
-    """Make the machine of its arrays and what `describe` said of it.
+    """Make the machine of what `arrays_of` gave and what `describe` said of it.
 
     A description without a kind, as version 0.1 wrote it, tells layered machines from dense ones.
     """
     kind = description.get("kind") or ("layered" if description["layered"] else "dense")
-    return BoltzmannMachine.from_arrays(
+    made = BoltzmannMachine.from_arrays(
         arrays, kind=str(kind), units=str(description["units"]), n_hidden=int(description["n_hidden"])
     )
+    return made.with_base_rates(arrays[RATES]) if RATES in arrays else made
 
 
 def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) -> None:
@@ -43,7 +51,7 @@ def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) 
     with h5py.File(unfinished, "w") as file:
         file.attrs["format"] = FORMAT
         file.attrs.update(describe(model))
-        for name, array in model.to_arrays().items():
+        for name, array in arrays_of(model).items():
             file.create_dataset(name, data=array)
     os.replace(unfinished, path)
 
@@ -79,5 +87,5 @@ def load(path: str | Path) -> BoltzmannMachine:
                 f"{path} holds no machine (format: {found}). The machine of a run is fastbm.open({str(path)!r}).model."
             )
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
-        names += [name for name in ("edges", "bias", "offset") if name in file]
+        names += [name for name in ("edges", "bias", "offset", RATES) if name in file]
         return restore({name: file[name][()] for name in names}, file.attrs)

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from . import _checks, moments_checks as checks
+from . import _checks, data as datasets, moments_checks as checks, sources
 from .couplings.protocol import frozen
+from .model import BoltzmannMachine
 from .rows import Rows
 from .threads import single_threaded_blas
 from .units import BINARY, SPIN, Units, units as convention
+
+LEAST_RATE = 1e-9  # of rates that are known exactly, or from more rows than its inverse
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -212,3 +215,87 @@ def _weigh_together(up: Rows, counts: np.ndarray) -> np.ndarray:
             bits = up[some]
             total += bits.T @ (bits * counts[some, None])
     return (total + total.T) / 2
+
+
+def smoothed_rates(data: Any, model: BoltzmannMachine, row_weights: Any = None) -> np.ndarray:
+    """Return the base rates of a machine's visible units in data, kept from 0 and 1.
+
+    Parameters
+    ----------
+    data : array, Moments, Rows, or whatever else `fit` learns from
+        Rows (n_rows, n_visible) in the machine's units, some entries missing or not; moments of the visible units, in
+        either convention; or rates (n_visible,), P(unit up) from 0 to 1, of which 0 and 1 alone are moved.
+    model : BoltzmannMachine
+    row_weights : (n_rows,) array, optional
+        How much each row counts; it goes with rows.
+
+    Returns
+    -------
+    (n_visible,) float64 array
+        P(unit up), whatever the units; above 0 and below 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If data are of another number of units, or rows hold values that are not the machine's.
+
+    Notes
+    -----
+    A unit that is up in k of the N rows in which it is known gets (k + 1) / (N + 2), Laplace's rule of succession. Rows
+    that have weights count by these; N is their total weight, and no less than the number of rows that count.
+
+    References
+    ----------
+    Salakhutdinov and Murray, ICML (2008), sect. 4, doi:10.1145/1390156.1390266 (annealing from the base rates of data).
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> model = bm.models.restricted(2, 3, units="binary")
+    >>> bm.smoothed_rates([[0, 1], [0, 1], [1, 1]], model).tolist()
+    [0.4, 0.8]
+    """
+    if row_weights is not None and (isinstance(data, Moments) or _is_one_axis(data)):
+        raise ValueError("row_weights goes with rows; data are moments or rates. Leave it out.")
+    if isinstance(data, Moments):
+        up = data.to_units("binary").mean
+        _check_units(len(up), model)
+        return _kept_inside(up if data.n_samples is None else _succession(up * data.n_samples, data.n_samples))
+    if _is_one_axis(data):
+        return _kept_inside(_check_rates(data, model))
+    rows = data if isinstance(data, Rows) else sources.read(data, model.convention)[0]
+    _check_units(rows.n_units, model)
+    weights = datasets.check_row_weights(row_weights, len(rows))
+    scale = 1.0 if weights is None else max(np.count_nonzero(weights) / weights.sum(), 1.0)
+    return _kept_inside(_succession(rows.sums(weights) * scale, rows.known_counts(weights) * scale))
+
+
+def _is_one_axis(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return len(data) > 0 and np.ndim(data[0]) == 0
+    return getattr(data, "ndim", 0) == 1
+
+
+def _succession(times_up: np.ndarray, n: Any) -> np.ndarray:
+    return np.asarray((times_up + 1.0) / (n + 2.0))
+
+
+def _kept_inside(rates: np.ndarray) -> np.ndarray:
+    return np.clip(rates, LEAST_RATE, 1.0 - LEAST_RATE)
+
+
+def _check_units(n_units: int, model: BoltzmannMachine) -> None:
+    if n_units != model.n_visible:
+        raise ValueError(f"data must be of the machine's {model.n_visible} visible units; got {n_units} units.")
+
+
+def _check_rates(data: Any, model: BoltzmannMachine) -> np.ndarray:
+    rates = _checks.finite_array("data", data)
+    _check_units(len(rates), model)
+    wrong = np.flatnonzero((rates < 0.0) | (rates > 1.0))
+    if wrong.size:
+        raise ValueError(
+            f"data of one axis are rates P(unit up), from 0 to 1; got {rates[wrong[0]]:g} for unit {wrong[0]}. Of "
+            "means of spins these are (1 + mean) / 2; one row of data is data[None, :]."
+        )
+    return rates

@@ -131,6 +131,16 @@ class Rows:
             total += bits.sum(axis=0, dtype=np.int64) if weights is None else weights[some] @ bits
         return total
 
+    def known_counts(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """In how many rows each unit is known, or the weight of these rows."""
+        if self.complete:
+            return np.full(self.n_units, float(len(self) if weights is None else weights.sum()))
+        total = np.zeros(self.n_units)
+        for some in self.blocks():
+            known = self.known(some)
+            total += known.sum(axis=0, dtype=np.int64) if weights is None else weights[some] @ known
+        return total
+
     def digest(self) -> str:
         """What tells these rows from others: the sha256 of the bits, and of which are known."""
         return self.table.digest() + ("" if self._known is None else self._known.digest())

@@ -250,6 +250,7 @@ def fit(
     if start is None:
         start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
     read.check_machine(start)
+    start = start.with_base_rates(read.base_rates(start))
     if read.up is not None:
         gaps_checks.suit(start, read.up, method, given)
     settings = fit_settings.check(start, read.n_rows, method, given, gaps=read.has_gaps)

@@ -13,12 +13,11 @@ from . import _checks, data as datasets, sources
 from .learning import gaps_checks
 from .learning.classifier import BoltzmannClassifier, check_classes, option_names
 from .learning.degenerate import describe_degenerate, describe_few, which_coupled
-from .learning.gaps import known_counts
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
 from .model import BoltzmannMachine
-from .moments import Moments
+from .moments import Moments, smoothed_rates
 from .rows import Rows
 from .run_data import Arrays, inputs_of, origin
 from .units import Units, units as convention
@@ -84,6 +83,10 @@ class FitData:
         return 0 if self.up is None else len(self.up)
 
     @property
+    def _n_units(self) -> int:
+        return self.up.n_units if self.up is not None else self.moments.n_units if self.moments is not None else 0
+
+    @property
     def has_gaps(self) -> bool:
         """Whether entries of the rows to learn from are missing."""
         return self.up is not None and not self.up.complete
@@ -99,9 +102,13 @@ class FitData:
         smoothed: np.ndarray = (part * n + 0.5) / (n + 1.0)
         return smoothed
 
+    def base_rates(self, start: BoltzmannMachine) -> np.ndarray:
+        """What the learned machine carries as the base rates of its visible units."""
+        return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
+
     def check_machine(self, start: BoltzmannMachine) -> None:
         """Check that a machine has the data's visible units."""
-        n = len(self.p)
+        n = self._n_units
         if start.n_visible != n:
             raise ValueError(f"init has {start.n_visible} visible units; data has {n} units a row.")
         if self.up is None and start.n_hidden:
@@ -183,7 +190,7 @@ class FitData:
         name = None if source is None else source["name"]
         found = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
         if self.up is not None and self.has_gaps:
-            found["missing"] = 1.0 - float(known_counts(self.up).sum()) / (len(self.up) * self.up.n_units)
+            found["missing"] = 1.0 - float(self.up.known_counts().sum()) / (len(self.up) * self.up.n_units)
         return found
 
     def rows(self) -> dict[str, Rows]:

@@ -38,7 +38,7 @@ UNPACKED = (
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
     """The arrays of a machine, as inputs of a run."""
-    return {f"{name}/{key}": np.asarray(array) for key, array in model.to_arrays().items()}
+    return {f"{name}/{key}": np.asarray(array) for key, array in modelfile.arrays_of(model).items()}
 
 
 def read_model(

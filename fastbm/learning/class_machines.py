@@ -12,6 +12,8 @@ from .. import _checks, rng
 from ..inference.exact import forecast_seconds
 from ..inference.methods import METHODS, run_method
 from ..model import BoltzmannMachine
+from ..moments import smoothed_rates
+from ..rows import Rows
 from . import presets
 from .closed_forms import CLOSED_FORMS
 from .evaluation import AIS_BETAS
@@ -89,6 +91,7 @@ def learn(
     beta = float(options.get("beta") or 1.0)
     if method == ONE_SHOT:
         machine, value = one_shot(up, flip_noise=flip_noise, units=units)
+        machine = machine.with_base_rates(smoothed_rates(Rows.of(up), machine))
         return Learned(machine, value, 0.0) if log_z == "auto" else _with_log_z(machine, log_z, beta, seed, threads)
     analytic = rules()[method] in CLOSED_FORMS
     if analytic:
@@ -108,6 +111,7 @@ def _prepare(
     """Where learning starts, and its settings."""
     rest = dict(options)
     start = start_machine(smoothed_means(up), n_hidden, rest.pop("layout", None), units, seed)
+    start = start.with_base_rates(smoothed_rates(Rows.of(up), start))
     given = {field.name: None for field in fields(FitSettings) if field.name != "method"}
     quiet = {"seed": seed, "evaluate": "none", "weights_every": 0, "monitor_every": NEVER}
     return start, check(start, len(up), rules()[method], {**given, **rest, **quiet})

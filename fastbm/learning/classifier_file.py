@@ -46,7 +46,7 @@ def write(
         for k, machine in enumerate(machines):
             group = file.create_group(f"machines/{k}")
             group.attrs.update(modelfile.describe(machine))
-            for name, array in machine.to_arrays().items():
+            for name, array in modelfile.arrays_of(machine).items():
                 group.create_dataset(name, data=array)
     os.replace(unfinished, path)
 

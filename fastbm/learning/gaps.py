@@ -19,20 +19,9 @@ def values_of(units: Units, rows: Rows, which: slice | np.ndarray, dtype: type =
     return found
 
 
-def known_counts(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-    """In how many rows each unit is known, or the weight of these rows."""
-    if rows.complete:
-        return np.full(rows.n_units, float(len(rows) if weights is None else weights.sum()))
-    total = np.zeros(rows.n_units)
-    for some in rows.blocks():
-        known = rows.known(some)
-        total += known.sum(axis=0, dtype=np.int64) if weights is None else weights[some] @ known
-    return total
-
-
 def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
     """The parts of the rows in which a unit is known, by weight, in which it is up; 1/2 where it is never known."""
-    counts = known_counts(rows, weights)
+    counts = rows.known_counts(weights)
     seen = counts > 0
     found: np.ndarray = np.where(seen, rows.sums(weights) / np.where(seen, counts, 1.0), 0.5)
     return found

@@ -13,7 +13,6 @@ from ..inference.hidden import hidden_are_independent
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from .distinct import distinct
-from .gaps import known_counts
 from .presets import PRESETS
 from .settings import FitSettings
 
@@ -40,7 +39,7 @@ def check_known(argument: str, rows: Rows, *, all_units: bool) -> None:
             f"{argument} must have at least one known entry in each row; {what} none, the first is row {first}. Leave "
             "such rows out: they say nothing."
         )
-    never = np.flatnonzero(known_counts(rows) == 0)
+    never = np.flatnonzero(rows.known_counts() == 0)
     if all_units and never.size:
         named = ", ".join(map(str, never[:MOST_NAMED])) + (" and more" if never.size > MOST_NAMED else "")
         raise ValueError(
@@ -53,7 +52,7 @@ def describe_constant(rows: Rows) -> list[str]:
     """Name units that are the same in all rows in which they are known, one line for each state."""
     ups = rows.sums()
     lines = []
-    for sign, when, units in (("-", "never", ups == 0), ("+", "always", ups == known_counts(rows))):
+    for sign, when, units in (("-", "never", ups == 0), ("+", "always", ups == rows.known_counts())):
         found = np.flatnonzero(units)
         if found.size:
             named = ", ".join(map(str, found[:MOST_NAMED])) + (" and more" if found.size > MOST_NAMED else "")

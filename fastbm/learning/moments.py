@@ -38,9 +38,11 @@ class Parameters:
         return cls(model.couplings.arrays, model.flat_bias)
 
     def machine(self, like: BoltzmannMachine) -> BoltzmannMachine:
-        """The machine that has these parameters, otherwise like `like`."""
+        """The machine that has these parameters, otherwise like `like`, base rates included."""
         couplings = like.couplings.with_arrays([np.array(w) for w in self.weights])
-        return like.trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
+        made = like.trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
+        made.base_rates = like.base_rates
+        return made
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 from .. import _checks, rng
 from ..model import BoltzmannMachine
 from ..rows import Rows
-from .gaps import known_counts
 
 LAYOUTS = ("restricted", "general", "deep")
 
@@ -69,5 +68,5 @@ def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> 
     """
     up = Rows.of(up)
     scale = 1.0 if weights is None else len(up) / weights.sum()
-    means: np.ndarray = (up.sums(weights) * scale + 0.5) / (known_counts(up, weights) * scale + 1.0)
+    means: np.ndarray = (up.sums(weights) * scale + 0.5) / (up.known_counts(weights) * scale + 1.0)
     return means
