@@ -1,0 +1,36 @@
+"""Which chains walk between a product model and a machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..model import BoltzmannMachine
+from .annealed_layers import LayersWalk
+from .annealed_marginal import MarginalWalk
+from .annealed_units import UnitsWalk
+from .annealed_walk import Walk
+from .marginal import has_marginal
+
+WALKS: dict[str, type[Walk]] = {"blocks": LayersWalk, "marginal": MarginalWalk}
+
+
+def check_walk(model: BoltzmannMachine, walk: Any) -> str:
+    """Return the kind of walk, of machines without layers ""."""
+    if not model.is_layered:
+        if walk is not None:
+            raise ValueError(f"walk is for layered machines, whose sides can be drawn apart; got {walk!r}. Leave it out.")
+        return ""
+    if _checks.choice("walk", "blocks" if walk is None else walk, WALKS) == "marginal" and not has_marginal(model):
+        raise ValueError('walk="marginal" holds all couplings of two sides as one matrix, too large here. Use "blocks".')
+    return walk or "blocks"
+
+
+def make_walk(
+    model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int, walk: str
+) -> Walk:
+    """Return chains that walk between the product model with log-odds `base` and the machine."""
+    kind = WALKS.get(walk, UnitsWalk)
+    return kind(model, beta, base, streams, threads)
