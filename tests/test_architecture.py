@@ -17,7 +17,7 @@ PACKAGE = ROOT / "fastbm"
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 FLOORS = [
-    ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py"],
+    ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py", "stopwatch.py"],
     ["kernels/*", "rng.py", "rows.py", "spool.py"],
     ["couplings/*", "clamping.py", "model.py", "modelfile.py"],
     ["store/*", "diagnostics/*", "models/*", "data.py", "gathering.py", "sources.py", "moments*.py", "lattice.py"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..model import BoltzmannMachine
+from ..stopwatch import Stopwatch
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
 from .bethe import bethe
@@ -113,7 +113,7 @@ def run_method(
     **options: Any,
 ) -> Inference:
     """Run a checked method on a machine, or on what clamping leaves of it."""
-    start = time.perf_counter()
+    watch = Stopwatch()
     if method == "exact":  # its engines hold BLAS to a thread where they need it, and small sums are soon done
         result = exact(model, beta=beta, clamp=clamp, moments=moments, threads=threads, **options)
     else:
@@ -125,7 +125,7 @@ def run_method(
                 raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
-    return replace(result, method=method, seconds=time.perf_counter() - start)
+    return replace(result, method=method, seconds=watch.seconds, compile_seconds=watch.compile_seconds)
 
 
 def _sizes(method: str) -> str:

@@ -40,7 +40,8 @@ class Inference:
     converged : bool
     n_samples, ess : float
         Samples used, and how many independent ones they are worth.
-    seconds : float
+    seconds, compile_seconds : float
+        What it took, and what compiling kernels, or loading compiled ones, took besides.
     detail : dict
         What only this method has to say.
     """
@@ -61,6 +62,7 @@ class Inference:
     n_samples: int | None = None
     ess: float | None = None
     seconds: float = 0.0
+    compile_seconds: float = 0.0
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -154,7 +156,7 @@ def stack(results: Sequence[Inference]) -> Inference:
             joined[name] = values[0]
         elif name == "converged":
             joined[name] = all(values)
-        elif name == "seconds":
+        elif name in ("seconds", "compile_seconds"):
             joined[name] = sum(values)
         elif name == "detail":
             joined[name] = {"patterns": values}
