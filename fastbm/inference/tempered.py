@@ -6,7 +6,6 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -220,5 +219,5 @@ def _judge(r_hat: float, shared: float, coarse: float) -> bool:
             'Raise n_betas, or pass engine="bennett"'
         )
     if reason:
-        warnings.warn(f"tempering has not converged: {reason}.", _checks.ConvergenceWarning, stacklevel=6)
+        _checks.warn(f"tempering has not converged: {reason}.")
     return not reason
