@@ -129,6 +129,11 @@ def test_only_one_door_to_the_compiler(file):
     assert not [name for name in imported_modules(parse(file), file) if name.split(".")[0] in ("numba", "llvmlite")]
 
 
+@pytest.mark.parametrize("file", [file for file in FILES if file != "_checks.py"])
+def test_warnings_go_through_the_helper_that_finds_the_users_line(file):
+    assert not [node for node in ast.walk(parse(file)) if ast.unparse(node) == "warnings.warn"]
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_files_are_short(file):
     assert len((PACKAGE / file).read_text().splitlines()) <= LONGEST
