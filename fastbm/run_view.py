@@ -53,6 +53,10 @@ class Run(SampledRun):
         where = f" in {self.path}" if self.path else ""
         return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}>"
 
+    def __reduce__(self) -> Any:
+        """A pickled or copied run opens its file for itself; one in memory takes its rows along."""
+        return Run, (self._reader,)
+
     @property
     def finished(self) -> bool:
         """Whether it came to its end."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .result import Inference, is_sparse
+from .subject import Subject
 
 STATES = "lowest states"  # in `detail`, the one array of small numbers
 SECONDS = ("seconds", "compile_seconds")
@@ -27,6 +28,8 @@ def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Infere
     for detail in (found["detail"], *found["detail"].get("patterns", [])):
         if STATES in detail:
             detail[STATES] = detail[STATES].astype(np.int8)
+    subject = found.pop("subject", None)
+    found["subject"] = None if subject is None else Subject(**subject)
     return Inference(**found, seconds=seconds, compile_seconds=compile_seconds)
 
 
@@ -51,6 +54,8 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Subject):
+        return value.as_dict()
     if is_sparse(value):
         return {name: getattr(value, name) for name in SPARSE}
     raise TypeError(f"{type(value).__name__} cannot be stored")

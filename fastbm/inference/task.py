@@ -22,6 +22,7 @@ from .methods import METHODS, run_method
 from .result import Inference
 from .sizing import BudgetTooSmall, fit_into
 from .stored import to_json
+from .subject import Subject, clamp_of
 
 RESULT = "result"
 COMPILE_SECONDS = "meta/compile_seconds"
@@ -132,7 +133,8 @@ class CellsTask:
     def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
         """What fits into the budget, or why nothing does."""
         knob = METHODS[cell["method"]].knob
-        if knob is None or knob.name in cell["options"]:
+        settled = ("betas",) if knob is not None and knob.name == "n_betas" else ()
+        if knob is None or {knob.name, *settled} & set(cell["options"]):
             return {}
 
         def run(size: int) -> Inference:
@@ -161,7 +163,8 @@ class CellsTask:
             self._seconds += watch.seconds, watch.compile_seconds
         if not sums.done:
             return {}
-        rows = self._rows(cell, sums.result, *self._seconds)
+        subject = Subject(self._models[cell["model"]], cell["beta"], clamp_of(self._clamp))
+        rows = self._rows(cell, replace(sums.result, subject=subject), *self._seconds)
         self._sums, self._seconds = None, np.zeros(2)
         return rows
 
