@@ -5,16 +5,22 @@ Every text names the argument, what was expected, what came, where, and the way 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import math
 import numbers
+import os
 import sys
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+# frames between the user's and ours: fastbm's own, and those of the standard library through which it calls itself
+_PASSED_THROUGH = (str(Path(__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
 
 
@@ -39,11 +45,22 @@ class ConvergenceWarning(UserWarning):
 
 
 def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
-    """Warn the caller of fastbm, however deep the call is in which this is found."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == "fastbm":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    """Warn the caller of fastbm, however deep the call is in which this is found: the line told is never fastbm's."""
+    if sys.version_info >= (3, 12):
+        warnings.warn(text, category, skip_file_prefixes=_PASSED_THROUGH)
+    else:
+        warnings.warn(text, category, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel`, as `warn` counts, of the innermost frame that is not passed through."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PASSED_THROUGH):
+        frame = frame.f_back
+        while frame.f_back is not None and "importlib._bootstrap" in frame.f_code.co_filename:
+            frame = frame.f_back  # which `warnings` leaves out as it counts
+        level += 1
+    return level
 
 
 class Interrupted(KeyboardInterrupt):

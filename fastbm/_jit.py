@@ -10,19 +10,24 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import warnings
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, config as _config, types
+from numba.core import cgutils, config as _config, event, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
+from . import _checks
+
 # what code that no loop compiles to is made of; see `fastbm._vectors`
-__all__ = ["cgutils", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types"]
+__all__ = [
+    "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types",
+]  # fmt: skip
 
 _HERE = Path(__file__).parent
 
@@ -48,10 +53,10 @@ def _cache_folder() -> str | None:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        warnings.warn(
+        _checks.warn(
             f"fastbm cannot cache compiled kernels in {folder} ({error.strerror}): every process compiles them anew. "
             "Set NUMBA_CACHE_DIR to a folder that can be written.",
-            stacklevel=2,
+            UserWarning,
         )
         return None
 
@@ -80,3 +85,54 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
         return numba.njit(nogil=True, cache=CACHE_FOLDER is not None, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = before
+
+
+class _CompilerClock(event.Listener):
+    """Wall time in which any thread is in the compiler: compiles, loads what the cache holds, or waits for a thread
+    that does. Threads side by side count once.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """After a fork no other thread is left that could come out of the compiler."""
+        self._lock = threading.Lock()
+        self._depths: dict[int, int] = {}  # of threads in the compiler: a kernel's callees are compiled inside of it
+        self._since = 0.0
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            if not self._depths:
+                self._since = time.perf_counter()
+            thread = threading.get_ident()
+            self._depths[thread] = self._depths.get(thread, 0) + 1
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            thread = threading.get_ident()
+            if self._depths.get(thread, 0) > 1:
+                self._depths[thread] -= 1
+            else:
+                self._leave(thread)
+
+    def seconds(self) -> float:
+        """Read the clock, from a thread that is not in the compiler."""
+        with self._lock:
+            self._leave(threading.get_ident())  # an interrupt may have thrown it out without a word
+            return self._seconds + (time.perf_counter() - self._since if self._depths else 0.0)
+
+    def _leave(self, thread: int) -> None:
+        if self._depths.pop(thread, 0) and not self._depths:
+            self._seconds += time.perf_counter() - self._since
+
+
+_clock = _CompilerClock()
+event.register("numba:compiler_lock", _clock)
+os.register_at_fork(after_in_child=_clock.forget_threads)
+
+
+def compile_seconds() -> float:
+    """Return the seconds that this process has spent so far on compiling kernels and on loading compiled ones."""
+    return _clock.seconds()

@@ -10,7 +10,9 @@ Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s1551
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,16 @@ class BoltzmannMachine:
     def flat_bias(self) -> np.ndarray:
         """One (n_units,) vector, whatever the layout."""
         return self._bias
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of couplings, biases, offset and units, by which a result knows the machine that it is of."""
+        digest = hashlib.sha256(f"{self.couplings.kind} {self.units} {self.n_units} {self.offset!r}".encode())
+        edges = [self.couplings.edges] if isinstance(self.couplings, couplings.Sparse) else []
+        for array in (*self.couplings.arrays, self._bias, *edges):
+            digest.update(repr(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.couplings.sizes)) if self.is_layered else str(self.n_units)

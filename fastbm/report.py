@@ -220,6 +220,12 @@ def _show(console: Console, reader: Reader) -> None:
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the cells of a comparison, one table for each machine; many of them together."""
+    _print_cells(console, comparison)
+    for line in comparison.compiling:
+        console.print(f"\n{line}", style="dim")
+
+
+def _print_cells(console: Console, comparison: Comparison) -> None:
     rows = comparison.table
     if len(rows) > MOST_ROWS:
         for model, found in _by_model(comparison.summary(("model", "method"))):

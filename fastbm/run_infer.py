@@ -233,6 +233,7 @@ def run_cells(
         "models": [{"name": name, **describe(one)} for name, one in models.items()],
         "cells": cells,
         "moments": moments,
+        "compiling_apart": True,
     }
     for k, one in enumerate(models.values()):
         inputs = inputs | model_inputs(one, f"models/{k}")

@@ -119,5 +119,6 @@ def _models(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[s
 
 def _cells(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, executor: Executor | None) -> Task:
     clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
-    about = {"clamp": clamp, "moments": spec["moments"], "threads": threads, "executor": executor}
+    about: dict[str, Any] = {"clamp": clamp, "moments": spec["moments"], "threads": threads, "executor": executor}
+    about["compiling_apart"] = spec.get("compiling_apart", False)
     return CellsTask(_models(spec, inputs), spec["cells"], **about)

@@ -13,7 +13,7 @@ import numpy as np
 from .inference.comparison import Cell, Comparison
 from .inference.result import Inference
 from .inference.stored import from_json
-from .inference.task import RESULT
+from .inference.task import COMPILE_SECONDS, RESULT
 from .inference.use import complete, reconstruct, transform
 from .learning.fidelity import Fidelity
 from .learning.gaps import values_of
@@ -52,6 +52,10 @@ class Run(SampledRun):
     def __repr__(self) -> str:
         where = f" in {self.path}" if self.path else ""
         return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}>"
+
+    def __reduce__(self) -> Any:
+        """A pickled or copied run opens its file for itself; one in memory takes its rows along."""
+        return Run, (self._reader,)
 
     @property
     def finished(self) -> bool:
@@ -183,7 +187,9 @@ class Run(SampledRun):
     def _results(self) -> list[Inference]:
         self._need(f"results/{RESULT}", "results")
         texts, seconds = self._reader.read(f"results/{RESULT}"), self._reader.read("meta/seconds")
-        return [from_json(str(text), float(s)) for text, s in zip(texts, seconds, strict=True)]
+        apart = COMPILE_SECONDS in self._reader.streams
+        compiling = self._reader.read(COMPILE_SECONDS) if apart else np.zeros(len(seconds))
+        return [from_json(str(text), float(s), float(c)) for text, s, c in zip(texts, seconds, compiling, strict=True)]
 
     @property
     def converged(self) -> bool | None:

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "fastbm"
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 FLOORS = [
-    ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py"],
+    ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py", "stopwatch.py"],
     ["kernels/*", "rng.py", "rows.py", "spool.py"],
     ["couplings/*", "clamping.py", "model.py", "modelfile.py"],
     ["store/*", "diagnostics/*", "models/*", "data.py", "gathering.py", "sources.py", "moments*.py", "lattice.py"],
@@ -127,6 +127,11 @@ def test_a_file_on_no_floor_is_told_to_be_added():
 @pytest.mark.parametrize("file", [file for file in FILES if file != "_jit.py"])
 def test_only_one_door_to_the_compiler(file):
     assert not [name for name in imported_modules(parse(file), file) if name.split(".")[0] in ("numba", "llvmlite")]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file != "_checks.py"])
+def test_warnings_go_through_the_helper_that_finds_the_users_line(file):
+    assert not [node for node in ast.walk(parse(file)) if ast.unparse(node) == "warnings.warn"]
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -398,3 +398,12 @@ def test_means_at_every_temperature(method: str, units: str) -> None:
     assert (curves.mean_error > 0).all() and curves.mean_error.max() < 0.1
     np.testing.assert_allclose(curves.mean[-1], found.mean, atol=1e-12)
     assert bm.Temperatures.of(bm.infer(model, method, beta=1.2, moments=False, **options)).mean is None
+
+
+def test_one_sample_tells_no_error() -> None:
+    model = machine("visible")
+    found = calm(bm.infer, model, "tempering", n_chains=1, n_sweeps=1, n_betas=4)
+    assert found.log_z_error is None and found.energy_error is None
+    assert not found.converged
+    with pytest.raises(ValueError, match="one sample tells no errors"):
+        bm.Temperatures.of(found)

@@ -108,6 +108,12 @@ def test_where_all_units_are_clamped_the_lists_hold_the_one_state(values: list[A
         bm.infer(SMALL, "exact", clamp=(range(6), values), distribution=[2])
 
 
+def test_where_all_units_are_clamped_moments_are_left_out_where_not_wanted(tmp_path: Any) -> None:
+    for k, values in enumerate(([1] * 6, [[1] * 6, [-1] * 6])):
+        found = bm.infer(SMALL, "exact", clamp=(range(6), values), moments=False, out=tmp_path / f"{k}.h5")
+        assert found.mean is found.mean_error is found.second_moment is found.covariance is None
+
+
 def test_machines_of_high_degree_are_refused_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*arguments: Any) -> None:
         raise AssertionError("no search is needed")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import pickle
 from typing import Any
 
 import helpers
 import numpy as np
 import pytest
+import scipy.sparse
 from helpers import UNITS, calm, machine
 
 import fastbm as bm
+from fastbm.inference.stored import from_json, to_json
 
 end_threads = helpers.end_threads
 
@@ -161,3 +165,46 @@ def test_bad_input(error: type[Exception], text: str, call: Any) -> None:
     model = deep("spin")
     with pytest.raises(error, match=text):
         call(model, every_row(model))
+
+
+def test_a_finished_result_must_be_of_this_machine_at_this_beta(tmp_path: Any) -> None:
+    model, rows = machine("restricted"), every_row(machine("restricted"))
+    found = bm.infer(model, "exact", beta=0.7)
+    with_options = {"n_chains": 3}
+    same = bm.BoltzmannMachine(model.weights, model.bias, units=model.units, offset=model.offset)
+    stored = bm.infer(model, "exact", beta=0.7, out=tmp_path / "z.h5")
+    for one in (found, stored, pickle.loads(pickle.dumps(found)), bm.open(tmp_path / "z.h5").inference):
+        assert one.subject == found.subject
+        assert bm.log_likelihood(same, rows, one, beta=0.7).mean == bm.log_likelihood(model, rows, beta=0.7).mean
+    edited = bm.BoltzmannMachine(model.weights, model.bias, units=model.units, offset=model.offset + 1.0)
+    others = [edited, bm.BoltzmannMachine([w * 2 for w in model.weights], model.bias, units=model.units)]
+    for other in others:
+        with pytest.raises(ValueError, match="method is a result of another machine"):
+            bm.log_likelihood(other, rows, stored, beta=0.7)
+    with pytest.raises(ValueError, match=r"at beta = 0\.7, and beta is 1\. Pass beta=0\.7"):
+        bm.log_likelihood(model, rows, found)
+    with pytest.raises(TypeError, match="'n_chains' would do nothing"):
+        bm.log_likelihood(model, rows, found, beta=0.7, **with_options)
+    held = bm.infer(model, "exact", beta=0.7, clamp=([0], rows[0, :1]))
+    with pytest.raises(ValueError, match="with units clamped"):
+        bm.log_likelihood(model, rows, held, beta=0.7)
+    with pytest.raises(ValueError, match=r"method must be one of .*; got 'nonsense'"):
+        bm.log_likelihood(model, rows, clamped="nonsense")
+
+
+def test_a_machine_is_known_by_every_number_it_is_made_of() -> None:
+    edges = np.array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    kinds = [bm.BoltzmannMachine(edges), bm.BoltzmannMachine(scipy.sparse.csr_array(edges)), machine("layers")]
+    moved = edges[np.ix_([1, 0, 2], [1, 0, 2])]
+    kinds += [bm.BoltzmannMachine(moved), bm.BoltzmannMachine(scipy.sparse.csr_array(moved))]
+    kinds += [bm.BoltzmannMachine(edges, units="binary"), bm.BoltzmannMachine(edges, [0, 0, 1])]
+    assert len({one.fingerprint for one in kinds}) == len(kinds)
+
+
+def test_results_of_older_files_tell_no_machine() -> None:
+    model = machine("visible")
+    text = json.loads(to_json(bm.infer(model, "exact")))
+    del text["subject"]
+    old = from_json(json.dumps(text), 0.0)
+    assert old.subject is None
+    assert bm.log_likelihood(model, every_row(model), old).mean < 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import helpers
@@ -27,6 +29,23 @@ def test_samples_of_learning_are_the_chains(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match=r"no metrics 'loss'; it has .*moment_error"):
         run.metrics["loss"]
     assert "moment_error" in repr(run.metrics)
+
+
+@pytest.mark.parametrize("again", [lambda run: pickle.loads(pickle.dumps(run)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("stored", [True, False])
+def test_runs_can_be_pickled_and_copied(again, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = sample(Path("run.h5")) if stored else sample()
+    _ = run.model
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    data = pickle.dumps(run.states)
+    copied = again(run)
+    monkeypatch.chdir(there)
+    assert np.array_equal(again(copied).states[:], run.states[:])
+    assert np.array_equal(pickle.loads(data)[:], run.states[:])
+    assert copied.model.fingerprint == run.model.fingerprint
+    assert copied.config == run.config and copied.finished
 
 
 def test_records_come_when_they_are_due() -> None:

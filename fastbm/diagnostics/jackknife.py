@@ -13,7 +13,6 @@ Busing, Meijer and van der Leeden, Stat. Comput. 9, 3 (1999), doi:10.1023/A:1008
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -200,6 +199,6 @@ def of_sums(
 
 def unknown_error(value: Any, reason: str) -> Estimate:
     """A value whose error cannot be told, with a warning that says why."""
-    warnings.warn(reason, _checks.ConvergenceWarning, stacklevel=3)
+    _checks.warn(reason)
     array = np.asarray(value, np.float64)
     return Estimate(array[()], np.full(array.shape, math.nan)[()])

@@ -9,7 +9,6 @@ Ferrenberg and Swendsen, Phys. Rev. Lett. 61, 2635 (1988), doi:10.1103/PhysRevLe
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,11 +89,9 @@ def _one(
     weights = np.exp(log_weights - log_weights.max())
     left = effective * float(weights.sum() ** 2 / (weights**2).sum())
     if left < FEWEST:
-        warnings.warn(
+        _checks.warn(
             f"reweighting from beta = {beta:g} to {new_beta:g} leaves {left:.3g} effective samples of {energy.size}: "
             "do not trust the value or its error. Sample nearer to it.",
-            _checks.ConvergenceWarning,
-            stacklevel=4,
         )
     wide = weights.reshape(weights.shape + (1,) * (observable.ndim - 2))
     # from the plain mean on: what does not vary keeps its value, and large means keep their digits

@@ -10,7 +10,6 @@ down it from states of f, 1 / Z = <1 / w>. Of layered machines every second laye
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -86,7 +85,7 @@ def ais(
     job = make_job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
     log_w, up, told = job.up()
     found = average(log_w)
-    _warn_if_few("ais", found, 7)
+    _warn_if_few("ais", found)
     log_z = found.log_mean
     result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
     if moments:
@@ -156,13 +155,11 @@ def _descend(job: Job, source: str, n_sweeps: int) -> tuple[np.ndarray, Average,
     """
     log_w, converged, told = job.down(source, n_sweeps)
     found = average(-log_w)
-    _warn_if_few("reverse-ais", found, 8)
+    _warn_if_few("reverse-ais", found)
     if converged is False:
-        warnings.warn(
+        _checks.warn(
             f"reverse-ais: the Gibbs chains it starts from have not converged (r_hat = {told['r_hat']:.3g}), so that "
             "its log Z bounds nothing. Raise n_sweeps.",
-            _checks.ConvergenceWarning,
-            stacklevel=7,
         )
     return log_w, found, converged is not False, told
 
@@ -180,11 +177,9 @@ def _bracket(job: Job, lower: Average, source: str, n_sweeps: int) -> dict[str, 
     }
 
 
-def _warn_if_few(name: str, found: Average, level: int) -> None:
+def _warn_if_few(name: str, found: Average) -> None:
     if not found.healthy:
-        warnings.warn(
+        _checks.warn(
             f"{name}: {found.ess:.1f} of {len(found.weights)} weights carry the average; its error bar is not to be "
             "trusted. Raise n_betas or n_chains.",
-            _checks.ConvergenceWarning,
-            stacklevel=level,
         )

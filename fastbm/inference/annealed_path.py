@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from .. import _checks, rng
 from ..model import BoltzmannMachine
-from ..threads import single_threaded_blas
-from .annealed_layers import LayersWalk
-from .annealed_units import UnitsWalk
-from .annealed_walk import Walk
+from .walks import make_walk
 
 PATHS = ("linear", "adaptive")
-STARTS = ("mean-field", "uniform")
-FAINTEST = 0.01  # probabilities of the product model are kept this far from 0 and 1
-ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
+N_BETAS = 1_000  # of a path, unless told
 PILOT_CHAINS = 64
 PILOT_PART = 4  # the pilot takes one step for this many of the run, within the two limits that follow
 FEWEST, MOST = 20, 200
 EVEN = 0.1  # part of a path's length that is spread evenly in t
 
 
-def make_walk(
-    model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
-) -> Walk:  # fmt: skip
-    """Return chains that walk between the product model with log-odds `base` and the machine."""
-    kind = LayersWalk if model.is_layered else UnitsWalk
-    return kind(model, beta, base, streams, threads)
-
-
-def product_model(model: BoltzmannMachine, beta: float, start: str) -> np.ndarray:
-    """Log-odds of every unit under f_0: 0, or about their mean-field values, the same whatever BLAS does."""
-    if _checks.choice("start", start, STARTS) == "uniform":
-        return np.zeros(model.n_units)
-    spin = model.to_units("spin")
-    bias, arguments = spin.flat_bias, np.zeros(model.n_units)
-    with single_threaded_blas():
-        for _ in range(ROUNDS):
-            arguments += 0.5 * (beta * (spin.couplings.field(np.tanh(arguments)[None])[0] + bias) - arguments)
-    most = math.log((1 - FAINTEST) / FAINTEST)
-    return np.clip(2 * arguments, -most, most)
-
-
-def check_path(n_betas: int, betas: Any) -> np.ndarray:
+def check_path(n_betas: int | None, betas: Any) -> np.ndarray:
     """Return a path in equal steps, or the user's own."""
     if betas is None:
-        return np.linspace(0.0, 1.0, _checks.whole("n_betas", n_betas, least=2))
+        return np.linspace(0.0, 1.0, _checks.whole("n_betas", N_BETAS if n_betas is None else n_betas, least=2))
     path = _checks.finite_array("betas", betas)
     if path.ndim != 1 or len(path) < 2 or path[0] != 0.0 or path[-1] != 1.0 or np.any(np.diff(path) <= 0):
         raise ValueError(f"betas must increase from 0.0 to 1.0; got {np.array2string(path, threshold=6)}.")
@@ -56,15 +29,15 @@ def check_path(n_betas: int, betas: Any) -> np.ndarray:
 
 
 def adapt_path(
-    model: BoltzmannMachine, beta: float, base: np.ndarray, n_betas: int, seed: int, threads: int
-) -> np.ndarray:  # fmt: skip
+    model: BoltzmannMachine, beta: float, base: np.ndarray, n_betas: int, kind: str, seed: int, threads: int
+) -> np.ndarray:
     """Return a path whose steps raise the variance of log w equally, as a short pilot saw it.
 
     A step adds (step sigma)^2, where sigma^2 is the variance of d log f_t / dt at t, so that steps of equal length
     integral sigma dt share it equally (Gelman and Meng, Stat. Sci. 13, 163 (1998), doi:10.1214/ss/1028905934).
     """
     streams = rng.streams(rng.derive(seed, rng.PILOT), PILOT_CHAINS)
-    walk = make_walk(model, beta, base, streams, threads)
+    walk = make_walk(model, beta, base, streams, threads, kind)
     grid = np.linspace(0.0, 1.0, min(max(n_betas // PILOT_PART, FEWEST), MOST) + 1)
     walk.begin()
     before, length = walk.log_w, [0.0]

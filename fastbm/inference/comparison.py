@@ -13,6 +13,8 @@ from .result import Inference, is_sparse
 BOUND_ROUNDING = 1e-10  # a bound may miss by this much, relative to |log Z|
 NOMINAL = 1.96  # standard errors that cover 95 % of a normal distribution
 MOST_ROWS = 48  # cells that are printed one by one
+TOLD_SECONDS = 0.1  # of compiling that are worth a line
+COMPILING = "Compiling took {:.2g} s, which are not among the seconds."
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ class Comparison:
         "log_z_off" is how far log Z lies from the exact value, or outside the bracket ("reference" says which), "z" the
         same in its standard errors, "mean_off" and "covariance_off" the largest error of a mean and of a covariance,
         "bound_kept" whether a bound lies on its side, a stochastic one within 1.96 standard errors; None where there is
-        nothing to compare. "corrected" is the estimate of "sampled-states" beside its bound. "skipped" says why a cell
-        was not computed.
+        nothing to compare. "seconds" are those without "compile_seconds". "corrected" is the estimate of
+        "sampled-states" beside its bound. "skipped" says why a cell was not computed.
         """
         references = {place: self.reference(*place) for place in dict.fromkeys((c.model, c.beta) for c in self.cells)}
         return [_row(cell, references[cell.model, cell.beta]) for cell in self.cells]
@@ -118,8 +120,8 @@ class Comparison:
         "log_z_off" (of the corrected value where there is one), "mean_off" and "covariance_off" are medians of absolute
         values; of results that say that they have converged "z" is a root mean square, about 1 where error bars are
         honest, and "covered" the part of error bars of 1.96 standard errors that cover the exact value; "bounds_kept"
-        and "converged" are parts of the cells, "seconds" a mean, "n" the number of cells and "skipped" of those that
-        were not computed.
+        and "converged" are parts of the cells, "seconds" a mean, "compile_seconds" a sum, "n" the number of cells and
+        "skipped" of those that were not computed.
         """
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.table:
@@ -131,7 +133,14 @@ class Comparison:
             rows, columns = self.table, COLUMNS
         else:
             rows, columns = self.summary(), SUMMARY_COLUMNS
-        return align([list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)])
+        table = align([list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)])
+        return "\n".join([table, *self.compiling])
+
+    @property
+    def compiling(self) -> list[str]:
+        """A line that says what compiling took, if it is worth one."""
+        seconds = sum(cell.result.compile_seconds for cell in self.cells)
+        return [COMPILING.format(seconds)] if seconds >= TOLD_SECONDS else []
 
 
 def _row(cell: Cell, reference: Reference | None) -> dict[str, Any]:
@@ -156,6 +165,7 @@ def _row(cell: Cell, reference: Reference | None) -> dict[str, Any]:
         "corrected_off": None,
         "converged": result.converged,
         "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
         "skipped": cell.skipped,
     }
     if reference is None:
@@ -219,6 +229,7 @@ def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "covariance_off": _median(_known(done, "covariance_off")),
         "converged": _mean([row["converged"] for row in done]),
         "seconds": _mean([row["seconds"] for row in done]),
+        "compile_seconds": float(sum(row["compile_seconds"] for row in rows)),
     }
 
 

@@ -8,7 +8,7 @@ estimates is too high.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,3 @@ def tried(
         trials.append(Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess))
     return sorted(trials, key=lambda one: -one.lower)
 
-
-def told(trials: list[Trial]) -> dict[str, Any]:
-    """What `detail` says of them."""
-    return {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}

@@ -133,7 +133,7 @@ class ExactSums:
         pattern = len(self._results)
         if not self._free.size:
             assert self._clamped is not None
-            found = nothing_free(self._clamped, pattern, self._beta)
+            found = nothing_free(self._clamped, pattern, self._beta, self._moments)
             lists = only_state(self._clamped, pattern) if self.settled.settings.n_lowest else {}
             self._results.append(replace(found, detail={"why": self.settled.why, **lists}))
             return 1e-4

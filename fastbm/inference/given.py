@@ -7,7 +7,6 @@ sum for each pattern, mean field, or Gibbs sampling, of which every sweep gives 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -179,10 +178,8 @@ def _mean_field(clamped: Clamped, how: How) -> np.ndarray:
     with single_threaded_blas():
         parts = fan_out(one, range(0, clamped.n_patterns, LANES), how.threads)
     if (worst := max(residual for _, residual in parts)) > 1e-6:
-        warnings.warn(
+        _checks.warn(
             f'mean field given the clamped units did not converge (residual {worst:.1g}). Use method="gibbs".',
-            _checks.ConvergenceWarning,
-            stacklevel=4,
         )
     means = np.concatenate([part for part, _ in parts])
     return means if units.name == "spin" else (1.0 + means) / 2.0

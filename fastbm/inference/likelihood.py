@@ -93,7 +93,8 @@ def log_likelihood(
         In the units of the machine; or where to find it, as for `fit`: "FILE.h5:dataset", "FILE.npz:member", ...
         Where entries are NaN, or masked, the likelihood is that of the others of their row.
     method : str or Inference
-        How log Z is computed: any method of `infer` that gives log Z, or a result that is there already, at this beta.
+        How log Z is computed: any method of `infer` that gives log Z, or a result that is there already, of this
+        machine at this beta.
     beta : float
     clamped : str
         How the sum over hidden units is done where they are coupled to one another, for each distinct row: a method of
@@ -108,7 +109,8 @@ def log_likelihood(
     Raises
     ------
     ValueError
-        If the method gives no log Z; or for data of another width or in other units.
+        If the method gives no log Z; for a result of another machine, at another beta or with clamped units; or for
+        data of another width or in other units.
 
     Examples
     --------
@@ -119,10 +121,17 @@ def log_likelihood(
     """
     beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
-    if not has_free_energy(model) or np.isnan(rows).any():
-        check_options(clamped, {})
+    check_options(clamped, {})
     log_z = method
-    if not isinstance(log_z, Inference):
+    if isinstance(log_z, Inference):
+        if options:
+            raise TypeError(
+                f"method is a finished Inference, so that {min(options)!r} would do nothing. Leave it out, or name the "
+                "method."
+            )
+        if log_z.subject is not None:
+            log_z.subject.refuse_other("method", model, beta)
+    else:
         log_z = infer(model, log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
     if log_z.log_z is None or np.ndim(log_z.log_z):
         raise ValueError(f"method must give log Z of the machine; {log_z.method!r} does not. Use 'exact' or 'ais'.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,15 +14,18 @@ import numpy as np
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..model import BoltzmannMachine
+from ..stopwatch import Stopwatch
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
 from .bethe import bethe
 from .exact import exact
+from .idle import refuse_idle
 from .mean_field import mean_field
 from .monte_carlo import monte_carlo
 from .populated import population_annealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
 from .sampled_states import sampled_states
+from .subject import Subject, clamp_of
 from .tap import tap
 from .tempered import tempering
 
@@ -76,7 +78,7 @@ METHODS = {
 
 
 def check_options(method: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown method or option, naming the nearest and listing those there are."""
+    """Refuse an unknown method or option, naming the nearest and listing those there are, and what would do nothing."""
     if method == "auto":
         raise ValueError("auto chooses a method for infer alone; name one here.")
     valid = METHODS[_checks.choice("method", method, METHODS)].options
@@ -86,6 +88,7 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
                 f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: "
                 f"{', '.join(valid) or 'none'}."
             )
+    refuse_idle(method, options)
 
 
 def check_call(
@@ -113,7 +116,7 @@ def run_method(
     **options: Any,
 ) -> Inference:
     """Run a checked method on a machine, or on what clamping leaves of it."""
-    start = time.perf_counter()
+    watch = Stopwatch()
     if method == "exact":  # its engines hold BLAS to a thread where they need it, and small sums are soon done
         result = exact(model, beta=beta, clamp=clamp, moments=moments, threads=threads, **options)
     else:
@@ -125,7 +128,8 @@ def run_method(
                 raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
-    return replace(result, method=method, seconds=time.perf_counter() - start)
+    about = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
+    return replace(result, method=method, seconds=watch.seconds, **about)
 
 
 def _sizes(method: str) -> str:
@@ -143,7 +147,7 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
     results = []
     for k in range(clamped.n_patterns):
         if not clamped.free.size:
-            results.append(nothing_free(clamped, k, beta))
+            results.append(nothing_free(clamped, k, beta, settings["moments"]))
             continue
         if "seed" in given and clamped.n_patterns > 1:
             given["seed"] = rng.derive(settings["seed"], k)

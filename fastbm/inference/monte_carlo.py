@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -134,19 +133,15 @@ def _result(
     ess = energies.size / (2 * tau)
     converged = bool(r_hat <= diagnostics.R_HAT_LIMIT)
     if frozen:
-        warnings.warn(
+        _checks.warn(
             f"{rule} has not converged: the only chain did not move after the burn-in. Pass n_chains above 1, or "
             'compare with "ais".',
-            _checks.ConvergenceWarning,
-            stacklevel=5,
         )
     elif not converged:
-        warnings.warn(
+        _checks.warn(
             f"{rule} has not converged: r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and "
             "the error bars are too "
             'small. Run longer, or compare with "ais".',
-            _checks.ConvergenceWarning,
-            stacklevel=5,
         )
     units = model.convention
     result: dict[str, Any] = {

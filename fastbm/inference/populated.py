@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,9 +213,7 @@ def _judge(n_families: float, carrying: float, n_populations: int, n_chains: int
     elif n_families < min(HEALTHY_FAMILIES, 0.5 * n_chains):
         reason = f"the replicas descend from {n_families:.0f} families, by their entropy"
     if reason:
-        warnings.warn(
+        _checks.warn(
             f"population-annealing: {reason}; its error bar is not to be trusted. Raise n_chains or n_sweeps.",
-            _checks.ConvergenceWarning,
-            stacklevel=6,
         )
     return not reason

@@ -11,6 +11,7 @@ import numpy as np
 from ..clamping import Clamped
 from ..couplings import DENSE_LIMIT
 from ..units import Units
+from .subject import Subject
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,12 @@ class Inference:
     converged : bool
     n_samples, ess : float
         Samples used, and how many independent ones they are worth.
-    seconds : float
+    seconds, compile_seconds : float
+        What it took, and what compiling kernels, or loading compiled ones, took besides.
     detail : dict
         What only this method has to say.
+    subject : Subject
+        The machine that this is of, by a hash, with beta and what was clamped; None in files of older versions.
     """
 
     method: str
@@ -61,7 +65,9 @@ class Inference:
     n_samples: int | None = None
     ess: float | None = None
     seconds: float = 0.0
+    compile_seconds: float = 0.0
     detail: dict[str, Any] = field(default_factory=dict)
+    subject: Subject | None = None
 
     @property
     def free_energy(self) -> Any:
@@ -120,11 +126,13 @@ def _pairs_among_clamped(pairs: Any, clamped: Clamped, held: np.ndarray) -> Any:
     return coo_array((np.concatenate([inner.data, held[i] * held[j]]), places), shape=(len(held), len(held))).tocsr()
 
 
-def nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
+def nothing_free(clamped: Clamped, pattern: int, beta: float, moments: bool = True) -> Inference:
     """All units are clamped: a single state is left."""
     energy = float(clamped.offset[pattern])
-    mean = clamped.full_states(pattern, np.empty(0))
-    moments: dict[str, Any] = {**moments_of(mean, np.outer(mean, mean))}
+    known: dict[str, Any] = {}
+    if moments:
+        mean = clamped.full_states(pattern, np.empty(0))
+        known = {**moments_of(mean, np.outer(mean, mean)), "mean_error": np.zeros_like(mean)}
     return Inference(
         "exact",
         log_z=-beta * energy,
@@ -134,9 +142,8 @@ def nothing_free(clamped: Clamped, pattern: int, beta: float) -> Inference:
         energy_error=0.0,
         energy_variance=0.0,
         entropy=0.0,
-        mean_error=np.zeros_like(mean),
         n_samples=1,
-        **moments,
+        **known,
     )
 
 
@@ -154,7 +161,7 @@ def stack(results: Sequence[Inference]) -> Inference:
             joined[name] = values[0]
         elif name == "converged":
             joined[name] = all(values)
-        elif name == "seconds":
+        elif name in ("seconds", "compile_seconds"):
             joined[name] = sum(values)
         elif name == "detail":
             joined[name] = {"patterns": values}

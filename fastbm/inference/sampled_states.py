@@ -9,7 +9,6 @@ far enough apart.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,7 +23,6 @@ from .sampled_sources import SOURCES, Visited, visit_annealed, visit_chains, vis
 from .state_set import StateSet
 
 INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
-STACKLEVEL = 6
 
 
 def sampled_states(
@@ -151,11 +149,9 @@ def _result(
 
 def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
     """What `detail` says where there is a bound only; warns."""
-    warnings.warn(
+    _checks.warn(
         f"sampled-states: {why}, so there is a lower bound but no estimate. "
         'Raise n_sweeps of source="chains" or "tempering", or use "ais".',
-        _checks.ConvergenceWarning,
-        stacklevel=STACKLEVEL,
     )
     return {"probability": probability, "log_z_corrected": None, "log_z_corrected_error": None}
 

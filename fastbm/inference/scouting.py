@@ -82,20 +82,24 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
     return 1e-9 + 5e-11 * len(couplings.csr()[1]) / model.n_units
 
 
-def scout(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int) -> Scout:
-    """Look at a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least."""
-    seconds = max(seconds, LEAST_SECONDS)
+def scout(
+    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False
+) -> Scout:
+    """Look at a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
+
+    With `must` the fewest rounds are done however long they take.
+    """
     look = _on_one_side if has_marginal(model) else _in_temperature
-    found = look(model, beta, seconds, seed, threads)
+    found = look(model, beta, max(seconds, LEAST_SECONDS), seed, threads, FEWEST_ROUNDS if must else 0)
     lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)
     bound = _mean_field_bound(model, beta, lowest, seed, threads)
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
 
 
-def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int) -> Scout:
+def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
     """Temper the smaller side of a layered machine, the other summed out."""
     side = Marginal.of(model, beta)
-    rounds = _rounds(seconds, temper_seconds(side, LADDERS, LEVELS, 1))
+    rounds = max(_rounds(seconds, temper_seconds(side, LADDERS, LEVELS, 1)), least)
     if not rounds:
         return Scout(-math.inf, "nothing", side=side)
     found = temper(
@@ -108,10 +112,11 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
     return Scout(bound, "states visited, one side summed out", up, found.up, side, int(found.round_trips.sum()))
 
 
-def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int) -> Scout:
+def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
     """Temper a machine in the temperature, from beta = 0."""
     ladder = _ladder(model, beta)
-    rounds = _rounds(seconds, LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS)
+    each = LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS
+    rounds = max(_rounds(seconds, each), least)
     if not rounds:
         return Scout(-math.inf, "nothing")
     chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads)

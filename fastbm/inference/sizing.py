@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
+
+from ..stopwatch import Stopwatch
 
 PILOT = 0.06  # part of the budget that the largest trial should take, about
 AFFORDED = 0.3  # part of the budget that no trial should exceed
@@ -58,8 +59,8 @@ def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, m
 
 
 def _timed(run: Callable[[int], Any], size: int) -> float:
-    started = time.perf_counter()
+    watch = Stopwatch()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so short a run need not converge
         run(size)
-    return max(time.perf_counter() - started, 1e-9)
+    return max(watch.seconds, 1e-9)

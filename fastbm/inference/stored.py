@@ -9,24 +9,28 @@ from typing import Any
 import numpy as np
 
 from .result import Inference, is_sparse
+from .subject import Subject
 
 STATES = "lowest states"  # in `detail`, the one array of small numbers
+SECONDS = ("seconds", "compile_seconds")
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
 
 
 def to_json(result: Inference) -> str:
     """Return a result as text, without its seconds, which differ from run to run."""
-    plain = {f.name: getattr(result, f.name) for f in fields(Inference) if f.name != "seconds"}
+    plain = {f.name: getattr(result, f.name) for f in fields(Inference) if f.name not in SECONDS}
     return json.dumps(plain, default=_plain, sort_keys=True)
 
 
-def from_json(text: str, seconds: float) -> Inference:
+def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Inference:
     """The way back from `to_json`; arrays come back as arrays, sparse ones as scipy.sparse.csr_array."""
     found = _arrays(json.loads(text))
     for detail in (found["detail"], *found["detail"].get("patterns", [])):
         if STATES in detail:
             detail[STATES] = detail[STATES].astype(np.int8)
-    return Inference(**found, seconds=seconds)
+    subject = found.pop("subject", None)
+    found["subject"] = None if subject is None else Subject(**subject)
+    return Inference(**found, seconds=seconds, compile_seconds=compile_seconds)
 
 
 def _arrays(value: Any) -> Any:
@@ -50,6 +54,8 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Subject):
+        return value.as_dict()
     if is_sparse(value):
         return {name: getattr(value, name) for name in SPARSE}
     raise TypeError(f"{type(value).__name__} cannot be stored")

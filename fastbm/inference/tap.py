@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .. import _checks
 from ..couplings import Couplings
 from ..kernels.tap import add_onsager_dense, solve_units, sweep_tap_dense, sweep_tap_sparse
 from ..model import BoltzmannMachine
@@ -24,7 +25,7 @@ from .mean_field import climb
 from .mean_field_equations import MeanFieldEquations, entropy
 from .response import ResponseMatrix, sech
 from .result import Inference
-from .variational import Settings, settle, starting_means, warn, warn_unsettled
+from .variational import Settings, settle, starting_means, warn_unsettled
 
 POLARISING_SWEEPS = 4  # of mean field, from random starts: TAP's own sweeps lead nearly all of them to small means
 
@@ -193,7 +194,7 @@ def tap(
     assert isinstance(found.equations, TapEquations)
     criterion = float(found.equations.plefka()[0])
     if criterion < 0.0:
-        warn(
+        _checks.warn(
             f"tap: the expansion behind the equations does not converge here (Plefka's criterion {criterion:.2g} < 0)."
         )
     result = found.inference("tap", model, None, moments, threads)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -15,6 +14,7 @@ import numpy as np
 from .. import _checks
 from ..halting import Halted, never
 from ..model import BoltzmannMachine
+from ..stopwatch import Stopwatch
 from ..store import Stream
 from .exact_settings import ExactSettings
 from .exact_sums import ExactSums
@@ -22,8 +22,10 @@ from .methods import METHODS, run_method
 from .result import Inference
 from .sizing import BudgetTooSmall, fit_into
 from .stored import to_json
+from .subject import Subject, clamp_of
 
 RESULT = "result"
+COMPILE_SECONDS = "meta/compile_seconds"
 
 
 class CellsTask:
@@ -37,6 +39,8 @@ class CellsTask:
         of those whose size is to be found; "skipped", why one cannot be computed; "auto", why it was chosen.
     executor : Executor, optional
         Does the pieces of exact sums.
+    compiling_apart : bool
+        Whether the time to compile is written beside the seconds; files that were begun by older versions lack it.
 
     Attributes
     ----------
@@ -53,19 +57,21 @@ class CellsTask:
         moments: bool,
         threads: int,
         executor: Executor | None = None,
+        compiling_apart: bool = True,
     ) -> None:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
-        self._executor = executor
+        self._executor, self._compiling_apart = executor, compiling_apart
         self.halt: Callable[[], bool] = never
         self._n_done = 0
         self._sums: ExactSums | None = None
-        self._seconds = 0.0  # spent on the present sums
+        self._seconds = np.zeros(2)  # spent on the present sums, and on compiling for them
         self._sizes: dict[str, Any] = {}  # of cells with a budget: what fits, or why nothing does
 
     @property
     def streams(self) -> dict[str, Stream]:
         """What the run writes."""
-        return {f"results/{RESULT}": Stream("str"), "meta/seconds": Stream("<f8")}
+        apart = {COMPILE_SECONDS: Stream("<f8")} if self._compiling_apart else {}
+        return {f"results/{RESULT}": Stream("str"), "meta/seconds": Stream("<f8"), **apart}
 
     @property
     def atomic(self) -> bool:
@@ -113,7 +119,7 @@ class CellsTask:
             if len(self._cells) == 1:
                 raise
             return self._skip(cell, str(error))  # the other cells can be had all the same
-        return self._rows(cell, result, result.seconds)
+        return self._rows(cell, result, result.seconds, result.compile_seconds)
 
     def _run(self, cell: dict[str, Any], options: Mapping[str, Any]) -> Inference:
         with warnings.catch_warnings():
@@ -127,7 +133,8 @@ class CellsTask:
     def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
         """What fits into the budget, or why nothing does."""
         knob = METHODS[cell["method"]].knob
-        if knob is None or knob.name in cell["options"]:
+        settled = ("betas",) if knob is not None and knob.name == "n_betas" else ()
+        if knob is None or {knob.name, *settled} & set(cell["options"]):
             return {}
 
         def run(size: int) -> Inference:
@@ -141,10 +148,10 @@ class CellsTask:
             return str(error)
 
     def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
-        return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}), 0.0)
+        return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}))
 
     def _advance_sums(self, cell: dict[str, Any]) -> dict[str, np.ndarray] | None:
-        started = time.perf_counter()
+        watch = Stopwatch()
         if self._sums is None:
             self._sums = self._begin(cell)
         sums = self._sums
@@ -153,11 +160,12 @@ class CellsTask:
         except Halted:
             return None
         finally:
-            self._seconds += time.perf_counter() - started
+            self._seconds += watch.seconds, watch.compile_seconds
         if not sums.done:
             return {}
-        rows = self._rows(cell, sums.result, self._seconds)
-        self._sums, self._seconds = None, 0.0
+        subject = Subject(self._models[cell["model"]], cell["beta"], clamp_of(self._clamp))
+        rows = self._rows(cell, replace(sums.result, subject=subject), *self._seconds)
+        self._sums, self._seconds = None, np.zeros(2)
         return rows
 
     def _begin(self, cell: dict[str, Any]) -> ExactSums:
@@ -173,16 +181,20 @@ class CellsTask:
             plan=cell.get("plan"),
         )
 
-    def _rows(self, cell: dict[str, Any], result: Inference, seconds: float) -> dict[str, np.ndarray]:
+    def _rows(
+        self, cell: dict[str, Any], result: Inference, seconds: float = 0.0, compile_seconds: float = 0.0
+    ) -> dict[str, np.ndarray]:
         self._n_done += 1
         told = {name: cell[name] for name in ("auto",) if name in cell}
         if isinstance(size := self._sizes.get(_place(cell)), dict):
             told["sized"] = size
         result = replace(result, detail=result.detail | told)
-        return {
-            f"results/{RESULT}": np.array([to_json(replace(result, seconds=0.0))], dtype=object),
+        rows = {
+            f"results/{RESULT}": np.array([to_json(result)], dtype=object),
             "meta/seconds": np.array([seconds]),
+            COMPILE_SECONDS: np.array([compile_seconds]),
         }
+        return {name: rows[name] for name in self.streams}
 
     def state(self) -> dict[str, np.ndarray]:
         """All that is needed to go on."""
@@ -190,18 +202,18 @@ class CellsTask:
         found = {"n_done": np.array(self._n_done), "sizes": np.frombuffer(sizes, np.uint8)}
         if self._sums is not None:
             found |= {f"sums/{name}": array for name, array in self._sums.state().items()}
-            found["seconds"] = np.array(self._seconds)
+            found["seconds"] = self._seconds.copy()
         return found
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
-        self._n_done, self._sums, self._seconds = int(state["n_done"]), None, 0.0
+        self._n_done, self._sums, self._seconds = int(state["n_done"]), None, np.zeros(2)
         self._sizes = json.loads(state["sizes"].tobytes()) if "sizes" in state else {}
         kept = {name.removeprefix("sums/"): array for name, array in state.items() if name.startswith("sums/")}
         if kept:
             self._sums = self._begin(self._cells[self._n_done])
             self._sums.restore(kept)
-            self._seconds = float(state["seconds"])
+            self._seconds[: np.size(state["seconds"])] = state["seconds"]  # older files hold one number
 
 
 def _place(cell: dict[str, Any]) -> str:

@@ -64,6 +64,8 @@ class Temperatures:
             detail = detail["patterns"][pattern]
         elif pattern is not None:
             raise ValueError(f"pattern goes with many clamped patterns, and there are none; got {pattern!r}.")
+        if KEY not in detail and inference.method == "tempering":
+            raise ValueError("one sample tells no errors, and so has no curves. Raise n_sweeps or n_chains.")
         if KEY not in detail:
             raise ValueError(
                 f"{inference.method} visits one temperature, so it has no curves. Use "

@@ -6,7 +6,6 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -185,18 +184,19 @@ def _result(
     r_hat = float(max(known)) if known else math.inf
     converged = _judge(r_hat, shared, ratios.detail.get("discretisation_error", 0.0))
     result = {} if target is None else target.result(float(ess[-1]))
+    alone = energies[..., 0].size == 1  # one sample tells no error
     return Inference(
         "tempering",
         log_z=float(found.log_z[-1]),
-        log_z_error=float(found.log_z_error[-1]),
+        log_z_error=None if alone else float(found.log_z_error[-1]),
         energy=float(mean[-1]),
-        energy_error=float(found.energy_error[-1]),
+        energy_error=None if alone else float(found.energy_error[-1]),
         energy_variance=float(variance[-1]),
         entropy=float(found.entropy[-1]),
         converged=converged,
         n_samples=energies[..., 0].size,
         ess=float(ess[-1]),
-        detail=detail | {"r_hat": r_hat, "tau_int": tau, KEY: found.as_detail()},
+        detail=detail | {"r_hat": r_hat, "tau_int": tau} | ({} if alone else {KEY: found.as_detail()}),
         **result,
     )
 
@@ -220,5 +220,5 @@ def _judge(r_hat: float, shared: float, coarse: float) -> bool:
             'Raise n_betas, or pass engine="bennett"'
         )
     if reason:
-        warnings.warn(f"tempering has not converged: {reason}.", _checks.ConvergenceWarning, stacklevel=6)
+        _checks.warn(f"tempering has not converged: {reason}.")
     return not reason

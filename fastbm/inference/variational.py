@@ -7,7 +7,6 @@ taken whose changes cancel best, and given up again where the change grows.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -149,20 +148,15 @@ class _Mixer:
 
 def warn_unsettled(method: str, residual: float, n_sweeps: int, rest: str) -> None:
     """Say that the equations are not solved."""
-    warn(f"{method} did not converge: residual {residual:.2g} after {n_sweeps} sweeps; {rest}")
+    _checks.warn(f"{method} did not converge: residual {residual:.2g} after {n_sweeps} sweeps; {rest}")
 
 
 def warn_no_response(method: str) -> None:
     """Say that there are no covariances."""
-    warn(
+    _checks.warn(
         f"{method}: the linear response diverges here (a transition, or a solution that is not stable), so there are "
         "no covariances."
     )
-
-
-def warn(text: str) -> None:
-    """Warn that something is not to be trusted."""
-    warnings.warn(text, _checks.ConvergenceWarning, stacklevel=7)
 
 
 def moments(model: BoltzmannMachine, method: str, m: np.ndarray, covariance: Any) -> dict[str, Any]:

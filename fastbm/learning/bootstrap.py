@@ -134,9 +134,7 @@ def tell_once(told: list[warnings.WarningMessage], n_resamples: int) -> None:
         if one not in ours:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if ours:
-        warnings.warn(
+        _checks.warn(
             f"{len(ours)} of {n_resamples} resamples were not learned to the end, so that their parameters, and the "
             f"errors, are arbitrary where a parameter runs to infinity. The first of them: {ours[0].message}",
-            _checks.ConvergenceWarning,
-            stacklevel=2,
         )

@@ -7,7 +7,6 @@ Biol. 10, e1003408 (2014), doi:10.1371/journal.pcbi.1003408.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -248,11 +247,9 @@ def fidelity(
             max_seconds=max_seconds,
         )
         if machine.r_hat > R_HAT_LIMIT:
-            warnings.warn(
+            _checks.warn(
                 f"the machine's chains have not converged: r_hat = {machine.r_hat:.3g} (above {R_HAT_LIMIT}). Its "
                 "moments, and their errors, are not to be trusted.",
-                _checks.ConvergenceWarning,
-                stacklevel=2,
             )
     ours, theirs = data.values(units), machine.moments.values(units)
     noise = {name: np.sqrt(variance / n_rows) for name, variance in machine.moments.variances(units).items()}

@@ -10,7 +10,6 @@ doi:10.1111/j.2517-6161.1982.tb01203.x.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -224,10 +223,8 @@ def _draw(
         if starts.converged is not False:
             break
     if starts.converged is False:
-        warnings.warn(
+        _checks.warn(
             f"the samples behind the Fisher information have not converged after n_sweeps={sweeps}: error bars may "
             "be wrong. Raise n_sweeps.",
-            _checks.ConvergenceWarning,
-            stacklevel=4,
         )
     return starts.up[:, : model.n_visible], {**starts.detail, "converged": starts.converged is not False}

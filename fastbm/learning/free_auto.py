@@ -6,7 +6,6 @@ state; so a run that is stopped and resumed answers as it would have.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -90,10 +89,8 @@ class AutoSteps:
         what = f"n_sweeps is {now.n_sweeps} from here on"
         if now.free == "tempering":
             what += f", with ladders of {now.n_betas} replicas"
-        warnings.warn(
+        _checks.warn(
             f"free chains do not mix: r_hat = {r_hat:.3g} after epoch {epoch}; {what}.",
-            _checks.ConvergenceWarning,
-            stacklevel=10,
         )
         return True
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .optimizers import OPTIMIZERS
-from .phase import OWN_CHAINS
+from .phase import OWN_CHAINS, Phase
+from .presets import FREE
 
 if TYPE_CHECKING:
     from .settings import FitSettings
@@ -37,6 +38,10 @@ def refuse_idle(
             (n_hidden > 0 or gaps) and s.clamped in ("gibbs", "annealed"),
             f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden "
             f"{n_hidden}",
+        ),
+        "samples_every": (
+            s.free == "auto" or (s.free in FREE and FREE[s.free].samples is not Phase.samples),
+            f"free chains that persist, whose states it records; free is {s.free!r}",
         ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),

@@ -54,7 +54,7 @@ class RuleCell:
     likelihood_off, likelihood_error : float or None
         Log-likelihood of the held-out rows less that of the planted machine, nats a row; its error from log Z.
     seconds : float
-        Of learning.
+        Of learning, without those in which kernels were compiled.
     converged : bool or None
     rows_by, moments_by : str or None
         What drew the rows ("exact" or "tempering"), and what gave moments and log Z of the learned machine.

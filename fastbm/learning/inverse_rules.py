@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from .. import _checks
 from ..inference.exact import refuse_if_long
 from ..inference.hidden import hidden_are_independent, machine_of_hidden
 from ..model import BoltzmannMachine
+from ..stopwatch import Stopwatch
 from . import drivers, presets
 from .class_machines import fit_options
 from .optimizers import OPTIMIZERS
@@ -107,14 +107,14 @@ def learn(
     ValueError
         Where the rule cannot take the rows or the machine, or needs more than `budget` seconds.
     """
-    started = time.perf_counter()
+    watch = Stopwatch()
     start, settings = _prepare(up, method, _like(planted, method) | dict(options), planted.units, seed)
     _refuse_long_sums(start, settings, threads)
     driver = drivers.make(start, Sample.of(start, {"rows": up}), settings, threads)
     n_epochs = 0
     while n_epochs < settings.epochs and not driver.done:
         n_epochs += bool(driver.epoch(n_epochs))  # which may do a part of an epoch
-        if budget is not None and time.perf_counter() - started > budget:
+        if budget is not None and watch.seconds > budget:
             raise ValueError(f"not learned within budget = {budget:g} s.")
     parameters = driver.parameters
     if not all(np.isfinite(array).all() for array in parameters.arrays):
@@ -122,7 +122,7 @@ def learn(
             f"learning diverged: parameters are not finite. Lower learning_rate (it is {settings.learning_rate:g})."
         )
     converged = None if settings.optimizer in OPTIMIZERS else driver.converged
-    return Learned(parameters.machine(start), converged, time.perf_counter() - started)
+    return Learned(parameters.machine(start), converged, watch.seconds)
 
 
 def _refuse_long_sums(start: BoltzmannMachine, settings: FitSettings, threads: int) -> None:

@@ -6,8 +6,6 @@ split for an l1 penalty, else, where all pairs are coupled, rotated.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from .. import _checks
@@ -80,10 +78,8 @@ class LocalRules(Descent):
         found = super().epoch(number)
         if self.done and (self._trouble or self._lbfgs.halted):
             why = self._trouble or ["couplings grow without end; give l2 (1e-4, say)"]
-            warnings.warn(
+            _checks.warn(
                 f"{self._settings.method} has no finite optimum for these data: {'; '.join(why)}.",
-                _checks.ConvergenceWarning,
-                stacklevel=2,
             )
         return found
 

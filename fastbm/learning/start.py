@@ -50,10 +50,14 @@ def start_machine(
 
 
 def _check_layout(layout: str | None, sizes: tuple[int, ...]) -> str:
-    layout = layout or ("general", "restricted", "deep")[min(len(sizes), 2)]
+    if layout is None:
+        return ("general", "restricted", "deep")[min(len(sizes), 2)]
     _checks.choice("layout", layout, LAYOUTS)
-    if layout == "restricted" and not sizes:
-        raise ValueError('layout="restricted" needs n_hidden of at least 1; got 0.')
+    if not sizes and layout != "deep":
+        raise ValueError(
+            f"layout={layout!r} says how hidden units are coupled, and n_hidden is 0. Raise n_hidden, or leave layout "
+            "out."
+        )
     if (layout == "deep") != (len(sizes) > 1):
         raise ValueError(
             f'layout="deep" and n_hidden with several layers, such as [500, 250], go together; got layout={layout!r} '

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -119,9 +118,8 @@ def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
         why = "with these couplings many flips cost nothing"
         if free:
             why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
-        warnings.warn(
+        _checks.warn(
             f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
             'never reach some states. Use order="random" or sampler="gibbs".',
             UserWarning,
-            stacklevel=4,
         )

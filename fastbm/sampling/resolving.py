@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .. import _checks
 from ..couplings import Couplings
 from .annealing import resolve_schedule
 from .conditioned import Conditioned
@@ -51,12 +51,11 @@ def _warn_if_idle(settings: SampleSettings, subject: Conditioned) -> None:
     """Warn where cluster moves are asked for and would be made at no temperature."""
     machine = subject.machine
     if not len(levels_that_pay(machine.couplings, machine.convention, np.array(settings.betas))):
-        warnings.warn(
+        _checks.warn(
             "cluster moves are left out at every temperature of this ladder, which ends at "
             f"beta = {settings.beta[0]:g}: where units have more than 4 neighbours clusters percolate below "
             "beta = 1 / J, J being the root mean square coupling of spins.",
             UserWarning,
-            stacklevel=4,
         )
 
 

@@ -54,6 +54,10 @@ class Reader:
         self._parts: Parts | None = None
         self.refresh()
 
+    def __reduce__(self) -> Any:
+        """By its path: a copy, here or in another process, opens the run for itself."""
+        return _open_again, (str(self._names.merged), self._cut)
+
     def refresh(self) -> None:
         """See what was committed since the last look."""
         self._looking(lambda: None, look_first=True)
@@ -317,3 +321,7 @@ def open_reader(run: str | os.PathLike[str] | Names | Memory, *, cut: bool = Fal
         If there is no such run, it is not a fastbm run, is of a newer format, or is damaged.
     """
     return run if isinstance(run, Memory) else Reader(run, cut=cut)
+
+
+def _open_again(path: str, cut: bool) -> Reader:
+    return Reader(path, cut=cut)
