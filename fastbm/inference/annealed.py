@@ -17,9 +17,12 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from .annealed_job import Job, make_job
-from .annealed_starts import check_source
+from .annealed_starts import N_SWEEPS, check_source
 from .annealed_weights import Average, average, weighted_moments
 from .result import Inference, check_pairs
+from .verdict import Verdict, of_walks
+
+ANSWERS = 'infer(model, "auto")'
 
 
 def ais(
@@ -30,13 +33,15 @@ def ais(
     seed: int,
     threads: int,
     n_chains: int = 128,
-    n_betas: int = 1_000,
+    n_betas: int | None = None,
     betas: Any = None,
-    path: str = "linear",
-    start: str = "uniform",
+    path: str | None = None,
+    start: Any = None,
+    walk: str | None = None,
     bracket: bool = False,
-    source: str = "auto",
-    n_sweeps: int = 1_000,
+    source: str | None = None,
+    n_sweeps: int | None = None,
+    witness: bool = True,
 ) -> Inference:
     """Estimate log Z by annealed importance sampling.
 
@@ -45,55 +50,75 @@ def ais(
     n_chains : int
         Independent annealing runs; `log_z_error` falls as its square root.
     n_betas : int
-        Temperatures of the path.
+        Temperatures of the path; 1000 unless given.
     betas : (n_betas,) float array, optional
         The path itself: increasing from 0.0 (the product model) to 1.0 (the target).
     path : {"linear", "adaptive"}
         How temperatures are spread: equally, or, after a pilot run, so that each step adds as much to the variance of
         the weights.
-    start : {"uniform", "mean-field"}
-        The product model: all units free, or their mean-field means. The latter is nearer to a machine with one mode,
-        and far from one with several, which its weights may not show.
+    start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
+        The product model: all units free; visible units by their biases, or by the base rates of the data that the
+        machine learned from; mean-field means; the means of a short tempering; or means (n_visible,) or (n_units,).
+        Left out, all that the machine has are tried shortly and the one with the highest lower end of log Z is taken.
+    walk : {"blocks", "marginal"}, optional
+        Of layered machines: layers drawn whole, or the units of the smaller side one after the other with the other
+        side summed out, which takes several times as long and is far better at leaving a mode. "blocks" unless given.
     bracket : bool
         Whether to go back down the path too, as "reverse-ais" does: `detail` then holds "log_z_lower", "log_z_upper",
         their errors "log_z_lower_error", "log_z_upper_error", and "upper_holds": whether walks down began at exact
-        samples or at states of converged chains. `log_z` is the lower one.
+        samples, or at states of chains that have converged or of a tempering that nothing contradicts. `log_z` is the
+        lower one.
     source, n_sweeps
         For the way down; see `reverse_ais`.
+    witness : bool
+        Whether to look for what contradicts the result, in at most about the time of the walks, or a tenth of a second:
+        a bound that holds for certain, a base that finds more, and walks down from states of an independent
+        tempering. Without, `converged` is None at best.
 
     Returns
     -------
     Inference
         `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
         average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
-        weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail.
+        weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail. `converged` is
+        True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
 
     Raises
     ------
     ValueError
-        If `betas` does not increase from 0 to 1.
+        If `betas` does not increase from 0 to 1, or the machine does not have what `start` or `walk` takes.
 
     Notes
     -----
-    Costs a sweep of all chains for each temperature; the weights cost next to nothing.
+    Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
+    right answer: chains that all end in one valley agree on its part of Z.
     """
     if not isinstance(bracket, (bool, np.bool_)):
         raise TypeError(f"bracket must be True or False; got {bracket!r}.")
-    check_source(source, n_sweeps)
     if moments:
         check_pairs(model.n_units)
-    job = make_job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
-    log_w, up, told = job.up()
+    source, n_sweeps = check_source(source, n_sweeps)
+    must = bracket and source == "tempering"
+    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
+    log_w, up, about = job.up()
     found = average(log_w)
-    _warn_if_few("ais", found)
     log_z = found.log_mean
     result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
     if moments:
         result |= weighted_moments(model, up, found.weights, log_z, beta)
-    detail = {"log_weights": log_w, "n_betas": len(job.path), "start": start, "log_z_errors": found.errors, **told}
+    detail = _detail(job, log_w, found) | about
+    back, holds = None, None
     if bracket:
-        detail |= _bracket(job, found, source, n_sweeps)
-    return Inference("ais", **result, converged=found.healthy, n_samples=n_chains, ess=found.ess, detail=detail)
+        log_w, holds, told = job.down(source, n_sweeps)
+        back = average(-log_w)
+        detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
+    verdict = _judge("ais", job, found, back, holds, witness)
+    if back is not None:
+        detail |= _ends(found, back) | {"upper_holds": holds is not False and verdict.converged is not False}
+    return Inference(
+        "ais", **result, converged=verdict.converged, n_samples=n_chains, ess=found.ess,
+        detail=detail | {"witness": verdict.seen},
+    )  # fmt: skip
 
 
 def reverse_ais(
@@ -103,83 +128,98 @@ def reverse_ais(
     seed: int,
     threads: int,
     n_chains: int = 128,
-    n_betas: int = 1_000,
+    n_betas: int | None = None,
     betas: Any = None,
-    path: str = "linear",
-    start: str = "uniform",
-    source: str = "auto",
-    n_sweeps: int = 1_000,
+    path: str | None = None,
+    start: Any = None,
+    walk: str | None = None,
+    source: str | None = None,
+    n_sweeps: int | None = None,
+    witness: bool = True,
 ) -> Inference:
     """Estimate log Z by annealed importance sampling in reverse, from samples of the machine to the product model.
 
     Parameters
     ----------
-    n_chains, n_betas, betas, path, start
+    n_chains, n_betas, betas, path, start, walk
         As for `ais`.
-    source : {"auto", "exact", "gibbs"}
-        Where samples come from: drawn independently by the tables of exact sums, or the last states of Gibbs chains.
-        "auto" takes exact ones where they take less than about a minute.
+    source : {"tempering", "exact", "gibbs"}
+        Where samples come from: the states of a short tempering, unless told; drawn independently by the tables of
+        exact sums; or the last states of Gibbs chains.
     n_sweeps : int
-        Sweeps of the Gibbs chains from random states; the second half tells whether they have converged.
+        Sweeps of the Gibbs chains from random states, 1000 unless given; the second half tells whether they have
+        converged.
+    witness : bool
+        As for `ais`; walks up are the witness.
 
     Returns
     -------
     Inference
-        `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None and
-        `converged` False where Gibbs chains have not converged.
+        `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None where
+        they are not drawn exactly and something contradicts them, and `converged` is True only if walks up agree.
     """
-    job = make_job(model, beta, n_chains, n_betas, betas, path, start, seed, threads)
-    log_w, found, holds, told = _descend(job, source, n_sweeps)
+    source, n_sweeps = check_source(source, n_sweeps)
+    must = source == "tempering"
+    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
+    log_w, holds, about = job.down(source, n_sweeps)
+    found = average(-log_w)
+    verdict = _judge("reverse-ais", job, job.witness_up() if witness else None, found, holds, witness)
+    certain = source == "exact" or (holds is not False and verdict.converged is True)
     return Inference(
         "reverse-ais",
         log_z=-found.log_mean,
         log_z_error=found.error,
-        bound="stochastic upper" if holds else None,
-        converged=found.healthy and holds,
+        bound="stochastic upper" if certain else None,
+        converged=verdict.converged,
         n_samples=n_chains,
         ess=found.ess,
-        detail={
-            "log_weights": log_w,
-            "n_betas": len(job.path),
-            "start": start,
-            "log_z_errors": found.errors,
-            **told,
-        },
+        detail=_detail(job, log_w, found) | about | {"witness": verdict.seen},
     )
 
 
-def _descend(job: Job, source: str, n_sweeps: int) -> tuple[np.ndarray, Average, bool, dict[str, Any]]:
-    """Walk down: log w, the average of 1 / w, whether it bounds log Z, and details. Warns of what is not to be trusted.
-
-    It bounds log Z if walks begin at samples of the machine: exact ones, or states of chains that have converged.
-    """
-    log_w, converged, told = job.down(source, n_sweeps)
-    found = average(-log_w)
-    _warn_if_few("reverse-ais", found)
-    if converged is False:
-        _checks.warn(
-            f"reverse-ais: the Gibbs chains it starts from have not converged (r_hat = {told['r_hat']:.3g}), so that "
-            "its log Z bounds nothing. Raise n_sweeps.",
-        )
-    return log_w, found, converged is not False, told
+def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:
+    about = {"log_weights": log_w, "n_betas": len(job.path), "start": job.start, "log_z_errors": found.errors}
+    return about | job.told
 
 
-def _bracket(job: Job, lower: Average, source: str, n_sweeps: int) -> dict[str, Any]:
+def _ends(lower: Average, upper: Average) -> dict[str, Any]:
     """Both ends of the bracket, for `detail`."""
-    log_w, upper, holds, told = _descend(job, source, n_sweeps)
     return {
         "log_z_lower": lower.log_mean,
         "log_z_lower_error": lower.error,
         "log_z_upper": -upper.log_mean,
         "log_z_upper_error": upper.error,
-        "upper_holds": holds,
-        "upper": {"log_weights": log_w, "ess": upper.ess, "log_z_errors": upper.errors, **told},
     }
 
 
-def _warn_if_few(name: str, found: Average) -> None:
-    if not found.healthy:
-        _checks.warn(
-            f"{name}: {found.ess:.1f} of {len(found.weights)} weights carry the average; its error bar is not to be "
-            "trusted. Raise n_betas or n_chains.",
+def _judge(
+    name: str, job: Job, up: Average | None, down: Average | None, holds: bool | None, witness: bool
+) -> Verdict:
+    """Whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
+
+    `holds` False: Gibbs chains that walks down begin at have not converged.
+    """
+    own = up if name == "ais" else down
+    assert own is not None
+    verdict = Verdict(None)
+    if not own.healthy:
+        verdict = Verdict(
+            False,
+            f"{own.ess:.1f} of {len(own.weights)} weights carry the average; its error bar is not to be trusted. Raise "
+            "n_betas or n_chains",
         )
+    elif holds is False:
+        verdict = Verdict(
+            False, "the Gibbs chains that walks down begin at have not converged, so that they bound nothing. Raise "
+            "n_sweeps, or take source=\"tempering\"",
+        )  # fmt: skip
+    elif witness or (up is not None and down is not None):
+        if name == "ais" and down is None:
+            down = job.witness_down()
+        verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
+    if verdict.converged is False:
+        text = verdict.reason if verdict.reason.endswith('"') or "Raise" in verdict.reason else (
+            f"{verdict.reason}. Its error bar is not to be trusted. Raise n_betas, or take {ANSWERS}"
+        )
+        _checks.warn(f"{name}: {text}.")
+    return verdict

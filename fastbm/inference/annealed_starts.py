@@ -16,8 +16,8 @@ from ..model import BoltzmannMachine
 from ..sampling import make_chains
 from ..sampling.exact_sources import ENGINES
 
-SOURCES = ("auto", "exact", "gibbs")
-LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
+SOURCES = ("tempering", "exact", "gibbs")
+N_SWEEPS = 1_000  # of Gibbs chains, unless told
 FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
@@ -29,35 +29,33 @@ class Starts(NamedTuple):
     detail: dict[str, Any]
 
 
-def check_source(source: Any, n_sweeps: Any) -> None:
-    """Check the options that say where states come from."""
-    _checks.choice("source", source, SOURCES)
-    _checks.whole("n_sweeps", n_sweeps, least=2)
+def check_source(source: Any, n_sweeps: Any) -> tuple[str, int]:
+    """Check the options that say where states come from, and return what is left open."""
+    source = _checks.choice("source", "tempering" if source is None else source, SOURCES)
+    return source, _checks.whole("n_sweeps", N_SWEEPS if n_sweeps is None else n_sweeps, least=2)
 
 
 def draw_starts(
     model: BoltzmannMachine, beta: float, n_chains: int, source: str, n_sweeps: int, seed: int, threads: int
 ) -> Starts:
-    """Draw from the exact distribution where its tables can be had, else by Gibbs chains of `n_sweeps` sweeps.
+    """Draw from the exact distribution, or by Gibbs chains of `n_sweeps` sweeps.
 
     Raises
     ------
     ValueError
         If exact samples are asked for and cannot be had.
     """
-    check_source(source, n_sweeps)
-    if source != "gibbs":
-        found = _cheapest(model, beta, n_chains, threads)
-        if found is not None and (source == "exact" or found[1] <= LONGEST):
-            name, _, exact = found
-            streams = np.ascontiguousarray(rng.streams(seed, n_chains).T)
-            return Starts(exact.draw(streams, 1, threads)[0], None, {"source": "exact", "source engine": name})
-        if source == "exact":
-            raise ValueError(
-                f"source='exact' cannot make its tables for {model.n_units} units within {LARGEST_GIGABYTES:g} GB. "
-                'Use source="gibbs", or clamp units.'
-            )
-    return _gibbs(model, beta, n_chains, n_sweeps, seed, threads)
+    if source == "gibbs":
+        return _gibbs(model, beta, n_chains, n_sweeps, seed, threads)
+    found = _cheapest(model, beta, n_chains, threads)
+    if found is None:
+        raise ValueError(
+            f"source='exact' cannot make its tables for {model.n_units} units within {LARGEST_GIGABYTES:g} GB. "
+            'Use source="tempering", or clamp units.'
+        )
+    name, _, exact = found
+    streams = np.ascontiguousarray(rng.streams(seed, n_chains).T)
+    return Starts(exact.draw(streams, 1, threads)[0], None, {"source": "exact", "source engine": name})
 
 
 def _cheapest(

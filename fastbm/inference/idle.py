@@ -21,8 +21,8 @@ def _idle(method: str, name: str, options: Mapping[str, Any]) -> str:
     source = options.get("source")
     if method == "ais" and name in ("source", "n_sweeps") and options.get("bracket", False) is False:
         return "is for the way down the path, which ais goes with bracket=True alone"
-    if method in ("ais", "reverse-ais") and name == "n_sweeps" and source == "exact":
-        return "is for Gibbs chains; source='exact' draws its states without any"
+    if method in ("ais", "reverse-ais") and name == "n_sweeps" and source != "gibbs":
+        return f"is for the chains of source='gibbs'; got source={source or 'tempering'!r}"
     if method == "sampled-states" and name == "burn_in" and source == "annealing":
         return "is for chains at one temperature; source='annealing' cools them down once"
     return ""

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from .annealed_weights import HEALTHY_ESS, Average
+from .annealed_weights import Average
 from .scouting import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
@@ -43,32 +43,43 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     )
 
 
-def of_walks(up: Average, down: Average | None, found: Scout | None, rival: tuple[str, float] | None) -> Verdict:
-    """Judge walks up by walks `down` from states that are not their own, by a scout's bound, and by the lower
-    confidence end of the best other base, `rival` (its name, log Z).
+def of_walks(
+    up: Average | None, down: Average | None, own: Average, found: Scout | None, rival: tuple[str, float] | None
+) -> Verdict:
+    """Judge walks by those in the other direction, from states that are not their own, by a scout's bound, and by the
+    lower confidence end of the best base that was tried, `rival` (its name, log Z). `own` is the one that is judged.
     """
+    log_z = own.log_mean if own is up else -own.log_mean
+    reason = ""
+    if found is not None:
+        reason = below_bound(log_z, own.error, found)
+    if not reason and rival is not None and apart(rival[1] - log_z, own.error):
+        reason = f'start="{rival[0]}" finds {rival[1] - log_z:.3g} nats more, its error bar allowed for'
+    if not reason and up is not None and down is not None:
+        reason = _crossed(up, down, down if own is up else up)
+    seen = _seen(up, down, own, found)
+    if reason:
+        return Verdict(False, reason, seen | {"contradiction": reason})
+    return Verdict(None if up is None or down is None else True, "", seen)
+
+
+def _seen(up: Average | None, down: Average | None, own: Average, found: Scout | None) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     if found is not None:
         seen |= {"log_z_bound": found.bound, "bound_by": found.bound_by, "round_trips": found.round_trips}
-    if down is not None:
+    if own is up and down is not None:
         seen |= {"log_z_down": -down.log_mean, "log_z_down_error": down.error, "ess_down": down.ess}
-    reason = ""
-    if found is not None:
-        reason = below_bound(up.log_mean, up.error, found)
-    if not reason and rival is not None and apart(rival[1] - up.log_mean, up.error):
-        reason = f'start="{rival[0]}" finds {rival[1] - up.log_mean:.3g} nats more, its error bar allowed for'
-    if not reason and down is not None:
-        reason = _crossed(up, down)
-    if reason:
-        return Verdict(False, reason, seen)
-    return Verdict(True if down is not None else None, "" if down is not None else "no witness", seen)
+    if own is down and up is not None:
+        seen |= {"log_z_up": up.log_mean, "log_z_up_error": up.error, "ess_up": up.ess}
+    return seen
 
 
-def _crossed(up: Average, down: Average) -> str:
-    """What walks up and down disagree about."""
-    if down.ess < min(HEALTHY_ESS, 0.9 * len(down.weights)) or down.error is None:
-        return f"of the walks down from other states {down.ess:.1f} of {len(down.weights)} carry the average"
+def _crossed(up: Average, down: Average, other: Average) -> str:
+    """What walks up and down disagree about; `other` are those that stand witness."""
+    way, where = ("down", "states of a tempering") if other is down else ("up", "the product model")
+    if not other.healthy:
+        return f"of the walks {way} from {where} that stand witness {other.ess:.1f} of {len(other.weights)} count"
     gap = -down.log_mean - up.log_mean
-    if apart(abs(gap), up.error, down.error):
-        return f"walks down from states of a tempering end {abs(gap):.3g} nats {'above' if gap > 0 else 'below'}"
+    if apart(gap, up.error, down.error) or apart(-gap, up.error, down.error):
+        return f"walks up and walks down from independent states end {abs(gap):.3g} nats apart"
     return ""
