@@ -32,11 +32,11 @@ class Average(NamedTuple):
         return self.error is not None and self.ess >= min(HEALTHY_ESS, ALIKE * len(self.weights))
 
 
-def average(log_w: np.ndarray) -> Average:
+def average(log_w: np.ndarray, *, tail: bool = True) -> Average:
     """Average exp(log_w).
 
     The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
-    this, of the bootstrap and of a log-normal tail.
+    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`.
     """
     top, n = float(log_w.max()), len(log_w)
     w = np.exp(log_w - top)
@@ -44,7 +44,9 @@ def average(log_w: np.ndarray) -> Average:
     ess = total**2 / float((w**2).sum())
     errors = {"delta": float(w.std(ddof=1)) * math.sqrt(n) / total} if n > 1 else {}
     if errors and ess < HEAVY * n:
-        errors |= {"bootstrap": _bootstrap_error(w), "log-normal": _log_normal_error(log_w)}
+        errors["bootstrap"] = _bootstrap_error(w)
+        if tail:
+            errors["log-normal"] = _log_normal_error(log_w)
     return Average(top + math.log(total / n), max(errors.values(), default=None), ess, w / total, errors)
 
 
@@ -72,6 +74,11 @@ def _log_normal_error(log_w: np.ndarray) -> float:
     return math.sqrt(min(math.expm1(min(variance, 100.0)) / len(log_w), variance))
 
 
+def rarely(ess: float) -> float:
+    """Standard error of a probability by Laplace's rule, where no sample of `ess` differs from the others."""
+    return math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)
+
+
 def weighted_moments(
     model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
 ) -> dict[str, Any]:
@@ -81,8 +88,7 @@ def weighted_moments(
     mean, energy = weights @ values, float(weights @ energies)
     error = np.sqrt((weights**2) @ (values - mean) ** 2)
     ess = 1.0 / float(weights @ weights)
-    # by Laplace's rule, for units that never flipped, or in states that weigh nothing
-    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)
+    never = model.convention.span * rarely(ess)
     second = (values * weights[:, None]).T @ values
     return moments_of(mean, second) | {
         "mean_error": np.maximum(error, never),

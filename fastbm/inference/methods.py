@@ -21,6 +21,7 @@ from .bethe import bethe
 from .exact import exact
 from .idle import refuse_idle
 from .mean_field import mean_field
+from .mixture import importance_sampling
 from .monte_carlo import monte_carlo
 from .populated import population_annealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
@@ -74,6 +75,7 @@ METHODS = {
     "tempering": Method(tempering, knob=SWEEPS, all_pairs=True),
     "population-annealing": Method(population_annealing, knob=Knob("n_chains", 256, 1 << 20), all_pairs=True),
     "reverse-ais": Method(reverse_ais, knob=BETAS),
+    "importance-sampling": Method(importance_sampling, knob=Knob("n_sweeps", 250, 100_000), all_pairs=True),
 }
 
 
