@@ -84,7 +84,10 @@ class FitData:
 
     @property
     def _n_units(self) -> int:
-        return self.up.n_units if self.up is not None else self.moments.n_units if self.moments is not None else 0
+        if self.up is not None:
+            return self.up.n_units
+        assert self.moments is not None
+        return self.moments.n_units
 
     @property
     def has_gaps(self) -> bool:

@@ -23,6 +23,10 @@ POOLED_ALARM = 1e-3  # how often an estimator whose bars hold 0.95 fails by chan
 CELL_ALARM = 1e-4  # how often one whose bars hold 0.90 fails by chance, for each machine and quantity
 FAR = 5.0  # error bars
 EASY, SURE = ("two units", "strong biases"), 0.9  # machines of which at least this part of the results converge
+CROSSED, HALF = (
+    ("two valleys", "two patterns", "critical"),
+    0.5,
+)  # and of log Z by tempering, which goes between valleys
 LYING = 0.01  # most of the results that are far off that may say that they converged
 FLUKES = 1e-3  # of those that converged, far off by chance; Student's t with 15 degrees of freedom has 1.6e-4 there
 
@@ -160,7 +164,7 @@ def failures(cells: Sequence[Cell]) -> list[str]:
         where = f"{some[0].estimator:<20} {'all machines':<14} {quantity:<7}"
         lines += [f"{where} {fault}" for fault in (*_pooled_coverage(some), *_lies(some))]
         lines += [f"{cell}: covers too little" for cell in some if _holds_too_little(cell)]
-        lines += [f"{cell}: easy, and yet not sure" for cell in some if _is_timid(cell)]
+        lines += [f"{cell}: right, and yet not sure" for cell in some if _is_timid(cell)]
     return lines
 
 
@@ -187,7 +191,9 @@ def _holds_too_little(cell: Cell) -> bool:
 
 
 def _is_timid(cell: Cell) -> bool:
-    return cell.machine in EASY and cell.n_converged < SURE * len(cell.held)
+    crossed = (cell.estimator, cell.quantity) == ("tempering", "log_z") and cell.machine in CROSSED
+    least = SURE if cell.machine in EASY else HALF if crossed else 0.0
+    return cell.n_converged < least * len(cell.held)
 
 
 def main(n_seeds: str, *estimators: str) -> None:
