@@ -17,12 +17,10 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from .annealed_job import Job, make_job
-from .annealed_starts import N_SWEEPS, check_source
+from .annealed_starts import check_source
 from .annealed_weights import Average, average, weighted_moments
 from .result import Inference, check_pairs
-from .verdict import Verdict, of_walks
-
-ANSWERS = 'infer(model, "auto")'
+from .verdict import ANSWERS, Verdict, of_walks
 
 
 def ais(

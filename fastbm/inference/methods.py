@@ -29,8 +29,12 @@ from .sampled_states import sampled_states
 from .subject import Subject, clamp_of
 from .tap import tap
 from .tempered import tempering
+from .witness import examine
 
 SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
+
+
+WITNESS = inspect.Parameter("witness", inspect.Parameter.KEYWORD_ONLY, default=True, annotation=bool)
 
 
 class Knob(NamedTuple):
@@ -43,11 +47,14 @@ class Knob(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table. `knob` is what a budget decides; `all_pairs` says that moments come as a full matrix."""
+    """One row of the table. `knob` is what a budget decides; `all_pairs` says that moments come as a full matrix;
+    `examined`, that an independent look may contradict the result (see `fastbm.inference.witness`).
+    """
 
     function: Callable[..., Inference]
     knob: Knob | None = None
     all_pairs: bool = False
+    examined: bool = False
 
     @cached_property
     def settings(self) -> set[str]:
@@ -57,7 +64,8 @@ class Method:
     @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
         """Its own options."""
-        return {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
+        own = {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
+        return own | ({"witness": WITNESS} if self.examined else {})
 
 
 SWEEPS = Knob("n_sweeps", 50, 10_000_000)
@@ -65,15 +73,17 @@ BETAS = Knob("n_betas", 20, 1_000_000)
 
 METHODS = {
     "exact": Method(exact),
-    "sampled-states": Method(sampled_states, knob=SWEEPS, all_pairs=True),
+    "sampled-states": Method(sampled_states, knob=SWEEPS, all_pairs=True, examined=True),
     "mean-field": Method(mean_field),
     "tap": Method(tap),
     "bethe": Method(bethe),
     "ais": Method(ais, knob=BETAS, all_pairs=True),
-    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS, all_pairs=True),
-    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS, all_pairs=True),
-    "tempering": Method(tempering, knob=SWEEPS, all_pairs=True),
-    "population-annealing": Method(population_annealing, knob=Knob("n_chains", 256, 1 << 20), all_pairs=True),
+    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS, all_pairs=True, examined=True),
+    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS, all_pairs=True, examined=True),
+    "tempering": Method(tempering, knob=SWEEPS, all_pairs=True, examined=True),
+    "population-annealing": Method(
+        population_annealing, knob=Knob("n_chains", 256, 1 << 20), all_pairs=True, examined=True
+    ),
     "reverse-ais": Method(reverse_ais, knob=BETAS),
     "importance-sampling": Method(importance_sampling, knob=Knob("n_sweeps", 250, 100_000), all_pairs=True),
 }
@@ -143,18 +153,36 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
     entry = METHODS[method]
     given = {"beta": beta} | {k: v for k, v in settings.items() if k in entry.settings or k not in SETTINGS}
     if clamp is None:
-        return entry.function(model, **given)
+        return _one(entry, model, given, settings)
     indices, values = clamp
     clamped = Clamped.of(model, indices, values)
-    results = []
+    results: list[Inference] = []
     for k in range(clamped.n_patterns):
         if not clamped.free.size:
             results.append(nothing_free(clamped, k, beta, settings["moments"]))
             continue
         if "seed" in given and clamped.n_patterns > 1:
             given["seed"] = rng.derive(settings["seed"], k)
-        results.append(expand(entry.function(clamped.machine(k), **given), clamped, k))
+        found = _one(entry, clamped.machine(k), given, settings)
+        if "witness" in entry.options:  # patterns share that of the first
+            given["witness"] = False
+            if k and found.converged is None:
+                found = replace(found, converged=results[0].converged)
+        results.append(expand(found, clamped, k))
     return stack(results) if np.ndim(values) == 2 else results[0]
+
+
+def _one(entry: Method, model: BoltzmannMachine, given: Mapping[str, Any], settings: Mapping[str, Any]) -> Inference:
+    """Run a method on one machine; what it says of itself is examined."""
+    if not entry.examined:
+        return entry.function(model, **given)
+    witness = given.get("witness", True)
+    if not isinstance(witness, (bool, np.bool_)):
+        raise TypeError(f"witness must be True or False; got {witness!r}.")
+    found = entry.function(model, **{name: value for name, value in given.items() if name != "witness"})
+    if witness:
+        return examine(model, found, given["beta"], given["seed"], settings["threads"])
+    return replace(found, converged=None) if found.converged else found
 
 
 def infer(

@@ -153,5 +153,5 @@ def _result(
     }
     if pairs is not None:
         result |= moments_from_up(units, pairs.up())
-    detail = {**chains.detail, "burn_in": burnt, "r_hat": r_hat, "tau_int": tau}
+    detail = {**chains.detail, "n_updates": chains.n_swept * chains.n_chains * chains.n_units, "burn_in": burnt, "r_hat": r_hat, "tau_int": tau}
     return Inference(rule, **result, converged=converged, n_samples=energies.size, ess=ess, detail=detail)

@@ -169,6 +169,7 @@ def _result(
     result = _moments(model, populations, weights, ess) if moments else {}
     detail = {
         **populations.engine.detail,
+        "n_updates": populations.engine.n_swept * len(populations.family) * model.n_units,
         **families,
         "log_weights": own[:, -1] - betas[-1] * model.offset,
         "n_betas": len(betas),

@@ -141,6 +141,7 @@ def _result(
     if moments:
         found |= _moments(model, states.packed, weights)
     of_set: dict[str, Any] = {"n_states": len(states), "lowest energy": float(energies.min())}
+    of_set["n_updates"] = 2 * sampled.size * model.n_units
     if math.isfinite(states.ceiling):
         of_set["states up to"] = states.ceiling + model.offset
     converged = detail["log_z_corrected"] is not None and bool(detail["r_hat"] <= diagnostics.R_HAT_LIMIT)

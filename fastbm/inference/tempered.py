@@ -104,6 +104,7 @@ def tempering(
     detail = {
         **chains.detail,
         "engine": engine,
+        "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
         "burn_in": burnt,
         "swap_rates": accepted / np.maximum(attempted, 1),
         "overlap": ratios.overlap,

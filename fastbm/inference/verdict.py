@@ -17,6 +17,7 @@ from .scouting import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
 SLACK = 0.05  # nats that nobody quarrels over
+ANSWERS = 'infer(model, "auto")'  # what finds an answer where one can be had
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""What stands witness to methods that would judge themselves: ladders, populations and chains that agree with each other
+may all have missed the same part of the machine.
+
+A scout looks independently: its bound holds for certain, and around its states log Z and the energy are estimated
+once more, by importance sampling where one side of the machine is small, else by walks from its means and back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import _checks, rng
+from ..model import BoltzmannMachine
+from .annealed_job import FEWEST_WITNESSES, SCOUT, SCOUT_PART
+from .annealed_weights import average
+from .bases import log_odds
+from .mixture import averages, mix
+from .result import Inference
+from .scouting import Scout, attempt_seconds, scout
+from .verdict import ANSWERS, apart, below_bound
+from .walks import make_walk
+
+MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
+N_DRAWS = 4_000
+WALK_PART = 0.4  # of the method's own time, for walks both ways
+FEWEST_STEPS, MOST_STEPS = 50, 1_000
+ENERGY_BARS = 5.0
+
+
+def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
+    """Return the result of a sampling method with what an independent look says of it."""
+    if found.converged is False:
+        return found
+    seconds = float(found.detail.get("n_updates", 0)) * attempt_seconds(model)
+    seen = scout(model, beta, SCOUT_PART * seconds, rng.derive(seed, SCOUT), threads)
+    told: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
+    log_z, error = _claim(found)
+    reason = "" if log_z is None else below_bound(log_z, error, seen)
+    sure: bool | None = None if seen.up is None else True
+    if not reason and seen.up is not None:
+        look = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
+        reason, more, sure = look(model, found, seen, beta, seconds, seed, threads)
+        told |= more
+    if reason:
+        _checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
+        told["contradiction"] = reason
+    return replace(found, converged=False if reason else sure, detail=found.detail | {"witness": told})
+
+
+def _claim(found: Inference) -> tuple[float | None, float | None]:
+    """What a result says of log Z, and its error; of "sampled-states" the corrected value."""
+    if "log_z_corrected" in found.detail:
+        return found.detail["log_z_corrected"], found.detail["log_z_corrected_error"]
+    return found.log_z, found.log_z_error
+
+
+def _mixed(
+    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
+) -> tuple[str, dict[str, Any], bool | None]:
+    """Compare with importance sampling around the scout's states."""
+    assert seen.side is not None and seen.kept is not None
+    mixture = mix(seen.side, seen.kept, N_DRAWS, rng.derive(seed, SCOUT))
+    if mixture.doubt:
+        return "", {"importance sampling": mixture.doubt}, None
+    other = averages(model, beta, seen.side, mixture, False)
+    told = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
+    log_z, error = _claim(found)
+    if log_z is not None and (gap := mixture.all.log_mean - log_z):
+        if apart(abs(gap), error, mixture.all.error):
+            return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", told, True
+    return _energies_apart(found, other["energy"], other["energy_error"]), told, True
+
+
+def _energies_apart(found: Inference, energy: float, error: float) -> str:
+    """What is wrong with the energy of a result without log Z, beside another estimate; empty where nothing is."""
+    if found.log_z is not None or found.energy is None:
+        return ""
+    gap = abs(found.energy - energy)
+    spread = math.sqrt(found.energy_variance or 0.0)
+    if gap > ENERGY_BARS * math.hypot(found.energy_error or 0.0, error) + 0.02 * spread:
+        return f"an independent tempering finds an energy of {energy:.6g}, {gap:.3g} away"
+    return ""
+
+
+def _walked(
+    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
+) -> tuple[str, dict[str, Any], bool | None]:
+    """Compare with walks from the scout's means, and back from its states."""
+    log_z, error = _claim(found)
+    if log_z is None:
+        ladders = seen.ladders()
+        means = np.array([model.energy(model.convention.values(one, np.float64)).mean() for one in ladders])
+        # of four ladders the spread is known badly: Student's quantile is twice the normal one here
+        reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))
+        return reason, {"energy": float(means.mean())}, True
+    each = model.n_units * attempt_seconds(model) * 2.0 * FEWEST_WITNESSES
+    n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
+    path = np.linspace(0.0, 1.0, n_steps)
+    kind = "blocks" if model.is_layered else ""
+    base = log_odds(model, beta, "tempering", seen)
+    streams = rng.streams(rng.derive(seed, SCOUT, 1), 2 * FEWEST_WITNESSES)
+    walk = make_walk(model, beta, base, streams[:FEWEST_WITNESSES], threads, kind)
+    walk.begin()
+    walk.follow(path)
+    walk.finish()
+    up = average(walk.log_w + walk.log_z0)
+    walk = make_walk(model, beta, base, streams[FEWEST_WITNESSES:], threads, kind)
+    walk.load(seen.some(FEWEST_WITNESSES))
+    walk.follow(path[::-1])
+    down = average(walk.log_w - walk.log_z0)
+    told = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
+    healthy = up.healthy and down.healthy
+    if healthy and apart(up.log_mean - log_z, error, up.error):
+        return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", told, True
+    if healthy and apart(log_z + down.log_mean, error, down.error):
+        return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", told, True
+    return "", told, True if healthy or not model.is_layered else None
