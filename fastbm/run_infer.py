@@ -49,10 +49,12 @@ def infer(
     model : BoltzmannMachine
     method : str
         "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
-        "population-annealing", "gibbs" or "metropolis"; or "auto": exact if the forecast fits `budget`, 60 seconds
-        unless given, else AIS from both ends where the machine is layered, and tempering elsewhere, as long as the
-        budget lasts. ``detail["auto"]`` says why, with log Z by mean field as a quick look, and ``detail["sized"]``
-        what fitted: with the method's name and that option the result can be had again, bit for bit.
+        "population-annealing", "importance-sampling", "gibbs" or "metropolis"; or "auto": exact if the forecast fits
+        `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling where
+        one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, as long as the budget
+        lasts; mean field where that is too short for any of them. ``detail["auto"]`` says why, with log Z by mean field
+        as a quick look, and ``detail["sized"]`` what fitted: with the method's name and that option the result can be
+        had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
@@ -174,9 +176,11 @@ def make_cell(
         check_call(model, "exact", clamp, {})
         known: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": n_threads}
         budget = _checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
+        if not isinstance(exact := chosen.pop("exact", True), bool):
+            raise TypeError(f"exact must be True or False; got {exact!r}.")
         if chosen:
-            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget.")
-        settled_for = settle(model, budget=budget, **known)
+            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact.")
+        settled_for = settle(model, budget=budget, exact=exact, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
     check_call(model, method, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about

@@ -11,9 +11,15 @@ from ..clamping import Clamped
 from ..exact.choosing import duration
 from ..model import BoltzmannMachine
 from .exact import forecast_seconds
+from .marginal import Marginal, has_marginal
+from .marginal_tempering import temper_seconds
 from .methods import run_method
+from .mixture import N_SWEEPS
+from .scouting import FEWEST_ROUNDS, LADDERS, LEVELS
+from .witness import MOST_KEPT
 
 BUDGET = 60.0  # seconds
+TRIES = 4  # times the rounds of a tempering that importance sampling may take in all
 
 
 @dataclass(frozen=True)
@@ -26,30 +32,44 @@ class Settled:
 
 
 def settle(
-    model: BoltzmannMachine, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, budget: float
-) -> Settled:
+    model: BoltzmannMachine, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, budget: float,
+    exact: bool = True,
+) -> Settled:  # fmt: skip
     """Choose a method for a machine, clamped or not, by forecasts alone and a look by mean field.
 
-    Exact sums are taken if their forecast, by the built-in speeds, fits the budget. Otherwise layered machines, half of
-    whose units AIS sums in closed form, get "ais" from both ends, and all others "tempering", whose moments can be
-    trusted too. How long they run is left to the budget.
+    Exact sums are taken if their forecast, by the built-in speeds, fits the budget, unless `exact` is False. Otherwise
+    layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
+    layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
+    trusted too. How long the last two run is left to the budget.
     """
     machine, n_sums = _sums(model, clamp)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
     told = "out of reach" if math.isinf(forecast) else duration(forecast)
-    if forecast <= budget:
+    if forecast <= budget and (exact or not n_sums):
         why = f"an exact sum takes {told}, within the budget of {duration(budget)}"
         return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is a look, and says itself whether it converged
         look = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
-    exact = f"an exact sum ({told}) does not fit the budget of {duration(budget)}"
-    if machine.is_layered:
-        why, method, options = "layers: AIS sums every second one in closed form", "ais", {"bracket": True}
-    else:
-        why, method, options = "no layers: tempering gives log Z and moments from the same samples", "tempering", {}
-    note = {"why": f"{exact}; {why}", "mean-field log Z": look.log_z, "mean-field converged": look.converged}
+    first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}" if exact else "no exact sum is wanted"
+    method, options, why = _estimate(machine, beta, n_sums, budget)
+    note = {"why": f"{first}; {why}", "mean-field log Z": look.log_z, "mean-field converged": look.converged}
     return Settled(method, options, note)
+
+
+def _estimate(machine: BoltzmannMachine, beta: float, n_sums: int, budget: float) -> tuple[str, dict[str, Any], str]:
+    """What estimates best: the method, its options, and why."""
+    if not machine.is_layered:
+        return "tempering", {}, "no layers: tempering gives log Z and moments from the same samples"
+    if not has_marginal(machine):
+        return "ais", {"bracket": True}, "layers: AIS sums every second one in closed form"
+    side = Marginal.of(machine, beta)
+    if len(side.kept) <= MOST_KEPT:
+        fits = int(budget / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
+        if fits >= FEWEST_ROUNDS:
+            why = f"{len(side.kept)} units in the smaller side: importance-sampling around the states of a tempering"
+            return "importance-sampling", {"n_sweeps": min(fits, N_SWEEPS)}, why
+    return "ais", {"bracket": True, "walk": "marginal"}, "layers: AIS, one side summed out, from both ends"
 
 
 def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:

@@ -27,8 +27,10 @@ from .result import Inference, check_pairs, moments_of
 from .scouting import BURN_IN, LADDERS, LEVELS, visible_biases
 
 RATES = (0.02, 0.1, 0.25)
+N_SWEEPS = 250  # rounds of the tempering, unless told
 LEAST_ESS = 100.0
 BARS = 3.0  # by which a ladder may differ from all
+FAINT = 1e-12  # weights below this part of the largest are left out of the averages
 TABLE = 1 << 22  # distances of draws and states that are held at once
 
 
@@ -108,7 +110,7 @@ def importance_sampling(
     seed: int,
     threads: int,
     n_samples: int = 20_000,
-    n_sweeps: int = 250,
+    n_sweeps: int = N_SWEEPS,
 ) -> Inference:
     """Estimate log Z and moments of a layered machine by importance sampling around the states of a tempering.
 
@@ -176,10 +178,12 @@ def importance_sampling(
 def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool) -> dict[str, Any]:
     """Energy, and moments in the model's units if wanted, the summed units replaced by their conditional means."""
     weights, units, plain, n = found.all.weights, model.convention, Marginal.of(model, 1.0), model.n_units
+    heavy = weights > FAINT * weights.max()
+    states, weights = found.up[heavy], weights[heavy]
     energies, spread = np.empty((2, len(weights)))
     second, drift = np.zeros((n, n)), np.zeros((3, n))  # of squared weights: with 1, up and up^2
     for some in side.blocks(len(weights)):
-        up, share = found.up[some], weights[some]
+        up, share = states[some], weights[some]
         gaps = plain.fields(up)
         p = expit(beta * gaps)
         energies[some] = -(plain.constant + up @ plain.bias[side.kept] + (p * gaps).sum(axis=1))

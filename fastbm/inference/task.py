@@ -111,7 +111,7 @@ class CellsTask:
                 return {}
             size = self._sizes[place]
             if isinstance(size, str):
-                return self._skip(cell, size)
+                return self._fall_back(cell, size) if "auto" in cell else self._skip(cell, size)
             options |= size
         try:
             result = self._run(cell, options)
@@ -146,6 +146,13 @@ class CellsTask:
             if len(self._cells) == 1 and not isinstance(error, BudgetTooSmall):
                 raise
             return str(error)
+
+    def _fall_back(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
+        """What mean field says, where a budget is too short for any estimate."""
+        result = self._run(cell | {"method": "mean-field"}, {})
+        note = f"{why} Mean field instead: log Z is a lower bound, without an error bar; the moments are its own."
+        told = cell | {"auto": cell["auto"] | {"fell back": note}}
+        return self._rows(told, result, result.seconds, result.compile_seconds)
 
     def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
         return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}))
