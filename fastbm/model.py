@@ -170,7 +170,7 @@ class BoltzmannMachine:
         edges = [self.couplings.edges] if isinstance(self.couplings, couplings.Sparse) else []
         for array in (*self.couplings.arrays, self._bias, *edges):
             digest.update(repr(array.shape).encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:

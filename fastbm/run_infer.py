@@ -97,7 +97,7 @@ def infer(
     --------
     >>> import fastbm as bm
     >>> round(bm.infer(bm.models.curie_weiss(10), "exact").log_z, 6)
-    7.568441
+    7.375144
     """
     check_model(model)
     _checks.choice("method", method, [*METHODS, "auto"])

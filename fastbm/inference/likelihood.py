@@ -117,7 +117,7 @@ def log_likelihood(
     >>> import fastbm as bm
     >>> model = bm.models.curie_weiss(4)
     >>> round(bm.log_likelihood(model, [[1, 1, 1, 1], [-1, 1, -1, 1]]).mean, 6)
-    -2.495104
+    -2.525415
     """
     beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)

@@ -128,7 +128,7 @@ def run_method(
                 raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
-    about = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
+    about: dict[str, Any] = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
     return replace(result, method=method, seconds=watch.seconds, **about)
 
 

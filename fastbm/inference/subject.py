@@ -75,5 +75,5 @@ def clamp_of(clamp: Any) -> str | None:
     for array, kind in zip(clamp, (np.int64, np.float64), strict=True):
         plain = np.ascontiguousarray(array, kind)
         digest.update(repr(plain.shape).encode())
-        digest.update(plain.reshape(-1).view(np.uint8))
+        digest.update(plain.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
