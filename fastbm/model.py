@@ -357,3 +357,17 @@ class BoltzmannMachine:
         from . import modelfile
 
         modelfile.save(self, path, overwrite=overwrite)
+
+
+def check_machine(model: Any, argument: str = "model") -> None:
+    """Refuse what is no machine, and say how to come to one."""
+    if isinstance(model, BoltzmannMachine):
+        return
+    way_out = ""
+    if type(model).__name__ == "Run":
+        way_out = f" Of a run take its machine: {argument}=run.model."
+    elif isinstance(model, (str, Path)):
+        way_out = " A stored one is read by fastbm.load(path), that of a run is fastbm.open(path).model."
+    elif isinstance(model, (list, tuple, np.ndarray)) or hasattr(model, "toarray"):
+        way_out = " Make one of couplings: BoltzmannMachine(weights, bias)."
+    raise TypeError(f"{argument} must be a BoltzmannMachine; got {type(model).__name__}.{way_out}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..stopwatch import Stopwatch
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
@@ -167,8 +167,7 @@ def infer(
     **options: Any,
 ) -> Inference:
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    check_machine(model)
     check_call(model, method, clamp, options, moments)
     return run_method(
         model,

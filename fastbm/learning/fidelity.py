@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import _checks, data as data_module, rng, threads as threads_module
 from ..diagnostics import R_HAT_LIMIT
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..rows import Rows
 from ..store import Stream
 from .central import ORDERS, UpMoments, weighted
@@ -217,8 +217,7 @@ def fidelity(
     >>> found.covariance.data, found.covariance.machine.round(4)
     (array([0.5]), array([0.4621]))
     """
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}. Of a run take run.model.")
+    check_machine(model)
     refuse_many_units(model)
     if isinstance(rows, Rows):
         up = rows
