@@ -19,6 +19,12 @@ WITH_EXAMPLES = [
 ]
 
 
+def test_every_kind_of_named_model_has_an_example() -> None:
+    assert {path.stem for path in (PACKAGE / "models").glob("*.py")} - {"__init__", "making"} <= {
+        module.rpartition(".")[2] for module in WITH_EXAMPLES
+    }
+
+
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_examples_print_what_they_say(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
