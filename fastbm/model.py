@@ -166,7 +166,8 @@ class BoltzmannMachine:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of couplings, biases, offset and units, by which a result knows the machine that it is of."""
-        digest = hashlib.sha256(f"{self.couplings.kind} {self.units} {self.n_units} {self.offset!r}".encode())
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.couplings.kind} {self.units} {self.n_units} {self.offset!r}".encode())
         edges = [self.couplings.edges] if isinstance(self.couplings, couplings.Sparse) else []
         for array in (*self.couplings.arrays, self._bias, *edges):
             digest.update(repr(array.shape).encode())

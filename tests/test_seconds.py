@@ -10,12 +10,14 @@ from functools import wraps
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 from helpers import calm
 
 import fastbm as bm
 from fastbm import _jit
 from fastbm.inference.methods import METHODS
+from fastbm.inference.task import CellsTask
 from fastbm.learning import inverse_rules
 from fastbm.stopwatch import Stopwatch
 
@@ -66,6 +68,16 @@ def test_infer_and_compare_count_compiling_apart(slow_to_compile: list[float], t
     assert stored.summary()[1]["compile_seconds"] == stored.table[1]["compile_seconds"] > 0.0
     many = bm.Comparison(compared.cells * 20)
     assert str(many).splitlines()[-1].startswith("Compiling took ")
+
+
+def test_runs_that_older_versions_began_go_on_without_the_time_to_compile() -> None:
+    cell = {"model": "m", "method": "exact", "beta": 1.0, "seed": 0, "options": {}}
+    about: dict[str, Any] = {"clamp": None, "moments": True, "threads": 1, "compiling_apart": False}
+    task = CellsTask({"m": bm.models.curie_weiss(6)}, [cell], **about)
+    state = {"n_done": np.array(0)}
+    task.restore(state | task.state())
+    rows = task.advance()
+    assert rows is not None and set(rows) == set(task.streams) == {"results/result", "meta/seconds"}
 
 
 def test_rules_are_timed_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
