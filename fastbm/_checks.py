@@ -21,6 +21,14 @@ import numpy as np
 
 # frames between the user's and ours: fastbm's own, and those of the standard library through which it calls itself
 _PASSED_THROUGH = (str(Path(__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
+_INVERSE = "Temperatures are given by their inverse here: beta = 1 / temperature."
+# what others call an option: the option without which the hint is no use, and the hint
+ELSEWHERE = {
+    "temperature": ("", _INVERSE),
+    "T": ("", _INVERSE),
+    "num_reads": ("n_chains", "Reads are chains here: n_chains."),
+    "n_samples": ("n_sweeps", "Each of n_chains chains gives n_sweeps // thin samples: set n_sweeps."),
+}
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
 
 
@@ -87,9 +95,20 @@ class Diverged(ValueError):
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string."""
-    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string; of a name that others
+    use, what it is called here.
+    """
+    valid = list(valid)
+    needs, hint = ELSEWHERE.get(name, ("", ""))
+    if hint and (not needs or needs in valid):
+        return f" {hint}"
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def no_file(path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with a path at which there is no file."""
+    return "is a folder, not a file" if os.path.isdir(path) else "does not exist"
 
 
 def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
@@ -131,11 +150,17 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
 
 
 def any_array(argument: str, value: Any) -> np.ndarray:
-    """Return `value` as an array; rows of unequal length are refused, and so are masked entries."""
+    """Return `value` as an array; rows of unequal length are refused, and so are masked entries. Sparse matrices are
+    filled, and missing entries of tables with nullable columns become NaN.
+    """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{argument} must have no masked entries here. Fill them in, or leave their rows out.")
     try:
-        return np.asarray(value)
+        found = np.asarray(value.toarray() if hasattr(value, "toarray") else value)
+        if found.dtype.kind == "O" and hasattr(value, "to_numpy"):
+            with contextlib.suppress(TypeError, ValueError):
+                found = value.to_numpy(dtype=np.float64, na_value=math.nan)
+        return found
     except (TypeError, ValueError) as error:
         raise ValueError(f"{argument} must be an array with rows of equal length: {error}") from None
 

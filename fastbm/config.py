@@ -94,7 +94,7 @@ def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, A
         For a missing file.
     """
     if not Path(path).is_file():
-        raise _checks.StorageError(f"{path} does not exist.")
+        raise _checks.StorageError(f"{path} {_checks.no_file(path)}.")
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -39,7 +39,7 @@ def load(source: str, *, side: int = 4) -> Data:
     ----------
     source : str
         "sklearn:digits"; "bars-and-stripes" or "shifter", of size `side`; or "FILE.h5:dataset", "FILE.mat:variable"
-        (MATLAB v7.3), "FILE.npz:member", "FILE.npy".
+        (MATLAB v7.3), "FILE.npz:member", "FILE.npy"; of a file that holds one array alone its name is enough.
 
     Raises
     ------
@@ -75,15 +75,15 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
             f"'FILE.mat:variable', 'FILE.npz:member' or 'FILE.npy'; got {source!r}."
         )
     if not Path(path).is_file():
-        raise _checks.StorageError(f"{path} does not exist (source = {source!r}).")
+        raise _checks.StorageError(f"{path} {_checks.no_file(path)} (source = {source!r}).")
     if path.endswith((".npy", ".npz")):
         yield _numpy(path, member)
     else:
         with _hdf5(path) as file:
-            found = file.get(member) if member else None
+            names: list[str] = []
+            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+            found = file.get(member or names[0]) if member or len(names) == 1 else None
             if not isinstance(found, h5py.Dataset):
-                names: list[str] = []
-                file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
                 raise _no_member(path, member.lstrip("/"), names)
             yield found
 
@@ -101,8 +101,8 @@ def _numpy(path: str, member: str) -> np.ndarray:
             return found
         with found as archive:
             names = archive.files
-            if member in names:
-                array: np.ndarray = archive[member]
+            if member in names or (not member and len(names) == 1):
+                array: np.ndarray = archive[member or names[0]]
                 return array
     except (ValueError, EOFError, BadZipFile) as error:
         raise _checks.StorageError(f"{path} is not a NumPy file of numbers ({error}).") from None
@@ -117,9 +117,10 @@ def _hdf5(path: str) -> h5py.File:
 
 
 def _no_member(path: str, member: str, names: list[str]) -> ValueError:
-    return ValueError(
-        f"{path} has no {member!r}.{_checks.nearest(member, names)} It holds: {', '.join(names) or 'nothing'}."
-    )
+    held = f"It holds: {', '.join(names) or 'nothing'}."
+    if not member and names:
+        return ValueError(f"{path} holds several arrays: name one, as in {f'{path}:{names[0]}'!r}. {held}")
+    return ValueError(f"{path} has no {member!r}.{_checks.nearest(member, names)} {held}")
 
 
 def _digits() -> Data:

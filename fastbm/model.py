@@ -173,11 +173,12 @@ class BoltzmannMachine:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of couplings, biases, offset and units, by which a result knows the machine that it is of."""
-        digest = hashlib.sha256(f"{self.couplings.kind} {self.units} {self.n_units} {self.offset!r}".encode())
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.couplings.kind} {self.units} {self.n_units} {self.offset!r}".encode())
         edges = [self.couplings.edges] if isinstance(self.couplings, couplings.Sparse) else []
         for array in (*self.couplings.arrays, self._bias, *edges):
             digest.update(repr(array.shape).encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -400,3 +401,17 @@ class BoltzmannMachine:
         from . import modelfile
 
         modelfile.save(self, path, overwrite=overwrite)
+
+
+def check_machine(model: Any, argument: str = "model") -> None:
+    """Refuse what is no machine, and say how to come to one."""
+    if isinstance(model, BoltzmannMachine):
+        return
+    way_out = ""
+    if type(model).__name__ == "Run":
+        way_out = f" Of a run take its machine: {argument}=run.model."
+    elif isinstance(model, (str, Path)):
+        way_out = " A stored one is read by fastbm.load(path), that of a run is fastbm.open(path).model."
+    elif isinstance(model, (list, tuple, np.ndarray)) or hasattr(model, "toarray"):
+        way_out = " Make one of couplings: BoltzmannMachine(weights, bias)."
+    raise TypeError(f"{argument} must be a BoltzmannMachine; got {type(model).__name__}.{way_out}")

@@ -44,6 +44,8 @@ def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) 
     import h5py
 
     path = Path(path)
+    if path.is_dir():
+        raise _checks.StorageError(f"{path} is a folder, not a file. Write elsewhere.")
     if path.exists() and not overwrite:
         raise _checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +77,7 @@ def load(path: str | Path) -> BoltzmannMachine:
     import h5py
 
     if not Path(path).is_file():
-        raise _checks.StorageError(f"{path} does not exist.")
+        raise _checks.StorageError(f"{path} {_checks.no_file(path)}.")
     try:
         file = h5py.File(path, "r")
     except OSError as error:

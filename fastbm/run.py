@@ -239,8 +239,3 @@ def _finish(writer: Any, stop: Stop) -> Run:
     except Halted:
         raise _unmerged(stop, writer) from None
     return _written(writer)
-
-
-def check_model(model: Any) -> None:
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")

@@ -11,8 +11,7 @@ import numpy as np
 from . import _checks, rng
 from .inference.comparison import Comparison
 from .inference.methods import check_call
-from .model import BoltzmannMachine
-from .run import check_model
+from .model import BoltzmannMachine, check_machine
 from .run_infer import check_flags, make_cell, plain, run_cells
 from .run_loop import Progress
 from .run_stop import Stop
@@ -68,7 +67,7 @@ def compare(
     """
     models = {"model": model} if not isinstance(model, Mapping) else dict(model)
     for one in models.values():
-        check_model(one)
+        check_machine(one)
     chosen = _chosen(methods)
     betas = [_checks.real("beta", value, least=0.0) for value in np.atleast_1d(np.asarray(beta, object)).tolist()]
     listed: list[Any] = [seed] if seed is None or isinstance(seed, (int, np.integer)) else _listed("seed", seed)

@@ -9,7 +9,7 @@ from typing import Any
 from . import rng
 from .learning import gaps_checks, settings as fit_settings
 from .learning.start import check_hidden, start_machine
-from .model import BoltzmannMachine
+from .model import BoltzmannMachine, check_machine
 from .run import begin
 from .run_fit_data import FitData
 from .run_loop import Progress
@@ -20,7 +20,7 @@ from .run_view import Run
 
 def fit(
     data: Any,
-    *,
+    *misplaced: Any,
     method: str = "pcd",
     n_hidden: int | Sequence[int] = 0,
     layout: str | None = None,
@@ -242,6 +242,11 @@ def fit(
         for name, value in locals().items()
         if name in fit_settings.FitSettings.__dataclass_fields__ and name != "method"
     }
+    if misplaced or isinstance(data, BoltzmannMachine):
+        raise TypeError(
+            "fit takes rows first and all else by name, a machine to start from too: fit(rows, init=model, "
+            'method="pcd").'
+        )
     if init is not None:
         _check_start(init, n_hidden, layout, units)
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
@@ -273,8 +278,7 @@ def fit(
 
 def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:
     """Check that nothing contradicts the machine that learning starts from."""
-    if not isinstance(init, BoltzmannMachine):
-        raise TypeError(f"init must be a BoltzmannMachine; got {type(init).__name__}.")
+    check_machine(init, "init")
     hidden = init.couplings.sizes[1:] if init.is_layered else (init.n_hidden,)
     if (given := check_hidden(n_hidden)) and given not in (hidden, (init.n_hidden,)):
         raise ValueError(

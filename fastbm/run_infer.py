@@ -17,8 +17,8 @@ from .inference.exact_settings import ExactSettings
 from .inference.exact_sums import ExactSums
 from .inference.methods import METHODS, check_call, infer as infer_once, run_method
 from .inference.result import Inference
-from .model import BoltzmannMachine
-from .run import begin, check_model
+from .model import BoltzmannMachine, check_machine
+from .run import begin
 from .run_bar import LateBar
 from .run_loop import Progress
 from .run_stop import Stop
@@ -30,7 +30,7 @@ SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be s
 
 def infer(
     model: BoltzmannMachine,
-    method: str,
+    method: str | None = None,
     *,
     beta: float = 1.0,
     clamp: tuple[Any, Any] | None = None,
@@ -99,9 +99,11 @@ def infer(
     --------
     >>> import fastbm as bm
     >>> round(bm.infer(bm.models.curie_weiss(10), "exact").log_z, 6)
-    7.568441
+    7.375144
     """
-    check_model(model)
+    check_machine(model)
+    if method is None:
+        raise TypeError('infer needs a method, such as infer(model, "exact") or infer(model, "auto").')
     _checks.choice("method", method, [*METHODS, "auto"])
     check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
@@ -133,7 +135,7 @@ def infer_run(
     **storage: Any,
 ) -> Run:
     """Infer as a run that is stored; `storage` as for `sample`."""
-    check_model(model)
+    check_machine(model)
     check_flags(moments, storage.get("executor"))
     cell = make_cell(
         model,

@@ -184,7 +184,8 @@ def _values(run: Run, observable: Any) -> np.ndarray | None:
             values = run.observables[observable]
             return values if _is_of_pairs(run, observable) else _of_chains(run, values)
         if observable == "magnetisation":
-            return run.magnetisation
+            run._need("samples/states", "samples")
+            return _spin_magnetisation(run)
         known = ["energy", "magnetisation", *run.observables]
         raise ValueError(f"observable must be one of {', '.join(map(repr, known))}, or an array; got {observable!r}.")
     return _of_chains(run, _checks.any_array("observable", observable))
@@ -229,7 +230,11 @@ def n_clamped_patterns(run: Run) -> int:
 
 
 def square_lattice(run: Run) -> tuple[int, int] | None:
-    """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None."""
+    """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped units
+    it is another machine.
+    """
+    if run.config.get("sample", {}).get("n_patterns"):
+        return None
     origin = run.config.get("model", {}).get("origin", {})
     if origin.get("name") != "ising" or not origin["periodic"] or origin["coupling"] != 1.0 or origin["field"] != 0.0:
         return None

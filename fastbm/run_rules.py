@@ -11,8 +11,8 @@ import numpy as np
 from . import _checks, rng
 from .learning.inverse_comparison import RuleComparison
 from .learning.inverse_rules import read_rules
-from .model import BoltzmannMachine
-from .run import begin, check_model
+from .model import BoltzmannMachine, check_machine
+from .run import begin
 from .run_infer import plain
 from .run_loop import Progress
 from .run_stop import Stop
@@ -90,7 +90,7 @@ def compare_rules(
     """
     named = {"model": models} if not isinstance(models, Mapping) else dict(models)
     for one in named.values():
-        check_model(one)
+        check_machine(one)
     if not named:
         raise ValueError("compare_rules needs at least one model.")
     chosen = read_rules(rules, options)

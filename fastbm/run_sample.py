@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import _checks, threads as threads_module
-from .model import BoltzmannMachine
+from .model import BoltzmannMachine, check_machine
 from .rows import pack
-from .run import begin, check_model
+from .run import begin
 from .run_loop import Progress
 from .run_stop import Stop
 from .run_tasks import describe, model_inputs
@@ -27,7 +27,7 @@ from .sampling.settings import SampleSettings
 
 def sample(
     model: BoltzmannMachine,
-    *,
+    *misplaced: Any,
     sampler: str = "gibbs",
     rule: str | None = None,
     order: str | None = None,
@@ -183,7 +183,11 @@ def sample(
     >>> run.states.shape
     (100, 16, 8)
     """
-    check_model(model)
+    check_machine(model)
+    if misplaced:
+        raise TypeError(
+            f'sample takes its options by name, as in sample(model, sampler="gibbs"); got {misplaced[0]!r}.'
+        )
     settings = SampleSettings.check(
         {
             "sampler": sampler,

@@ -251,7 +251,7 @@ class SampledRun:
         ----------
         betas : float or (n,) array
         observable : str or (n_samples, n_chains) array
-            "energy" (of the whole machine), "magnetisation", the name of a recorded observable, or values of the
-            samples.
+            "energy" (of the whole machine), "magnetisation" (means of -1 and +1 for a unit, whatever the machine's
+            units), the name of a recorded observable, or values of the samples.
         """
         return run_physics.reweight(self, betas, observable)

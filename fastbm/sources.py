@@ -180,8 +180,17 @@ def read(data: Any, kind: Units | None, argument: str = "data") -> tuple[Rows, U
         data = data()
     if isinstance(data, Iterator):
         return gather(data, kind, argument, keep=False)
+    if hasattr(data, "tocsr"):
+        return gather(_filled(data.tocsr()), kind or _tell(data.tocsr().data), argument, keep=True)
     whole = data if isinstance(data, np.ma.MaskedArray) else _checks.any_array(argument, data)
     return gather([whole], kind or _tell(whole), argument, keep=True)
+
+
+def _filled(table: Any) -> Iterator[np.ndarray]:
+    """The rows of a scipy.sparse table, a block at a time."""
+    step = max(NUMBERS // max(table.shape[1], 1), 1)
+    for first in range(0, table.shape[0], step):
+        yield table[first : first + step].toarray()
 
 
 def _tell(whole: np.ndarray) -> Units:

@@ -49,7 +49,6 @@ def contrastive(out: Path | None = None, **options: Any) -> bm.Run:
         "batch_size": 5,
         "momentum": 0.5,
         "units": "spin",
-        "samples_every": 1,
     }
     return bm.fit(2 * ROWS.astype(int) - 1, **{**more, "out": out, **options})
 

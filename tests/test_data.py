@@ -119,7 +119,7 @@ def test_fit_reads_a_file_by_name_and_remembers_it(folder: Path) -> None:
             "a.npz has no 'spikess'. Did you mean 'spikes'.*It holds: spikes, other",
             "{folder}/a.npz:spikess",
         ),
-        (ValueError, "a.npz has no ''.*It holds: spikes, other", "{folder}/a.npz"),
+        (ValueError, "a.npz holds several arrays: name one.*It holds: spikes, other", "{folder}/a.npz"),
         (ValueError, "source must be", "{folder}/a.npy:spikes"),
         (bm.StorageError, "o.npy is not a NumPy file of numbers", "{folder}/o.npy"),
         (bm.StorageError, "empty.npy is not a NumPy file of numbers", "{folder}/empty.npy"),

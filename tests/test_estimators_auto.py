@@ -83,7 +83,7 @@ def test_bad_options(error: type[Exception], text: str, options: dict[str, Any])
 
 def test_a_size_that_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("fastbm.inference.sizing.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("fastbm.stopwatch.time.perf_counter", lambda: clock[0])
 
     def work(size: int) -> None:
         clock[0] += 0.005 + 1e-5 * size

@@ -154,6 +154,7 @@ def test_a_method_that_fails_leaves_the_others(tmp_path: Any) -> None:
     found = bm.compare(model, {"ais": {"n_betas": 0}, "gibbs": {"n_sweeps": 100}}, out=tmp_path / "c.h5")
     failed, done = found.cells
     assert failed.skipped is not None and "n_betas" in failed.skipped
+    assert f"ais was skipped: {failed.skipped}" in str(found).splitlines()
     assert done.skipped is None and done.result.mean is not None
 
 

@@ -185,6 +185,26 @@ def test_units_that_never_change():
     assert 0 < found.mean.z[2] < 1 and np.isfinite(found.triple.z).all()  # the machine's own scatter
 
 
+def test_what_neither_side_ever_changes_but_they_disagree_on_is_finite():
+    rows = np.zeros((20, 3), int)
+    rows[::2, 0] = 1
+    found = bm.fidelity(bm.BoltzmannMachine(np.zeros((3, 3)), [0.0, 800.0, -800.0], units="binary"), rows)
+    assert found.mean.z[1] == 20.0, "in rows that would have to be others"
+    assert np.isfinite(list(found.summary().values())).all()
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_hidden_units_that_are_coupled_are_summed_too(units):
+    model = bm.models.random_machine(7, scale=0.8, units=units, seed=5)
+    model = bm.BoltzmannMachine(model.weights, model.bias, units=units, n_hidden=3, offset=0.7)
+    found = bm.fidelity(model, drawn(machine(4, units), 30), beta=0.7)
+    truth = bm.infer(model, "exact", beta=0.7)
+    assert found.n_samples == 0
+    np.testing.assert_allclose(found.mean.machine, truth.mean[:4], atol=1e-12)
+    pairs = np.triu_indices(4, 1)
+    np.testing.assert_allclose(found.covariance.machine, truth.covariance[pairs], atol=1e-12)
+
+
 def test_refusals():
     model: Any = machine(4)
     with pytest.raises(TypeError, match=r"Of a run take run\.model"):

@@ -118,7 +118,9 @@ def test_a_table_has_a_row_for_every_cell_and_is_printed_in_80_columns() -> None
     assert all(set(row) == set(RuleCell.__dataclass_fields__) for row in found.table)
     assert all(row["seconds"] > 0 and row["skipped"] is None for row in found.table)
     lines = str(found).splitlines()
-    assert len(lines) == 2 * (1 + 1 + 12 + 1) + 3 and max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("Ranked over the 4 of 4 sets") for line in lines) == 2
+    assert sum("yes" in line for line in lines) == len(found)
     many = bm.RuleComparison(found.cells * 3)
     text = str(many)
     assert "one, 200 rows: error of couplings" in text and "two, 400 rows: held-out log-likelihood" in text
@@ -127,6 +129,34 @@ def test_a_table_has_a_row_for_every_cell_and_is_printed_in_80_columns() -> None
         chosen = [r for r in found.table if (r["model"], r["rule"]) == (row["model"], row["rule"])]
         assert row["n"] == 4 and row["skipped"] == 0 and row["converged"] == 1.0
         assert row["pair_off"] == pytest.approx(np.sqrt(np.mean([r["pair_off"] ** 2 for r in chosen])))
+
+
+def made(rule: str, beta: float, seed: int, gamma: float | None) -> RuleCell:
+    blank: dict[str, Any] = dict.fromkeys(RuleCell.__dataclass_fields__)
+    about = {"model": "m", "beta": beta, "n_rows": 100, "seed": seed, "rule": rule, "method": rule, "seconds": 1.0}
+    return RuleCell(**blank | about | {"gamma": gamma, "skipped": None if gamma is not None else "it failed"})
+
+
+def test_a_rule_gains_nothing_by_failing_where_it_is_hard() -> None:
+    betas = [k / 10 for k in range(1, 11)]
+    honest = [made("honest", beta, seed, beta) for beta in betas for seed in range(2)]
+    coward = [made("coward", beta, seed, 1.1 * beta if beta < 0.8 else None) for beta in betas for seed in range(2)]
+    hopeless = [made("hopeless", beta, seed, 0.01 if beta < 0.3 else None) for beta in betas for seed in range(2)]
+    found = bm.RuleComparison(tuple(honest + coward + hopeless))
+    rows = {row["rule"]: row for row in found.summary(("model", "rule"))}
+    assert rows["coward"]["gamma"] == pytest.approx(1.1 * rows["honest"]["gamma"])
+    assert rows["hopeless"]["gamma"] is None
+    assert [rows[rule]["skipped"] for rule in ("honest", "coward", "hopeless")] == [0, 6, 16]
+    assert rows["honest"]["common"] == rows["coward"]["common"] == 14
+    text = str(found)
+    told = " ".join(text.split())
+    assert "Ranked over the 14 of 20 sets of rows that all of them were measured on: honest 0." in told
+    assert told.index("honest 0.") < told.index("coward 0.") < told.index("half: hopeless (16 of 20 failed)")
+    for beta in betas:  # none is left out
+        assert f" {beta:g} " in text
+    assert max(map(len, text.splitlines())) <= 80
+    alone = bm.RuleComparison(tuple(coward)).summary(("beta",))
+    assert [row["gamma"] is None for row in alone] == [beta > 0.7 for beta in betas]
 
 
 def test_hidden_units_are_learned_by_rules_that_can() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import math
-import pkgutil
 
 import networkx
 import numpy as np
@@ -248,11 +245,3 @@ def test_bad_biases_and_defaults_are_refused():
         models.from_graph(graph)
     with pytest.raises(TypeError, match="default must be a number"):
         models.from_graph(networkx.path_graph(2), default="one")
-
-
-@pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(models.__path__)])
-def test_the_examples_do_what_they_say(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = doctest.testmod(importlib.import_module(f"fastbm.models.{name}"))
-    assert not found.failed
-    assert found.attempted or name == "making"

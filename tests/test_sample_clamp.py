@@ -13,6 +13,7 @@ from helpers import SURE, calm, enumerate_machine, machine
 from sample_helpers import FERRO, GLASS, PATTERNS, SK, small
 
 import fastbm as bm
+from fastbm.run_physics import by_temperature, square_lattice
 
 end_threads = helpers.end_threads
 
@@ -117,3 +118,11 @@ def test_averages_do_not_mix_patterns() -> None:
             call()
     alone = calm(bm.sample, GLASS, clamp=([0], [[1]]), n_chains=8, n_sweeps=100)
     assert len(alone.thermodynamics()) == 1
+
+
+def test_values_of_the_whole_lattice_do_not_stand_beside_a_clamped_one() -> None:
+    lattice, about = bm.models.ising((4, 4)), {"beta": [0.3, 0.4], "n_chains": 8, "n_sweeps": 50}
+    whole, held = calm(bm.sample, lattice, **about), calm(bm.sample, lattice, clamp=([0], [1]), **about)
+    assert square_lattice(whole) == (4, 4) and by_temperature(whole)[0].exact_energy is not None
+    assert square_lattice(held) is None
+    assert by_temperature(held)[0].exact_energy is by_temperature(held)[0].exact_magnetisation is None

@@ -84,6 +84,16 @@ def test_reweighting_to_neighbouring_temperatures() -> None:
         run.reweight(0.4, np.zeros(3))
 
 
+def test_magnetisation_is_of_spins_whatever_the_units_and_whatever_was_recorded() -> None:
+    model = bm.models.sherrington_kirkpatrick(6, seed=1).to_units("binary")
+    found = []
+    for observables in ((), ("magnetisation",)):
+        run = calm(bm.sample, model, beta=0.5, n_chains=8, n_sweeps=50, observables=observables)
+        found.append(run.reweight(0.5, "magnetisation").value)
+        assert run.thermodynamics()[0].magnetisation.value == pytest.approx(found[-1])
+    assert found[0] == pytest.approx(found[1]) == pytest.approx(2.0 * run.magnetisation.mean() - 1.0)
+
+
 def test_reweighting_takes_the_nearest_temperature() -> None:
     run = bm.sample(RING, beta=[0.2, 0.6], n_chains=8, n_sweeps=2_000, seed=3)
     direct = diagnostics.reweight(run.energy[:, 4:], run.energy[:, 4:], 0.6, 0.55)

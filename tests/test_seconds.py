@@ -10,12 +10,14 @@ from functools import wraps
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 from helpers import calm
 
 import fastbm as bm
 from fastbm import _jit
 from fastbm.inference.methods import METHODS
+from fastbm.inference.task import CellsTask
 from fastbm.learning import inverse_rules
 from fastbm.stopwatch import Stopwatch
 
@@ -60,12 +62,22 @@ def test_infer_and_compare_count_compiling_apart(slow_to_compile: list[float], t
     compared = bm.compare(model, ["exact", "mean-field"], out=tmp_path / "c.h5")
     stored = bm.open(tmp_path / "c.h5").comparison
     for took, one in zip(slow_to_compile, (found, compared["mean-field"]), strict=True):
-        assert 0.8 * took < one.compile_seconds <= took
-        assert WORK <= one.seconds < WORK + 0.5 * took
+        assert 0.5 * took < one.compile_seconds <= took
+        assert WORK <= one.seconds < WORK + 0.9 * took
     assert stored["mean-field"].compile_seconds == compared["mean-field"].compile_seconds
     assert stored.summary()[1]["compile_seconds"] == stored.table[1]["compile_seconds"] > 0.0
     many = bm.Comparison(compared.cells * 20)
     assert str(many).splitlines()[-1].startswith("Compiling took ")
+
+
+def test_runs_that_older_versions_began_go_on_without_the_time_to_compile() -> None:
+    cell = {"model": "m", "method": "exact", "beta": 1.0, "seed": 0, "options": {}}
+    about: dict[str, Any] = {"clamp": None, "moments": True, "threads": 1, "compiling_apart": False}
+    task = CellsTask({"m": bm.models.curie_weiss(6)}, [cell], **about)
+    state = {"n_done": np.array(0)}
+    task.restore(state | task.state())
+    rows = task.advance()
+    assert rows is not None and set(rows) == set(task.streams) == {"results/result", "meta/seconds"}
 
 
 def test_rules_are_timed_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +88,9 @@ def test_rules_are_timed_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -
         return plain(*arguments)
 
     monkeypatch.setattr(inverse_rules.drivers, "make", compiling)
-    found = calm(bm.compare_rules, bm.models.curie_weiss(4), ["pseudolikelihood"], n_rows=50, budget=0.1)
+    found = calm(bm.compare_rules, bm.models.curie_weiss(4), ["pseudolikelihood"], n_rows=50)
     assert found.cells[0].skipped is None
-    assert found.cells[0].seconds < 0.5 * taken[-1]
+    assert 0.0 < found.cells[0].seconds < 0.9 * taken[-1]
 
 
 def test_threads_in_the_compiler_count_once_and_those_thrown_out_of_it_do_not() -> None:

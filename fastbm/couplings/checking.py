@@ -75,7 +75,9 @@ def _check_symmetric(matrix: np.ndarray) -> None:
     _refuse_diagonal(np.diagonal(matrix))
     gap = np.abs(matrix - matrix.T)
     i, j = (int(k) for k in np.unravel_index(int(np.argmax(gap)), gap.shape))
-    _refuse_asymmetry(float(gap[i, j]), i, j, float(np.abs(matrix).max()))
+    largest = float(np.abs(matrix).max())
+    if gap[i, j] > ROUNDING * largest:
+        _refuse_asymmetry(float(gap[i, j]), i, j, not (np.triu(matrix).any() and np.tril(matrix).any()))
 
 
 def _refuse_diagonal(diagonal: np.ndarray) -> None:
@@ -89,12 +91,15 @@ def _refuse_diagonal(diagonal: np.ndarray) -> None:
         )
 
 
-def _refuse_asymmetry(gap: float, i: int, j: int, largest: float) -> None:
-    if gap > ROUNDING * largest:
-        raise ValueError(
-            f"weights must be symmetric: max |W - W.T| = {gap:.3g} at ({min(i, j)}, {max(i, j)}). "
-            "Pass (W + W.T) / 2 to symmetrise; for a layered machine pass a list of blocks."
-        )
+def _refuse_asymmetry(gap: float, i: int, j: int, triangular: bool) -> None:
+    """Say what to write; of a `triangular` matrix, which names each pair once, the mean would halve every coupling."""
+    way_out = "Pass (W + W.T) / 2 to symmetrise"
+    if triangular:
+        way_out = "It is triangular: pass W + W.T, so that each coupling stands on both sides"
+    raise ValueError(
+        f"weights must be symmetric: max |W - W.T| = {gap:.3g} at ({min(i, j)}, {max(i, j)}). {way_out}; for a layered "
+        "machine pass a list of blocks."
+    )
 
 
 def _check_sparse(weights: Any) -> Sparse:
@@ -102,7 +107,7 @@ def _check_sparse(weights: Any) -> Sparse:
     _check_square(weights.shape)
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"weights must be a matrix of real numbers; got dtype {weights.dtype}.")
-    from scipy.sparse import csr_array, triu
+    from scipy.sparse import csr_array, tril, triu
 
     whole = csr_array(weights, dtype=np.float64, copy=True)
     whole.sum_duplicates()
@@ -116,8 +121,10 @@ def _check_sparse(weights: Any) -> Sparse:
     _refuse_diagonal(whole.diagonal())
     gap = abs(whole - whole.T)
     if gap.nnz:
-        worst = int(np.argmax(gap.data))
-        _refuse_asymmetry(float(gap.data[worst]), *_place(gap, worst), float(np.abs(whole.data).max()))
+        worst, largest = int(np.argmax(gap.data)), float(np.abs(whole.data).max())
+        if gap.data[worst] > ROUNDING * largest:
+            triangular = not (triu(whole).nnz and tril(whole).nnz)
+            _refuse_asymmetry(float(gap.data[worst]), *_place(gap, worst), triangular)
         whole = (whole + whole.T) / 2
     upper = triu(whole, 1, format="csr")
     upper.sort_indices()

@@ -134,7 +134,16 @@ class Comparison:
         else:
             rows, columns = self.summary(), SUMMARY_COLUMNS
         table = align([list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)])
-        return "\n".join([table, *self.compiling])
+        return "\n".join([table, *self._skipped(), *self.compiling])
+
+    def _skipped(self) -> list[str]:
+        """Lines that say which methods were skipped, why, and how often."""
+        told: dict[str, int] = {}
+        for cell in self.cells:
+            if cell.skipped:
+                line = f"{cell.method} was skipped: {cell.skipped}"
+                told[line] = told.get(line, 0) + 1
+        return [line + (f" ({n} times)" if n > 1 else "") for line, n in told.items()]
 
     @property
     def compiling(self) -> list[str]:

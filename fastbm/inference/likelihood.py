@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, data as datasets, rng, threads as threads_module
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..threads import fan_out
 from .completions import log_sums_of_known
 from .conditionals import log_conditionals
@@ -117,7 +117,7 @@ def log_likelihood(
     >>> import fastbm as bm
     >>> model = bm.models.curie_weiss(4)
     >>> round(bm.log_likelihood(model, [[1, 1, 1, 1], [-1, 1, -1, 1]]).mean, 6)
-    -2.495104
+    -2.525415
     """
     beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
@@ -215,8 +215,7 @@ def log_sums(
 
 def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     """Data as values, (n_rows, n_visible), NaN where an entry is missing."""
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    check_machine(model)
     found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
     missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
     array = found.data if isinstance(found, np.ma.MaskedArray) else _checks.any_array("data", found)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..stopwatch import Stopwatch
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
@@ -140,7 +140,7 @@ def run_method(
                 raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
-    about = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
+    about: dict[str, Any] = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
     return replace(result, method=method, seconds=watch.seconds, **about)
 
 
@@ -197,8 +197,7 @@ def infer(
     **options: Any,
 ) -> Inference:
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    check_machine(model)
     check_call(model, method, clamp, options, moments)
     return run_method(
         model,

@@ -71,9 +71,9 @@ def clamp_of(clamp: Any) -> str | None:
     """The fingerprint of clamped indices and values."""
     if clamp is None:
         return None
-    digest = hashlib.sha256()
+    digest = hashlib.blake2b(digest_size=16)
     for array, kind in zip(clamp, (np.int64, np.float64), strict=True):
         plain = np.ascontiguousarray(array, kind)
         digest.update(repr(plain.shape).encode())
-        digest.update(plain.reshape(-1).view(np.uint8))
+        digest.update(plain.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

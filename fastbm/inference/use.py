@@ -12,7 +12,7 @@ from scipy.special import expit
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..couplings import row_blocks
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..sampling.chains import couple_chains
 from .gaps import sample_gaps
 from .given import How, draws_given, means_given, surely_sampled
@@ -262,8 +262,7 @@ def _reconstruct_visible(
 
 
 def _check_model(model: Any) -> None:
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
+    check_machine(model)
 
 
 def _table(model: BoltzmannMachine, rows: Any) -> np.ndarray:

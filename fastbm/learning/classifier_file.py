@@ -56,7 +56,7 @@ def read(path: str | Path) -> Parts:
     import h5py
 
     if not Path(path).is_file():
-        raise _checks.StorageError(f"{path} does not exist.")
+        raise _checks.StorageError(f"{path} {_checks.no_file(path)}.")
     try:
         file = h5py.File(path, "r")
     except OSError as error:

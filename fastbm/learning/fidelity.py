@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import _checks, data as data_module, rng, threads as threads_module
 from ..diagnostics import R_HAT_LIMIT
-from ..model import BoltzmannMachine
+from ..model import BoltzmannMachine, check_machine
 from ..rows import Rows
 from ..store import Stream
 from .central import ORDERS, UpMoments, weighted
@@ -24,6 +24,8 @@ from .machine_moments import can_sum, sampled, summed
 
 PARTS = ("data", "machine", "error", "machine_error", "z")
 MOST_UNITS = 2_048  # visible ones: 16 matrices of counts take half a gigabyte
+# powers of hi - lo by which one row can change a sum
+SPANS = {"mean": 1, "second_moment": 1, "covariance": 2, "triple": 3, "population": 0}
 NUMBERS = ("n_rows", "n_samples", "r_hat", "precise")
 
 
@@ -40,7 +42,8 @@ class Compared:
         Monte Carlo error of `machine`; 0 where it was summed exactly.
     z : array
         (machine - data) over its standard error: the sampling noise of the rows, by the moments of the data or of the
-        machine, whichever is larger, and the Monte Carlo error.
+        machine, whichever is larger, and the Monte Carlo error. Where all of these are 0, as for a unit that neither
+        side ever changes, one row more or less stands for them.
     """
 
     data: np.ndarray
@@ -185,7 +188,8 @@ def fidelity(
         Inverse temperature.
     n_samples : int, optional
         Samples of the machine, rounded up to a multiple of 1024. When left out, all states are summed for up to 20
-        visible units; else there are samples until the errors of the machine's moments are a third of the data's.
+        visible units, or, where hidden units are coupled to one another, up to 20 units in all; else there are samples
+        until the errors of the machine's moments are a third of the data's.
     seed : int
     threads : int, optional
     max_seconds : float
@@ -213,8 +217,7 @@ def fidelity(
     >>> found.covariance.data, found.covariance.machine.round(4)
     (array([0.5]), array([0.4621]))
     """
-    if not isinstance(model, BoltzmannMachine):
-        raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}. Of a run take run.model.")
+    check_machine(model)
     refuse_many_units(model)
     if isinstance(rows, Rows):
         up = rows
@@ -256,7 +259,8 @@ def fidelity(
     orders = {}
     for name in ORDERS:
         scale = np.hypot(np.maximum(errors[name], noise[name]), machine.errors[name])
-        z = _in_errors(theirs[name] - ours[name], scale)
+        one_row = units.span ** SPANS[name] / n_rows
+        z = (theirs[name] - ours[name]) / np.where(scale > 0.0, scale, one_row)
         orders[name] = Compared(ours[name], theirs[name], errors[name], machine.errors[name], z)
     return Fidelity(
         **orders,
@@ -275,9 +279,3 @@ def refuse_many_units(model: BoltzmannMachine) -> None:
             f"fidelity is for at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "
             f"{model.n_visible}. bm.log_likelihood and bm.pseudo_likelihood judge larger machines."
         )
-
-
-def _in_errors(difference: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """difference / error; 0 where both are 0, as for a unit that neither side ever changes."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(difference == 0, 0.0, difference / error)

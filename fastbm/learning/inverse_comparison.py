@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from ..inference.comparison import align
+from .inverse_ranking import Row, rank, summarise
 from .inverse_task import CONVERGED, NUMBERS, TEXTS
 
 MOST_ROWS = 48  # cells that are printed one by one
@@ -32,7 +31,6 @@ LEGEND = (
     "mean square errors of moments of spins; held out: log-likelihood less that of\n"
     "the planted machine, nats a row."
 )
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -125,36 +123,21 @@ class RuleComparison:
 
         Errors are root mean squares, "likelihood_off" and "seconds" means; "converged" is the part that did of the
         cells that tell, "n" their number and "skipped" that of cells with a reason why they lack something.
+
+        With "rule" among the columns, errors and likelihoods are averaged over those sets of rows alone that all rules
+        were measured on, "common" (of the couplings) and "common_likelihood" in number: a rule gains nothing by
+        failing where it is hard. One that failed on more than half of the sets has None.
         """
-        groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.table:
-            groups.setdefault(tuple(row[name] for name in by), []).append(row)
-        return [dict(zip(by, key, strict=True)) | _together(rows) for key, rows in groups.items()]
+        return summarise(self.table, by)
 
     def __str__(self) -> str:
         parts = []
         for model in dict.fromkeys(cell.model for cell in self.cells):
             rows = [row for row in self.table if row["model"] == model]
             parts += [_listed(model, rows)] if len(self) <= MOST_ROWS else _crossed(model, rows)
+            parts += _ranked(rows)
             parts += [_reasons(rows)] if any(row["skipped"] for row in rows) else []
         return "\n\n".join([*parts, LEGEND])
-
-
-def _together(rows: list[Row]) -> Row:
-    def known(name: str) -> list[float]:
-        return [row[name] for row in rows if row[name] is not None]
-
-    def rms(name: str) -> float | None:
-        return float(np.sqrt(np.mean(np.square(known(name))))) if known(name) else None
-
-    def mean(name: str) -> float | None:
-        return float(np.mean(known(name))) if known(name) else None
-
-    found: Row = {name: rms(name) for name in ("gamma", "coupling_off", "bias_off", "mean_off", "pair_off")}
-    found |= {name: mean(name) for name in ("likelihood_off", "converged")}
-    timed = [row["seconds"] for row in rows if row["seconds"]]
-    n_skipped = sum(row["skipped"] is not None for row in rows)
-    return found | {"seconds": float(np.mean(timed)) if timed else None, "n": len(rows), "skipped": n_skipped}
 
 
 def _listed(model: str, rows: list[Row]) -> str:
@@ -164,33 +147,40 @@ def _listed(model: str, rows: list[Row]) -> str:
 
 
 def _crossed(model: str, rows: list[Row]) -> list[str]:
-    """For each number of rows one table: rules down, temperatures across, over all seeds."""
-    measure, title = ("gamma", "error of couplings (gamma)")
-    if all(row["gamma"] is None for row in rows):
-        measure, title = "likelihood_off", "held-out log-likelihood less the planted one's"
-    betas = _some(sorted({row["beta"] for row in rows}))
+    """For each number of rows tables: rules down, temperatures across, over all seeds."""
+    measure, title = _measure(rows)
+    betas = sorted({row["beta"] for row in rows})
+    averages = {(r["n_rows"], r["beta"], r["rule"]): r for r in summarise(rows, ("n_rows", "beta", "rule"))}
+    whole = {(r["n_rows"], r["rule"]): r for r in summarise(rows, ("n_rows", "rule"))}
     parts = []
     for n_rows in sorted({row["n_rows"] for row in rows}):
-        lines = [["beta", *(f"{beta:g}" for beta in betas), "s"]]
-        for rule in dict.fromkeys(row["rule"] for row in rows):
-            chosen = [row for row in rows if (row["n_rows"], row["rule"]) == (n_rows, rule)]
-            across = [_together([row for row in chosen if row["beta"] == beta])[measure] for beta in betas]
-            lines.append([*map(_text, (rule, *across)), _text(_together(chosen)["seconds"])])
-        parts.append(f"{_head(model, rows)}, {n_rows} rows: {title}\n{align(lines)}")
+        for first in range(0, len(betas), MOST_COLUMNS):
+            across = betas[first : first + MOST_COLUMNS]
+            lines = [["beta", *(f"{beta:g}" for beta in across), "s", "failed"]]
+            for rule in dict.fromkeys(row["rule"] for row in rows):
+                cells = [averages.get((n_rows, beta, rule), {}).get(measure) for beta in across]
+                of_all = whole.get((n_rows, rule), {"seconds": None, "skipped": 0})
+                lines.append([*map(_text, (rule, *cells, of_all["seconds"])), str(of_all["skipped"] or "-")])
+            parts.append(f"{_head(model, rows)}, {n_rows} rows: {title}\n{align(lines)}")
     return parts
+
+
+def _measure(rows: list[Row]) -> tuple[str, str]:
+    """By what rules are held against each other, and what that is called."""
+    if all(row["gamma"] is None for row in rows):
+        return "likelihood_off", "held-out log-likelihood less the planted one's"
+    return "gamma", "error of couplings (gamma)"
+
+
+def _ranked(rows: list[Row]) -> list[str]:
+    told = rank(rows, _measure(rows)[0])
+    return [textwrap.fill(told, WIDTH, subsequent_indent="  ")] if told else []
 
 
 def _head(model: str, rows: list[Row]) -> str:
     """The name of a machine, and how its rows were drawn where that was not exact."""
     samplers = sorted({str(row["rows_by"]) for row in rows} - {"exact"})
     return model + (f" (rows by {', '.join(samplers)})" if samplers else "")
-
-
-def _some(betas: list[float]) -> list[float]:
-    """Not more than fit on a line, evenly among all."""
-    if len(betas) <= MOST_COLUMNS:
-        return betas
-    return [betas[k] for k in np.linspace(0, len(betas) - 1, MOST_COLUMNS).round().astype(int)]
 
 
 def _reasons(rows: list[Row]) -> str:

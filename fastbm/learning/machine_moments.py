@@ -20,7 +20,7 @@ from ..units import Units
 from .central import ORDERS, UpMoments
 from .counts import Counts, count
 
-MOST_EXACT = 20  # visible units whose states are all summed
+MOST_EXACT = 20  # units whose states are all summed
 N_GROUPS, GROUP_CHAINS = 16, 64  # groups of chains are independent of one another: their scatter is the error
 N_CHAINS = N_GROUPS * GROUP_CHAINS
 ROUND = 64  # samples of a chain between two looks at the errors
@@ -47,21 +47,17 @@ class MachineMoments:
 
 
 def can_sum(model: BoltzmannMachine) -> bool:
-    """Whether the states of all visible units are few, and hidden units have a closed form."""
-    return model.n_visible <= MOST_EXACT and hidden_are_independent(model)
+    """Whether states are few: those of visible units where hidden ones have a closed form, else those of all units."""
+    return (model.n_visible if hidden_are_independent(model) else model.n_units) <= MOST_EXACT
 
 
 def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineMoments:
-    """Sum over all visible states; `chosen` are the triples."""
+    """Sum over all states; `chosen` are the triples."""
     n = model.n_visible
-    p, n_up = np.empty(1 << n), np.empty(1 << n, np.int64)
-    for rows in row_blocks(len(p), model.n_units):
-        up = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n) & 1).astype(np.uint8)
-        states = model.convention.values(up)
-        p[rows] = -model.free_energy(states, beta=beta) if model.n_hidden else -beta * model.energy(states)
-        n_up[rows] = up.sum(axis=1)
-    p = np.exp(p - p.max())
+    p = _log_weights(model, beta)
+    p = np.exp(p - p.max()).reshape(-1, 1 << n).sum(axis=0)
     p /= p.sum()
+    n_up = np.bitwise_count(np.arange(1 << n, dtype=np.uint64))
     population = np.bincount(n_up, weights=p, minlength=n + 1)
     for unit in range(n):  # then p[S] is the probability that all units of the set S are up
         halves = p.reshape(-1, 2, 1 << unit)
@@ -71,6 +67,20 @@ def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineM
     moments = UpMoments(p[bits], p[bits[i] | bits[j]], p[bits[chosen].sum(axis=1)], population, chosen)
     errors = {name: np.zeros_like(values) for name, values in moments.values(model.convention).items()}
     return MachineMoments(moments, errors, 0, 1.0, True)
+
+
+def _log_weights(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """-beta E of every state, visible units the fastest; or, where that is closed, the log of its sum over hidden
+    units.
+    """
+    closed = model.n_hidden > 0 and hidden_are_independent(model)
+    n = model.n_visible if closed else model.n_units
+    found = np.empty(1 << n)
+    for rows in row_blocks(len(found), model.n_units):
+        up = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n) & 1).astype(np.uint8)
+        states = model.convention.values(up)
+        found[rows] = -model.free_energy(states, beta=beta) if closed else -beta * model.energy(states)
+    return found
 
 
 def sampled(

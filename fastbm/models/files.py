@@ -63,8 +63,7 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     """
     _checks.choice("problem", problem, PROBLEMS)
     if not Path(path).is_file():
-        what = "is a folder, not a file" if Path(path).is_dir() else "does not exist"
-        raise _checks.StorageError(f"{path} {what}.")
+        raise _checks.StorageError(f"{path} {_checks.no_file(path)}.")
     n, i, j, w = _read_rudy(Path(path))
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
