@@ -9,6 +9,7 @@ from typing import Any
 from . import rng
 from .learning import gaps_checks, settings as fit_settings
 from .learning.start import check_hidden, start_machine
+from .learning.starts import BROKEN
 from .model import BoltzmannMachine
 from .run import begin
 from .run_fit_data import FitData
@@ -53,6 +54,7 @@ def fit(
     tolerance: float | None = None,
     until: Mapping[str, float] | None = None,
     patience: int | None = None,
+    n_starts: int | None = None,
     weights_every: int | None = None,
     samples_every: int | None = None,
     monitor_every: int | None = None,
@@ -147,6 +149,10 @@ def fit(
         Stop when these metrics ("moment_error", "gradient") are down to these values.
     patience : int
         Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
+    n_starts : int
+        For "l-bfgs" with hidden units, whose likelihood has saddles and several maxima: draws of their couplings to
+        start from, the best of which is learned to the end (see Notes). 8, or with `init`, which is the first of them,
+        1.
     weights_every, samples_every, monitor_every : int
         Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
         start anew), of metrics (1).
@@ -249,6 +255,10 @@ def fit(
     start = init
     if start is None:
         start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
+        if start.n_hidden and method in BROKEN:
+            start = read.break_symmetry(start, seed)
+    elif n_starts is None:
+        given["n_starts"] = 1
     read.check_machine(start)
     if read.up is not None:
         gaps_checks.suit(start, read.up, method, given)

@@ -17,6 +17,7 @@ from .learning.gaps import known_counts
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
+from .learning.starts import broken_symmetry
 from .model import BoltzmannMachine
 from .moments import Moments
 from .rows import Rows
@@ -98,6 +99,11 @@ class FitData:
         n = self.moments.n_samples or 10**9
         smoothed: np.ndarray = (part * n + 0.5) / (n + 1.0)
         return smoothed
+
+    def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
+        """`start` with couplings to hidden units of the size that the data ask for."""
+        p, units = self.p, self.kind
+        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
 
     def check_machine(self, start: BoltzmannMachine) -> None:
         """Check that a machine has the data's visible units."""

@@ -38,6 +38,11 @@ def refuse_idle(
             f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden "
             f"{n_hidden}",
         ),
+        "n_starts": (
+            s.n_starts == 1 or (s.optimizer == "l-bfgs" and n_hidden > 0),
+            f"hidden units that are learned by optimizer 'l-bfgs'; the optimizer here is {s.optimizer!r}, n_hidden "
+            f"{n_hidden}",
+        ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
         "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),

@@ -19,6 +19,7 @@ from .schedule import SCHEDULES
 
 OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
 ERRORS = ("fisher", "bootstrap")
+N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
 STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
@@ -60,6 +61,7 @@ class FitSettings:
     fidelity: bool = False
     pretrain_epochs: int = 0
     ais_every: int = 0
+    n_starts: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -123,6 +125,7 @@ def check(
         fidelity=_flag("fidelity", values.get("fidelity", False)),
         pretrain_epochs=whole("pretrain_epochs", 0, least=0),
         ais_every=whole("ais_every", 0, least=0),
+        n_starts=whole("n_starts", N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1),
     )
     _check_pretraining(model, found)
     if found.free == presets.AUTO and found.n_chains == 1:
