@@ -1,8 +1,8 @@
 """Several starts of one descent, the best of which goes on.
 
 All go some iterations far, the best ones of these farther, and then one is left. How far does not depend on how many
-iterations were asked for, so that a longer run goes on from a shorter one. Every call does one climb; records of all are
-the state, so that a run that is stopped goes on to the same bits.
+iterations were asked for, so that a longer run goes on from a shorter one. Every call does one climb; records of all
+are the state, so that a run that is stopped goes on to the same bits.
 """
 
 from __future__ import annotations

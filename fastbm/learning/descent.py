@@ -20,6 +20,8 @@ class Descent:
     metric_names: tuple[str, ...]
     _lbfgs: Lbfgs
     parameters: Parameters
+    verdict = None
+    chain_noise = 0.0
 
     def __init__(self, like: BoltzmannMachine, settings: FitSettings) -> None:
         self._like, self._settings = like, settings
@@ -99,6 +101,9 @@ class Descent:
         return 0.5 * self._settings.l2 * float(pairs @ pairs) + 0.5 * self._settings.l2_bias * float(
             parameters.bias @ parameters.bias
         )
+
+    def judge(self, number: int) -> None:
+        """The gradient has told."""
 
     def samples(self) -> np.ndarray | None:
         """There are no chains."""
