@@ -20,15 +20,24 @@ STRETCHES = 16
 CALLS = 4  # of the phases, a stretch
 FORGOTTEN = 8  # calls before the first, in which chains come to rest
 LEAST_P = 0.01  # of all differences together
+MOST_EXCESS = 0.3
 SMALLEST = 1e-12  # a variance of rounding
 
 
 class Verdict(NamedTuple):
-    """The largest difference in units of its noise, the number of its statistic, and whether all is noise."""
+    """The largest difference in units of its noise, the number of its statistic, whether all may be noise, and what
+    the mean square of the differences, in units of both noises, has beyond the chains' part.
+    """
 
     largest_z: float
     number: int
     passed: bool
+    excess: float
+
+    @property
+    def settled(self) -> bool:
+        """Whether more steps would gain little that the data could tell from noise."""
+        return self.passed and self.excess <= MOST_EXCESS
 
     def to_array(self) -> np.ndarray:
         """For a run's state."""
@@ -37,7 +46,7 @@ class Verdict(NamedTuple):
     @classmethod
     def from_array(cls, array: np.ndarray) -> Verdict:
         """The way back from `to_array`."""
-        return cls(float(array[0]), int(array[1]), bool(array[2]))
+        return cls(float(array[0]), int(array[1]), bool(array[2]), float(array[3]))
 
 
 class MomentTest:
@@ -90,7 +99,8 @@ class MomentTest:
         freedom = (STRETCHES - 1) * (both / np.maximum(of_chains, SMALLEST)) ** 2
         p = 2.0 * stdtr(freedom, -np.abs(z))
         worst = int(np.argmin(p))
-        return Verdict(abs(float(z[worst])), worst, bool(p[worst] * len(p) >= LEAST_P))
+        passed = bool(p[worst] * len(p) >= LEAST_P)
+        return Verdict(abs(float(z[worst])), worst, passed, float(np.mean(z**2 - of_chains / both)))
 
     def _of_data(self, clamped: np.ndarray) -> np.ndarray:
         """Variances of the data's moments, as if there were a row more whose statistics are half up."""

@@ -85,13 +85,17 @@ class Steps:
 
     @property
     def done(self) -> bool:
-        """Whether moments are the data's, as far as noise can tell, by a test on the way."""
-        return self.verdict is not None and self.verdict.passed
+        """Whether moments are the data's, as far as noise can tell, by a test on the way; those of hidden units are
+        their own, and agree at saddles too.
+        """
+        return self.verdict is not None and self.verdict.settled and not self._like.n_hidden
 
     @property
     def converged(self) -> bool | None:
-        """Whether moments are the data's; None where that was not looked at."""
-        return None if self.verdict is None else self.verdict.passed
+        """Whether moments are the data's; None where that was not looked at, or, with hidden units, does not tell."""
+        if self.verdict is None or (self.verdict.passed and self._like.n_hidden):
+            return None
+        return self.verdict.passed
 
     @property
     def chain_noise(self) -> float:
@@ -128,7 +132,9 @@ class Steps:
     def _is_due(self, number: int) -> bool:
         """Whether moments are to be held against the data's before epoch `number`."""
         doublings, rest = divmod(number, FIRST_TEST)
-        return self._test is not None and self._tested < number and not rest and doublings & (doublings - 1) == 0
+        if self._like.n_hidden or self._test is None:
+            return False
+        return self._tested < number and not rest and doublings & (doublings - 1) == 0
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch, or of a test of moments before it; return its row of metrics when it is

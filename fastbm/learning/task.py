@@ -136,8 +136,9 @@ class FitTask:
 
     @property
     def _over(self) -> bool:
-        over = self.n_epochs >= self.settings.epochs or self._driver.done
-        return over or self._stopping.met or self._stopping.hopeless
+        over = self.n_epochs >= self.settings.epochs or self._driver.done or self._stopping.met
+        # natural steps gain below the noise of an epoch too, and end by themselves
+        return over or (self._stopping.hopeless and self.settings.optimizer != "natural")
 
     @property
     def streams(self) -> dict[str, Stream]:
