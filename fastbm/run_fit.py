@@ -88,7 +88,7 @@ def fit(
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
-        clamped and free chains, hidden units anywhere; "cd" and "pcd" are contrastive divergence from the data and with
+        clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd" are contrastive divergence from the data and with
         persistent chains; "mean-field" is the deterministic machine. The next four are convex rules for machines
         without hidden units that need no log Z and no chains (see Notes), the last five formulas for couplings from
         means and covariances (`fastbm.learning.inversions`).
@@ -119,12 +119,16 @@ def fit(
         "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
         "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
         answers chains which do not mix (see Notes).
-    optimizer : {"sgd", "adam", "l-bfgs"}, optional
+    optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
+        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.natural`), and
+        is what "monte-carlo" does unless `learning_rate`, `momentum`, `schedule` or `centring` say how to step; then,
+        as with the other methods of chains, it is "sgd" with these.
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
     epochs, batch_size : int
         Rows that fill no mini-batch sit an epoch out; for "l-bfgs" an epoch is one iteration.
     learning_rate, momentum : float
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
     n_chains, n_sweeps : int
         Free chains (128), and sweeps for each update.
     clamped_sweeps : int
@@ -146,7 +150,9 @@ def fit(
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
     until : dict, optional
-        Stop when these metrics ("moment_error", "gradient") are down to these values.
+        Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
+        to the noise of the chains, which is above its target, learning ends too, with a warning that tells how many
+        chains the target needs.
     patience : int
         Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
     n_starts : int
@@ -222,6 +228,20 @@ def fit(
     averaged over an epoch. "moment_noise" is the standard error of that: of chains, from the difference of two halves
     of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
+
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of "monte-carlo"
+    and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72 epochs, and
+    <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of the data
+    and of the chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
+    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
+    With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
+    rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
+    diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
+
+    Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
+    couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
+    best two for 100, and keeps the best, which are not counted as epochs; and where it comes to rest it looks at the
+    smallest curvature, by Lanczos' method, and goes on from below where that is negative.
 
     The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
     the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
