@@ -88,10 +88,10 @@ def fit(
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
-        clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd" are contrastive divergence from the data and with
-        persistent chains; "mean-field" is the deterministic machine. The next four are convex rules for machines
-        without hidden units that need no log Z and no chains (see Notes), the last five formulas for couplings from
-        means and covariances (`fastbm.learning.inversions`).
+        clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd"
+        are contrastive divergence from the data and with persistent chains; "mean-field" is the deterministic machine.
+        The next four are convex rules for machines without hidden units that need no log Z and no chains (see Notes),
+        the last five formulas for couplings from means and covariances (`fastbm.learning.inversions`).
     n_hidden : int or list of int
         Hidden units; or their layers' sizes, the nearest to the data first, of a deep machine.
     layout : {"restricted", "general", "deep"}, optional
@@ -229,10 +229,10 @@ def fit(
     of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
 
-    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of "monte-carlo"
-    and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72 epochs, and
-    <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of the data
-    and of the chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of
+    "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
+    epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
+    data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
     "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
     With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
     rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,

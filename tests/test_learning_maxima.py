@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import helpers
 import numpy as np
 import pytest
 from helpers import draw
 
 import fastbm as bm
+from fastbm.learning.climbs import Climbs
 from fastbm.learning.curvature import smallest_curvature, way_down
+from fastbm.learning.lbfgs import Lbfgs
 
 end_threads = helpers.end_threads
 
@@ -61,10 +65,31 @@ def test_a_minimum_has_no_way_down() -> None:
         assert (found is not None) == bent
 
 
-def test_several_starts_can_be_asked_for() -> None:
-    first = bm.BoltzmannMachine([np.full((3, 3), 3.0)], units="binary")
-    alone = bm.fit(XOR, method="exact", init=first, epochs=1, weights_every=0)
-    several = bm.fit(XOR, method="exact", init=first, n_starts=4, epochs=1, weights_every=0)
-    assert log_likelihood(several) > log_likelihood(alone) + 0.1
+def two_wells(x: np.ndarray) -> tuple[float, np.ndarray]:
+    """The left one is the deeper."""
+    return float((x @ x - 1.0) ** 2 + 0.3 * x[0]), 4.0 * (x @ x - 1.0) * x + np.array([0.3])
+
+
+def test_the_best_of_several_climbs_is_kept_also_after_a_stop() -> None:
+    def climbs() -> Climbs:
+        return Climbs(lambda point: Lbfgs(two_wells, point, 1e-8), [np.array([x]) for x in (1.5, 0.8, -0.7)])
+
+    straight = climbs()
+    while not straight.over:
+        straight.climb()
+        resumed = climbs()
+        resumed.restore({name: np.array(array) for name, array in straight.state().items()})
+        while not resumed.over:
+            resumed.climb()
+        assert resumed.best().run(200)[-1][0] == pytest.approx(-1.0356, abs=1e-3)
+    assert straight.best().run(200)[-1][0] == resumed.best().run(200)[-1][0]
+
+
+def test_starts_are_for_hidden_units() -> None:
+    start = bm.BoltzmannMachine([np.full((3, 1), 0.1)], units="binary")
+    options: dict[str, Any] = {"method": "exact", "epochs": 1, "weights_every": 0}
+    told: list[dict[str, Any]] = [{"n_hidden": 1}, {"init": start}, {"n_hidden": 1, "n_starts": 3}]
+    asked = [bm.fit(XOR, **options, **more) for more in told]
+    assert [run.config["fit"]["n_starts"] for run in asked] == [8, 1, 3]
     with pytest.raises(ValueError, match="n_starts goes with hidden units that are learned by optimizer 'l-bfgs'"):
         bm.fit(XOR, method="exact", n_starts=2)
