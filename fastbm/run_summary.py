@@ -70,12 +70,14 @@ def _fit(run: Run) -> dict[str, Any]:
 
 
 def _verdict(run: Run) -> dict[str, Any]:
-    """Whether learning diverged, or else whether chains mix, and how far moments are from the data's."""
-    verdict = verdict_of(run)
+    """Whether learning diverged, whether chains mix, which is no comfort then, and how far moments are from the
+    data's.
+    """
+    verdict, found = verdict_of(run), _mixing(run)
     if verdict is not None and verdict.diverged:
         last, best, independent = verdict.likelihoods
-        return {"diverged": f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"}
-    found = _mixing(run)
+        text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
+        return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
     if verdict is not None and verdict.statistic >= 0:
         found["worst moment"] = f"{verdict.largest_z:.3g} times its noise off, {statistic_of(run, verdict)}"
     return found

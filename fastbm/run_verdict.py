@@ -32,7 +32,9 @@ def warn_of_learning(run: Run) -> None:
     """Say once, at the end of a run, the worst that is to be said of it, and the way out."""
     found = verdict_of(run)
     if found is not None and found.diverged:
-        _checks.warn(_of_divergence(run.config["fit"], found))
+        text = _of_divergence(run.config["fit"], found)
+        if not warn_of_chains(run, f" Besides, {text}"):
+            _checks.warn(text)
     elif found is not None and not math.isnan(found.chain_noise):
         _checks.warn(_of_target(run.config["fit"], found.chain_noise))
     elif not warn_of_chains(run) and found is not None and _is_off(run, found):

@@ -19,6 +19,7 @@ from .monitors import Monitors
 from .sample import Sample
 from .start import smoothed_means
 
+FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
 MARGIN = 0.05  # of a visible unit's one bit
 GIVEN_BACK = 0.5  # part of what was gained
 LIKELIHOODS = ("log_likelihood", "pseudo_likelihood")  # the first that there is
@@ -36,7 +37,12 @@ class Watch:
             self.independent = monitors(independent(start, sample, beta))[self._name]
             self.look(monitors(start), Parameters.of(start))
             self._least = float(np.nanmin([self.independent, self._last]))  # where learning may start far off
+        self._n_steps = 0
         self._margin = MARGIN * np.log(2.0) * start.n_visible
+
+    def count(self, n_steps: int) -> None:
+        """Learning has taken so many steps more."""
+        self._n_steps += n_steps
 
     def look(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
         """Take a row of metrics."""
@@ -49,7 +55,7 @@ class Watch:
     @property
     def diverged(self) -> bool:
         """Whether what was last looked at is worth less than nothing learned, or half of what was gained is lost."""
-        if self._name is None or np.isnan(self._last):
+        if self._name is None or np.isnan(self._last) or self._n_steps < FEWEST_STEPS:
             return False
         least = self._least - self._margin
         if self._name == "log_likelihood":
@@ -63,11 +69,12 @@ class Watch:
         return self._last, self._best
 
     def state(self) -> dict[str, np.ndarray]:
-        found = {"best": np.array(self._best), "last": np.array(self._last)}
+        found = {"best": np.array(self._best), "last": np.array(self._last), "n_steps": np.array(self._n_steps)}
         return found if self.kept is None else found | with_prefix("kept", self.kept.to_state())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self._best, self._last = float(state["best"]), float(state["last"])
+        self._n_steps = int(state["n_steps"])
         kept = without_prefix("kept", state)
         self.kept = Parameters.from_state(kept) if kept else None
 

@@ -77,6 +77,7 @@ class FitTask:
         self.n_written: Callable[[], Mapping[str, int]] | None = None
         self._seconds = 0.0  # spent on the present epoch
         sample = Sample.of(start, data)
+        self._n_rows = 0 if sample.up is None else len(sample.up)
         self._refuse_long_sums(sample)
         self._driver = drivers.make(start, sample, settings, threads)
         self._stopping = Stopping(settings.until or {}, settings.patience)
@@ -268,6 +269,8 @@ class FitTask:
         if whole:
             self._stopping.follow(metrics, self._driver.chain_noise)
             self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+        if self._watch is not None:
+            self._watch.count(max(self._n_rows // self.settings.batch_size, 1))
         packed = self._driver.samples()
         recorded = whole and self._chains is not None and packed is not None and self._chains.follow(model, packed)
         if self._due(self.settings.monitor_every):
