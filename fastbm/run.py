@@ -18,9 +18,9 @@ from .rows import Rows
 from .run_convergence import warn_of
 from .run_data import read_again
 from .run_loop import Progress, execute
-from .run_mixing import warn_of_chains
 from .run_stop import SIGNALS, Broken, Stop
 from .run_tasks import build
+from .run_verdict import warn_of_learning
 from .run_view import Run
 from .sampling.observables import Function
 
@@ -132,7 +132,7 @@ def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
     if done and run.kind == "sample":
         warn_of(run)
     if done and run.kind == "fit":
-        warn_of_chains(run)
+        warn_of_learning(run)
     if not done and stop.signalled:
         raise _checks.Interrupted(f"{stop.told} nothing is lost.", run)
     if done and stop.signalled and stop.requested != "SIGINT":

@@ -9,6 +9,7 @@ from typing import Any
 from . import rng
 from .learning import gaps_checks, settings as fit_settings
 from .learning.start import check_hidden, start_machine
+from .learning.starts import BROKEN
 from .model import BoltzmannMachine, check_machine
 from .run import begin
 from .run_fit_data import FitData
@@ -53,6 +54,7 @@ def fit(
     tolerance: float | None = None,
     until: Mapping[str, float] | None = None,
     patience: int | None = None,
+    n_starts: int | None = None,
     weights_every: int | None = None,
     samples_every: int | None = None,
     monitor_every: int | None = None,
@@ -86,10 +88,10 @@ def fit(
     method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
 "minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
-        clamped and free chains, hidden units anywhere; "cd" and "pcd" are contrastive divergence from the data and with
-        persistent chains; "mean-field" is the deterministic machine. The next four are convex rules for machines
-        without hidden units that need no log Z and no chains (see Notes), the last five formulas for couplings from
-        means and covariances (`fastbm.learning.inversions`).
+        clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd"
+        are contrastive divergence from the data and with persistent chains; "mean-field" is the deterministic machine.
+        The next four are convex rules for machines without hidden units that need no log Z and no chains (see Notes),
+        the last five formulas for couplings from means and covariances (`fastbm.learning.inversions`).
     n_hidden : int or list of int
         Hidden units; or their layers' sizes, the nearest to the data first, of a deep machine.
     layout : {"restricted", "general", "deep"}, optional
@@ -117,12 +119,16 @@ def fit(
         "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
         "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
         answers chains which do not mix (see Notes).
-    optimizer : {"sgd", "adam", "l-bfgs"}, optional
+    optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
+        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.natural`), and
+        is what "monte-carlo" does unless `learning_rate`, `momentum`, `schedule` or `centring` say how to step; then,
+        as with the other methods of chains, it is "sgd" with these.
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
     epochs, batch_size : int
         Rows that fill no mini-batch sit an epoch out; for "l-bfgs" an epoch is one iteration.
     learning_rate, momentum : float
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
     n_chains, n_sweeps : int
         Free chains (128), and sweeps for each update.
     clamped_sweeps : int
@@ -144,9 +150,15 @@ def fit(
     tolerance : float
         For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
     until : dict, optional
-        Stop when these metrics ("moment_error", "gradient") are down to these values.
+        Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
+        to the noise of the chains, which is above its target, learning ends too, with a warning that tells how many
+        chains the target needs.
     patience : int
         Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
+    n_starts : int
+        For "l-bfgs" with hidden units, whose likelihood has saddles and several maxima: draws of their couplings to
+        start from, the best of which is learned to the end (see Notes). 8, or with `init`, which is the first of them,
+        1.
     weights_every, samples_every, monitor_every : int
         Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
         start anew), of metrics (1).
@@ -217,6 +229,20 @@ def fit(
     of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
 
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of
+    "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
+    epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
+    data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
+    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
+    With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
+    rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
+    diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
+
+    Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
+    couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
+    best two for 100, and keeps the best, which are not counted as epochs; and where it comes to rest it looks at the
+    smallest curvature, by Lanczos' method, and goes on from below where that is negative.
+
     The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
     the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
     other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.mixing`); nan until there are
@@ -254,6 +280,10 @@ def fit(
     start = init
     if start is None:
         start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
+        if start.n_hidden and method in BROKEN:
+            start = read.break_symmetry(start, seed)
+    elif n_starts is None:
+        given["n_starts"] = 1
     read.check_machine(start)
     start = start.with_base_rates(read.base_rates(start))
     if read.up is not None:

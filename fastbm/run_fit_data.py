@@ -16,6 +16,7 @@ from .learning.degenerate import describe_degenerate, describe_few, which_couple
 from .learning.presets import PRESETS
 from .learning.settings import FitSettings
 from .learning.start import smoothed_means
+from .learning.starts import broken_symmetry
 from .model import BoltzmannMachine
 from .moments import Moments, smoothed_rates
 from .rows import Rows
@@ -108,6 +109,11 @@ class FitData:
     def base_rates(self, start: BoltzmannMachine) -> np.ndarray:
         """What the learned machine carries as the base rates of its visible units."""
         return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
+
+    def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
+        """`start` with couplings to hidden units of the size that the data ask for."""
+        p, units = self.p, self.kind
+        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
 
     def check_machine(self, start: BoltzmannMachine) -> None:
         """Check that a machine has the data's visible units."""

@@ -29,11 +29,13 @@ def last_r_hat(run: Run) -> LastRHat | None:
     return LastRHat(float(values[known[-1]]), int(run.metrics["step"][known[-1]]) + 1) if len(known) else None
 
 
-def warn_of_chains(run: Run) -> None:
-    """Say once, at the end of a run, that free chains did not mix, and the ways out."""
+def warn_of_chains(run: Run, more: str = "") -> bool:
+    """Say once, at the end of a run, that free chains did not mix, the ways out, and what `more` there is to be said;
+    whether that was said.
+    """
     found = last_r_hat(run)
     if found is None or found.r_hat <= R_HAT_OF_CHAINS:
-        return
+        return False
     settings = run.config["fit"]
     free, n_sweeps = settings["free"], settings["n_sweeps"]
     if free == "auto":  # what was at work at the end
@@ -44,5 +46,6 @@ def warn_of_chains(run: Run) -> None:
     text = ", or ".join(ways)
     _checks.warn(
         f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
-        f"was learned may be biased. {text[0].upper()}{text[1:]}.",
+        f"was learned may be biased. {text[0].upper()}{text[1:]}.{more}",
     )
+    return True

@@ -9,6 +9,7 @@ import numpy as np
 from .learning.mixing import R_HAT_OF_CHAINS
 from .run_mixing import last_r_hat
 from .run_summary_sample import summarise_sample
+from .run_verdict import statistic_of, verdict_of
 
 if TYPE_CHECKING:
     from .run_view import Run
@@ -51,7 +52,7 @@ def _fit(run: Run) -> dict[str, Any]:
         for name in run.metrics:
             if name not in ("step", *run.evaluation) and not np.isnan(run.metrics[name][-1]):
                 found[name.replace("_", "-")] = float(run.metrics[name][-1])
-        found |= _mixing(run) | _ais(run)
+        found |= _verdict(run) | _ais(run)
     evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
     if "log_z" in evaluation:
         found["log Z"] = (evaluation["log_z"], evaluation["log_z_error"])
@@ -66,6 +67,20 @@ def _fit(run: Run) -> dict[str, Any]:
     found |= _bracket(evaluation)
     found |= _errors(run) | _fidelity(run)
     return found if run.converged is None else found | {"converged": run.converged}
+
+
+def _verdict(run: Run) -> dict[str, Any]:
+    """Whether learning diverged, whether chains mix, which is no comfort then, and how far moments are from the
+    data's.
+    """
+    verdict, found = verdict_of(run), _mixing(run)
+    if verdict is not None and verdict.diverged:
+        last, best, independent = verdict.likelihoods
+        text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
+        return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
+    if verdict is not None and verdict.statistic >= 0:
+        found["worst moment"] = f"{verdict.largest_z:.3g} times its noise off, {statistic_of(run, verdict)}"
+    return found
 
 
 def _mixing(run: Run) -> dict[str, Any]:

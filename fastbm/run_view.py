@@ -25,6 +25,7 @@ from .run_convergence import has_converged
 from .run_sampled import Columns, SampledRun
 from .run_summary import Summary, summarise
 from .run_tasks import read_model
+from .run_verdict import verdict_of
 from .store import Memory, Reader
 
 
@@ -194,7 +195,8 @@ class Run(SampledRun):
     @property
     def converged(self) -> bool | None:
         """Whether chains agree and a burn-in and a stopping rule were met where asked for (sampling), the gradient
-        vanished ("l-bfgs"), or all results converged; None where nothing tells.
+        vanished where nothing curves down ("l-bfgs"), moments are the data's within the noise of both (chains of their
+        own, by "monte-carlo" or "natural" steps), or all results converged; None where nothing tells.
         """
         if self.kind == "sample":
             return has_converged(self)
@@ -202,6 +204,8 @@ class Run(SampledRun):
             return all(result.converged for result in self._results())
         if self.kind == "rules":
             return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
+        if (found := verdict_of(self)) is not None:
+            return found.converged
         if self.config["fit"]["optimizer"] != "l-bfgs":
             return None
         gradients = self.metrics["gradient"]

@@ -101,7 +101,8 @@ def test_chains_that_do_not_mix_are_told_and_answered(engine: str):
     assert any("with ladders of 10 replicas" in text for text in texts)
     assert set(n_sweeps) <= set(2.0 ** np.arange(5) * options.get("n_sweeps", 1))
     assert auto.metrics["r_hat"][-1] < 1.1
-    assert errors_of_moments(auto, rows) < 0.03 < 0.2 < errors_of_moments(plain, rows)
+    # of lanes the likelihood falls so far that the parameters of a better epoch are kept, which are wrong too
+    assert errors_of_moments(auto, rows) < 0.03 < 0.1 < errors_of_moments(plain, rows)
 
 
 def test_ladders_know_no_free_auto_as_a_way_out():

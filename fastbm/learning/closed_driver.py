@@ -17,6 +17,8 @@ class ClosedForm:
 
     metric_names: tuple[str, ...] = ()
     converged = True
+    verdict = None
+    chain_noise = 0.0
 
     def __init__(self, like: BoltzmannMachine, sample: Sample, settings: FitSettings) -> None:
         self._like, self._sample, self._settings = like, sample, settings
@@ -32,6 +34,9 @@ class ClosedForm:
         self.parameters = Parameters.of(found)
         self.done = True
         return [{}]
+
+    def judge(self, number: int) -> None:
+        """There is nothing to be reached."""
 
     def samples(self) -> np.ndarray | None:
         """There are no chains."""

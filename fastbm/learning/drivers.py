@@ -18,6 +18,7 @@ from .gaps_mean_field import GapsMeanField
 from .gaps_sampled import GapsAnnealed, GapsGibbs
 from .likelihood import Likelihood
 from .local_rules import LocalRules
+from .moment_test import Verdict
 from .moments import Parameters
 from .phase import Phase, PhaseSettings
 from .pretraining import Pretraining
@@ -36,8 +37,14 @@ class Driver(Protocol):
     ----------
     metric_names : tuple of str
         What an epoch's row of metrics holds.
-    done, converged : bool
-        Whether there is nothing left to gain, and whether that is because the aim was reached.
+    done : bool
+        Whether there is nothing left to gain.
+    converged : bool or None
+        Whether the aim was reached, as far as that was looked at.
+    verdict : Verdict or None
+        Of a test of moments, where there was one.
+    chain_noise : float
+        The part of the last epoch's moment noise that is the chains'.
     """
 
     @property
@@ -50,10 +57,19 @@ class Driver(Protocol):
     def done(self) -> bool: ...
 
     @property
-    def converged(self) -> bool: ...
+    def converged(self) -> bool | None: ...
+
+    @property
+    def verdict(self) -> Verdict | None: ...
+
+    @property
+    def chain_noise(self) -> float: ...
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do (a part of) an epoch; its row of metrics when it is over, and nothing before."""
+
+    def judge(self, number: int) -> None:
+        """Learning is over after `number` epochs: look whether the aim was reached, where that takes a look."""
 
     def samples(self) -> np.ndarray | None:
         """Packed states of free chains that persist, where there are any."""

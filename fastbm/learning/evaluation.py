@@ -226,6 +226,7 @@ class Evaluation:
             "weights_every": 0,
             "ais_every": 0,
             "pretrain_epochs": 0,
+            "n_starts": 1,
         }
         settings = replace(s, monitor_every=every, **quiet)
         chosen = np.repeat(np.arange(len(counts)), counts)

@@ -15,6 +15,7 @@ import numpy as np
 from .. import _checks
 from .free_tempering import FreeTempering
 from .mixing import R_HAT_OF_CHAINS
+from .moment_test import Verdict
 from .moments import Parameters
 from .restricted_steps import RestrictedSteps
 from .settings import FitSettings
@@ -67,8 +68,20 @@ class AutoSteps:
         return self._inner.done
 
     @property
-    def converged(self) -> bool:
+    def converged(self) -> bool | None:
         return self._inner.converged
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._inner.verdict
+
+    @property
+    def chain_noise(self) -> float:
+        return self._inner.chain_noise
+
+    def judge(self, number: int) -> None:
+        """As the driver at work does."""
+        self._inner.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do (a part of) an epoch; `n_betas` is 1 where there are no ladders."""

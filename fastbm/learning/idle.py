@@ -43,6 +43,11 @@ def refuse_idle(
             s.free == "auto" or (s.free in FREE and FREE[s.free].samples is not Phase.samples),
             f"free chains that persist, whose states it records; free is {s.free!r}",
         ),
+        "n_starts": (
+            s.n_starts == 1 or (s.optimizer == "l-bfgs" and n_hidden > 0),
+            f"hidden units that are learned by optimizer 'l-bfgs'; the optimizer here is {s.optimizer!r}, n_hidden "
+            f"{n_hidden}",
+        ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
         "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),

@@ -15,7 +15,6 @@ from ..model import BoltzmannMachine
 from ..stopwatch import Stopwatch
 from . import drivers, presets
 from .class_machines import fit_options
-from .optimizers import OPTIMIZERS
 from .sample import Sample
 from .settings import FitSettings, check
 from .start import smoothed_means, start_machine
@@ -121,8 +120,8 @@ def learn(
         raise _checks.Diverged(
             f"learning diverged: parameters are not finite. Lower learning_rate (it is {settings.learning_rate:g})."
         )
-    converged = None if settings.optimizer in OPTIMIZERS else driver.converged
-    return Learned(parameters.machine(start), converged, watch.seconds)
+    driver.judge(n_epochs)
+    return Learned(parameters.machine(start), driver.converged, watch.seconds)
 
 
 def _refuse_long_sums(start: BoltzmannMachine, settings: FitSettings, threads: int) -> None:

@@ -1,26 +1,33 @@
 """Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters.
 
-Where all units are visible, these are whitened besides (`whitening`).
+Where all units are visible, these are whitened besides (`whitening`). Hidden units make saddles and valleys: there are
+several starts then, and where the gradient vanishes the curvature is looked at (`starts`, `climbs`, `curvature`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from .. import rng
 from ..model import BoltzmannMachine
 from ..rows import Rows
+from . import starts
 from .centring import Centring
+from .climbs import ALIKE, FIRST, Climbs
 from .coordinates import Plain
+from .curvature import way_down
 from .descent import Descent
 from .distinct import distinct
 from .in_parts import clamped_moments, parts_of
 from .lbfgs import Lbfgs
-from .moments import Parameters, PhaseMoments, gradient
+from .moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
 from .phase import Phase
 from .sample import Sample
 from .settings import FitSettings
 from .whitening import Whitened, whitened
 
+IDLE = 1e-4  # a scaled coupling that does nothing
+TRIES = 4
 NO_ROWS = np.zeros((0, 0))
 
 
@@ -42,17 +49,54 @@ class Likelihood(Descent):
         self._coordinates = Plain(self._centring.scale.size)
         if self._data is not None:
             self._coordinates = whitened(like, sample, settings, self._centring) or self._coordinates
+        self._climbs: Climbs | None = None
         self._begin()
 
     def _begin(self) -> None:
-        measure = self._coordinates.plain_slope if isinstance(self._coordinates, Whitened) else None
-        self._lbfgs = Lbfgs(
+        start = self._coordinates.into(self._centring.vector(Parameters.of(self._like)))
+        self._lbfgs = self._leg(start)
+        if self._like.n_hidden and self._settings.n_starts > 1:
+            others = range(1, self._settings.n_starts)
+            more = [starts.drawn(self._like, self._centring, self._settings.seed, k) for k in others]
+            self._climbs = Climbs(self._leg, [start, *more])
+
+    def _leg(self, start: np.ndarray) -> Lbfgs:
+        return Lbfgs(
             self._objective,
-            self._coordinates.into(self._centring.vector(Parameters.of(self._like))),
+            start,
             self._settings.tolerance,
             finish="none" if self._data is None else "secant",
-            measure=measure,
+            measure=self._coordinates.plain_slope if isinstance(self._coordinates, Whitened) else None,
         )
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """A climb from one of several starts, and no metrics; or, once the best is known, its iteration `number`."""
+        if self._climbs is not None and not self._climbs.over:
+            self._climbs.climb()
+            return []
+        if self._climbs is not None:
+            self._lbfgs, self._climbs = self._climbs.best(), None
+        return super().epoch(number)
+
+    def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
+        if not self._like.n_hidden:  # convex
+            return None
+        generator = rng.keyed(self._settings.seed, rng.STARTS, len(self._legs))
+        lower = way_down(self._objective, point, value, generator)
+        idle = starts.hidden_pairs(self._like) & (np.abs(point[: self._centring.n_pairs]) < IDLE)
+        return lower if lower is not None or not idle.any() else self._roused(point, value, idle)
+
+    def _roused(self, point: np.ndarray, value: float, idle: np.ndarray) -> np.ndarray | None:
+        """Where short climbs come to with other couplings in place of those that are 0, which curvature cannot tell."""
+        best, lowest = None, value - ALIKE
+        for k in range(TRIES):
+            vector = starts.drawn(self._like, self._centring, self._settings.seed, k)
+            moved = point.copy()
+            moved[: idle.size][idle] = vector[: idle.size][idle]
+            found, reached, _ = self._leg(moved).run(FIRST)[-1]
+            if reached < lowest:
+                best, lowest = found, reached
+        return best
 
     def _parameters(self, point: np.ndarray) -> Parameters:
         return self._centring.parameters(self._coordinates.back(point))
@@ -87,10 +131,16 @@ class Likelihood(Descent):
         return PhaseMoments(data.mean, data.pairs, -self._settings.beta * energy)
 
     def state(self) -> dict[str, np.ndarray]:
-        return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened))}
+        climbs = {} if self._climbs is None else with_prefix("climbs", self._climbs.state())
+        return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened)), **climbs}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         if not state.get("whitened", False):  # as the record's gradients are
             self._coordinates = Plain(self._coordinates.size)
             self._begin()
+        climbs = without_prefix("climbs", state)
+        if climbs and self._climbs is not None:
+            self._climbs.restore(climbs)
+        else:
+            self._climbs = None
         super().restore(state)

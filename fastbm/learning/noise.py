@@ -83,15 +83,23 @@ class MomentNoise:
         Rows of equal weight behind the data; None where their moments are exact.
     own_chains : bool
         Whether the free phase has chains of its own; without, the noise is the data's.
+
+    Attributes
+    ----------
+    of_chains : float
+        The part of the last epoch's noise that is the chains'.
     """
+
+    of_chains = 0.0
 
     def __init__(self, like: BoltzmannMachine, seed: int, n_rows: int | None, *, own_chains: bool) -> None:
         self.pairs = PairChoice(like.couplings, seed)
         self._n_rows, self._own_chains = n_rows, own_chains
         self._units = like.convention
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Begin another epoch."""
         n_pairs = self.pairs.units.shape[1]
         self._sums, self._counts = np.zeros((2, n_pairs)), np.zeros(2, np.int64)
         self._clamped, self._n_clamped = np.zeros(n_pairs), 0
@@ -146,10 +154,12 @@ class MomentNoise:
             first, second = self._counts
             if second:
                 apart = self._sums[0] / first - self._sums[1] / second
-                variance += first * second / (first + second) ** 2 * apart**2
+                of_chains = first * second / (first + second) ** 2 * apart**2
+                self.of_chains = math.sqrt(of_chains.mean()) if len(of_chains) else 0.0
+                variance += of_chains
             else:
                 variance += np.nan  # one chain has nothing to be held against
-        self._forget()
+        self.forget()
         return math.sqrt(variance.mean()) if len(variance) else 0.0
 
     def state(self) -> dict[str, np.ndarray]:

@@ -1,5 +1,5 @@
-"""Steps uphill: gradient ascent with momentum, and Adam. Each is a pure function of parameters, gradient and its own
-state.
+"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.natural`). Each is a pure
+function of parameters, gradient and its own state.
 """
 
 from __future__ import annotations
@@ -72,4 +72,5 @@ class Adam:
         self._n_steps = int(state["n_steps"])
 
 
-OPTIMIZERS: dict[str, Any] = {"sgd": Sgd, "adam": Adam}
+PLAIN: dict[str, Any] = {"sgd": Sgd, "adam": Adam}
+OPTIMIZERS = (*PLAIN, "natural")

@@ -47,13 +47,14 @@ class Preset:
     batch_size: int = 100
     n_sweeps: int = 1
     driver: str = "phases"
+    settles: bool = False
 
 
 PRESETS = {
     # maximum likelihood, all states summed
     "exact": Preset("exact", "exact", "l-bfgs", 500, 0.1, 0),
     # clamped and free chains, hidden units anywhere
-    "monte-carlo": Preset("gibbs", "gibbs", "sgd", 200, 0.05, 0, 10),
+    "monte-carlo": Preset("gibbs", "gibbs", "sgd", 200, 0.05, 0, 10, settles=True),
     # persistent contrastive divergence
     "pcd": Preset("exact", "gibbs"),
     # contrastive divergence

@@ -21,6 +21,7 @@ from ..gathering import Growing
 from ..model import BoltzmannMachine
 from ..rows import Rows, pack
 from ..threads import single_threaded_blas
+from .moment_test import Verdict
 from .moments import Parameters, PhaseMoments, hidden_means, with_prefix, without_prefix
 from .phase import SAMPLED, Phase
 from .sample import Sample
@@ -77,7 +78,6 @@ class Pretraining:
     """
 
     metric_names = Steps.metric_names
-    converged = done = False
 
     def __init__(self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, phases: Phases) -> None:
         self._like, self._sample, self._settings, self._phases = like, sample, settings, phases
@@ -143,6 +143,26 @@ class Pretraining:
             bias[layers[k]] = below[0] if k == 0 else 0.5 * (bias[layers[k]] + below[0])
             bias[layers[k + 1]] = below[1]
         return Parameters(tuple(weights), bias)
+
+    @property
+    def done(self) -> bool:
+        return self._pair is None and self._whole.done
+
+    @property
+    def converged(self) -> bool | None:
+        return self._whole.converged
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._whole.verdict
+
+    @property
+    def chain_noise(self) -> float:
+        return self._whole.chain_noise
+
+    def judge(self, number: int) -> None:
+        """As the whole machine's steps do."""
+        self._whole.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""

@@ -42,7 +42,8 @@ class RestrictedSteps:
     """
 
     metric_names = ("moment_error", "moment_noise")
-    converged = done = False
+    done = False
+    converged = verdict = None
 
     def __init__(
         self,
@@ -104,6 +105,14 @@ class RestrictedSteps:
         self._weights = np.array(parameters.weights[0].T, np.float64, order="C")
         self._bias = np.array(parameters.bias)
         self._single[: self._m, : self._n] = self._settings.beta * self._weights
+
+    @property
+    def chain_noise(self) -> float:
+        """The part of the last epoch's moment noise that is the chains'."""
+        return self._noise.of_chains
+
+    def judge(self, number: int) -> None:
+        """Steps by mini-batches do not settle."""
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""

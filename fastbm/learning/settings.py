@@ -14,11 +14,14 @@ from ..model import BoltzmannMachine
 from . import presets
 from .idle import refuse_idle
 from .lanes import serves
-from .optimizers import OPTIMIZERS
+from .optimizers import OPTIMIZERS, PLAIN
 from .schedule import SCHEDULES
 
 OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
 ERRORS = ("fisher", "bootstrap")
+N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
+STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
+N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
 STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
@@ -60,6 +63,7 @@ class FitSettings:
     fidelity: bool = False
     pretrain_epochs: int = 0
     ais_every: int = 0
+    n_starts: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """For the spec."""
@@ -82,6 +86,7 @@ def check(
     def real(name: str, default: float) -> float:
         return _checks.real(name, values.get(name, default), least=0.0)
 
+    preset = _settling(preset, values)
     optimizer = _optimizer(preset, method, clamped, free, values)
     _check_rules(preset, method, values)
     batch_size = whole("batch_size", preset.batch_size or max(n_rows, 1))
@@ -123,6 +128,7 @@ def check(
         fidelity=_flag("fidelity", values.get("fidelity", False)),
         pretrain_epochs=whole("pretrain_epochs", 0, least=0),
         ais_every=whole("ais_every", 0, least=0),
+        n_starts=whole("n_starts", N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1),
     )
     _check_pretraining(model, found)
     if found.free == presets.AUTO and found.n_chains == 1:
@@ -132,6 +138,14 @@ def check(
         )
     refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
     return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
+
+
+def _settling(preset: presets.Preset, values: dict[str, Any]) -> presets.Preset:
+    """The preset with natural steps, where it has them and nothing else was told of how to step."""
+    asked = values.get("optimizer")
+    if asked == "natural" or (preset.settles and not any(name in values for name in STEPPING)):
+        return replace(preset, optimizer="natural", epochs=max(preset.epochs, N_EPOCHS), learning_rate=GAIN)
+    return preset
 
 
 def _optimizer(preset: presets.Preset, method: str, clamped: str, free: str, values: dict[str, Any]) -> str:
@@ -166,8 +180,11 @@ def _check_rules(preset: presets.Preset, method: str, values: dict[str, Any]) ->
     for name in ("l2", "l2_bias", "until"):
         if values.get(name) and preset.driver == "closed":
             raise ValueError(f"method={method!r} is a formula that knows no {name}. Use flip_noise or ridge.")
-    if values.get("centring") and (preset.driver != "phases" or values.get("optimizer", preset.optimizer) == "l-bfgs"):
-        raise ValueError('centring goes with optimizers "sgd" and "adam"; "l-bfgs" sees centred parameters anyhow.')
+    optimizer = values.get("optimizer", preset.optimizer)
+    if values.get("centring") and (preset.driver != "phases" or optimizer not in PLAIN):
+        raise ValueError(
+            'centring goes with optimizers "sgd" and "adam"; "l-bfgs" and "natural" see centred parameters anyhow.'
+        )
 
 
 def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:

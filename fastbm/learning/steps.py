@@ -11,16 +11,20 @@ from ..rows import Rows
 from .batches import order_of_rows
 from .gaps import values_of
 from .in_parts import PART_NUMBERS, clamped_moments, parts_of
+from .moment_test import MomentTest, Verdict
 from .moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
+from .natural import Natural
 from .noise import MomentNoise
 from .offsets import Offsets
-from .optimizers import OPTIMIZERS
+from .optimizers import PLAIN
 from .phase import OWN_CHAINS, SAMPLED, Phase
 from .sample import Sample
 from .schedule import rate
 from .settings import FitSettings
+from .sufficient import Statistics
 
+FIRST_TEST = 100  # epochs before moments are first held against the data's, which are then doubled
 NO_ROWS = np.zeros((0, 0))
 CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
 
@@ -33,7 +37,6 @@ class Steps:
     """
 
     metric_names = ("moment_error", "moment_noise")
-    converged = False
 
     def __init__(
         self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
@@ -43,8 +46,10 @@ class Steps:
         self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=settings.free in OWN_CHAINS)
         if settings.free in OWN_CHAINS:
             free.noise = self._noise
-        self._optimizer: Any = OPTIMIZERS[settings.optimizer](
-            self.parameters, settings.learning_rate, settings.momentum
+        self._optimizer: Any = (
+            Natural(sample, settings)
+            if settings.optimizer == "natural"
+            else PLAIN[settings.optimizer](self.parameters, settings.learning_rate, settings.momentum)
         )
         # all rows, nothing hidden or missing: the clamped phase is the data's moments; no other phase needs the rows
         whole = sample.up is None or (
@@ -72,15 +77,73 @@ class Steps:
         self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
         work = settings.batch_size * max(sum(array.size for array in like.couplings.arrays), 1)
         self._batches_a_call = max(1, CALL_WORK // work)
+        self._test: MomentTest | None = None
+        if judged(settings) and settings.batch_size == len(self._up):
+            self._test = MomentTest(Statistics(like), sample.n_rows)
+        self._tested = 0  # epochs at the last test
+        self.verdict: Verdict | None = None
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to gain: steps do not know."""
-        return False
+        """Whether moments are the data's, as far as noise can tell, by a test on the way; those of hidden units are
+        their own, and agree at saddles too.
+        """
+        return self.verdict is not None and self.verdict.settled and not self._like.n_hidden
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether moments are the data's; None where that was not looked at, or, with hidden units, does not tell."""
+        if self.verdict is None or (self.verdict.passed and self._like.n_hidden):
+            return None
+        return self.verdict.passed
+
+    @property
+    def chain_noise(self) -> float:
+        """The part of the last epoch's moment noise that is the chains'."""
+        return self._noise.of_chains
+
+    def judge(self, number: int) -> None:
+        """Hold moments against the data's after `number` epochs, the last, unless that was done."""
+        while self._test is not None and self._tested < number and self._look(number):
+            pass
+
+    def _look(self, number: int) -> bool:
+        """One call of both phases with parameters at rest; false when the verdict after `number` epochs is known."""
+        assert self._test is not None
+        model = self.parameters.machine(self._like)
+        rows, clamped = self._clamped_of_all(model, number)
+        self._test.add(clamped, self.free.moments(model, rows))
+        self._noise.forget()
+        if self._test.full:
+            self.verdict, self._tested = self._test.verdict(), number
+            self._test.begin()
+        return self._tested < number
+
+    def _clamped_of_all(self, model: BoltzmannMachine, number: int) -> tuple[np.ndarray, PhaseMoments]:
+        """The clamped phase of a mini-batch that is all rows, and these where they are needed."""
+        if self._in_parts:
+            return NO_ROWS, self._clamped_in_parts(model, number)
+        if self._whole is not None:
+            return NO_ROWS, self._whole
+        order = order_of_rows(len(self._up), self._settings.seed, number, self._weights, slice(None))
+        rows = values_of(model.convention, self._up, order, self._dtype)
+        return rows, self._clamped.moments(model, rows)
+
+    def _is_due(self, number: int) -> bool:
+        """Whether moments are to be held against the data's before epoch `number`."""
+        doublings, rest = divmod(number, FIRST_TEST)
+        if self._like.n_hidden or self._test is None:
+            return False
+        return self._tested < number and not rest and doublings & (doublings - 1) == 0
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
+        """Do some mini-batches of an epoch, or of a test of moments before it; return its row of metrics when it is
+        over, and nothing before.
+        """
         settings = self._settings
+        if settings.optimizer == "natural" and self._is_due(number):
+            self._look(number)
+            return []
         last = min(self._batch + self._batches_a_call, self._n_batches)
         order = np.zeros(0, np.int64)
         if self._whole is None and not self._in_parts:
@@ -136,7 +199,13 @@ class Steps:
         offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
         phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self.free.state())
         mine = {**self.parameters.to_state(), **optimizer, **gap, **offsets, "epoch/batch": np.array(self._batch)}
-        return mine | phases | with_prefix("noise", self._noise.state())
+        test = {} if self._test is None else with_prefix("test", self._test.state() | self._told())
+        return mine | phases | with_prefix("noise", self._noise.state()) | test
+
+    def _told(self) -> dict[str, np.ndarray]:
+        """What tests have said."""
+        found = {"tested": np.array(self._tested)}
+        return found if self.verdict is None else found | {"verdict": self.verdict.to_array()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
@@ -149,3 +218,12 @@ class Steps:
         self._noise.restore(without_prefix("noise", state))
         self._batch = int(state["epoch/batch"])
         self._gap = [np.array(state[f"epoch/gap/{k}"]) for k in range(len(self._gap))]
+        if self._test is not None and (test := without_prefix("test", state)):
+            self._test.restore(test)
+            self._tested = int(test["tested"])
+            self.verdict = Verdict.from_array(test["verdict"]) if "verdict" in test else None
+
+
+def judged(settings: FitSettings) -> bool:
+    """Whether moments are held against the data's when learning is over."""
+    return settings.free in OWN_CHAINS and (settings.optimizer == "natural" or settings.method == "monte-carlo")

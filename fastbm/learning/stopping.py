@@ -1,4 +1,5 @@
-"""When to stop before the last epoch: a metric that is small enough, or held-out rows that gain no more.
+"""When to stop before the last epoch: a metric that is small enough, or that cannot become so small, or held-out rows
+that gain no more.
 
 Prechelt, in Neural Networks: Tricks of the Trade (1998), doi:10.1007/3-540-49430-8_3.
 """
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+EPOCHS = 16  # whose moment errors tell whether chains could do better
+AT_NOISE = 1.3  # times its noise, which an error has come down to
 HELD_OUT = ("holdout_log_likelihood", "holdout_pseudo_likelihood")  # the first that there is
 
 
@@ -28,6 +31,26 @@ class Stopping:
         self._until, self._patience = dict(until), patience
         self.best, self.best_epoch, self._waited = -np.inf, -1, 0
         self.met = False
+        self._errors = np.zeros((0, 2))  # of the last epochs, and the chains' part of their noise
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the moment error is down to the chains' own noise, and that is above what it is to come down to."""
+        target = self._until.get("moment_error", np.inf)
+        if len(self._errors) < EPOCHS:
+            return False
+        error, noise = self._errors.mean(axis=0)
+        return bool(self._errors[:, 0].min() > target and noise > target and error < AT_NOISE * noise)
+
+    @property
+    def noise(self) -> float:
+        """The chains' part of the moment noise in the last epochs."""
+        return float(self._errors[:, 1].mean())
+
+    def follow(self, metrics: Mapping[str, float], chain_noise: float) -> None:
+        """Take in an epoch's moment error, and what of it chains alone make."""
+        if "moment_error" in self._until and "moment_error" in metrics:
+            self._errors = np.concatenate([self._errors, [[metrics["moment_error"], chain_noise]]])[-EPOCHS:]
 
     def look(self, metrics: Mapping[str, float], epoch: int) -> bool:
         """Take a row of metrics; whether held-out rows are likelier than ever."""
@@ -44,9 +67,10 @@ class Stopping:
     def state(self) -> dict[str, np.ndarray]:
         return {
             "best": np.array(self.best), "best_epoch": np.array(self.best_epoch), "waited": np.array(self._waited),
-            "met": np.array(self.met),
+            "met": np.array(self.met), "errors": self._errors,
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.best, self.best_epoch = float(state["best"]), int(state["best_epoch"])
         self._waited, self.met = int(state["waited"]), bool(state["met"])
+        self._errors = np.array(state.get("errors", self._errors))

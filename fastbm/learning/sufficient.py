@@ -18,7 +18,7 @@ from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..threads import fan_out, single_threaded_blas
 from ..units import Units
-from .moments import hidden_means
+from .moments import Parameters, hidden_means
 
 BLOCK_ROWS = 4096  # so few that sums of products of units' values are exact in float32
 BLOCK_UNITS = 6  # transformed at a time, by one matrix product
@@ -27,7 +27,13 @@ NO_VARIANCE = 1e-12  # part of a second moment below which a variance is roundin
 
 
 class Statistics:
-    """Which statistics a machine has: pairs in the order of `Couplings.to_vector`, then units."""
+    """Which statistics a machine has: pairs in the order of `Couplings.to_vector`, then units.
+
+    Attributes
+    ----------
+    range : (float, float)
+        The values that each of them takes.
+    """
 
     def __init__(self, model: BoltzmannMachine) -> None:
         n = model.n_units
@@ -36,6 +42,7 @@ class Statistics:
         self.i = couplings.to_vector(couplings.pick(rows)).astype(np.int64)
         self.j = couplings.to_vector(couplings.pick(columns)).astype(np.int64)
         self.n_units, self.n_pairs = n, len(self.i)
+        self._couplings, self.range = couplings, (model.convention.lo, model.convention.hi)
 
     def __len__(self) -> int:
         return self.n_pairs + self.n_units
@@ -45,6 +52,10 @@ class Statistics:
         if k < self.n_pairs:
             return f"weights[{self.i[k]}, {self.j[k]}]"
         return f"bias[{k - self.n_pairs}]"
+
+    def vector(self, numbers: Parameters) -> np.ndarray:
+        """Numbers of pairs and of units in the order of the statistics."""
+        return np.concatenate([self._couplings.to_vector(numbers.weights), numbers.bias])
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """The statistics (m, len) of values, or of independent means, (m, n_units)."""

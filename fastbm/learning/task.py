@@ -18,10 +18,11 @@ from ..inference.hidden_layers import is_deep
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from ..store import Stream
-from . import drivers
+from . import drivers, verdicts
 from .ais_looks import AisLooks
 from .chain_monitor import ChainMonitor
 from .descent import Descent
+from .divergence import Watch
 from .ending import Ending
 from .evaluation import Evaluation
 from .forecasts import refuse_long_rows
@@ -29,6 +30,7 @@ from .free_auto import AutoSteps
 from .gaps_checks import refuse_long_look, refuse_long_phase
 from .moments import Parameters, with_prefix, without_prefix
 from .monitors import Monitors
+from .optimizers import OPTIMIZERS
 from .sample import Sample
 from .settings import FitSettings
 from .stopping import HELD_OUT, Stopping
@@ -75,12 +77,15 @@ class FitTask:
         self.n_written: Callable[[], Mapping[str, int]] | None = None
         self._seconds = 0.0  # spent on the present epoch
         sample = Sample.of(start, data)
+        self._n_rows = 0 if sample.up is None else len(sample.up)
         self._refuse_long_sums(sample)
         self._driver = drivers.make(start, sample, settings, threads)
         self._stopping = Stopping(settings.until or {}, settings.patience)
         self._best: Parameters | None = None
         self._last, self._diverged = self._driver.parameters, False
         self._monitors = Monitors(start, data, settings, threads)
+        in_steps = settings.optimizer in OPTIMIZERS
+        self._watch = Watch(start, sample, settings.beta, self._monitors) if in_steps else None
         if settings.patience and not set(HELD_OUT) & set(self._monitors.names):
             raise ValueError(
                 f"patience={settings.patience} needs a likelihood of held-out rows, which has no cheap form where "
@@ -116,6 +121,9 @@ class FitTask:
         """
         if self._diverged:
             return self._last
+        if self._over and self._astray:
+            assert self._watch is not None and self._watch.kept is not None
+            return self._watch.kept
         return self._best if self._best is not None and self._over else self._driver.parameters
 
     @property
@@ -124,8 +132,14 @@ class FitTask:
         return self.parameters.machine(self.start)
 
     @property
+    def _astray(self) -> bool:
+        return self._watch is not None and self._watch.diverged and self._best is None
+
+    @property
     def _over(self) -> bool:
-        return self.n_epochs >= self.settings.epochs or self._driver.done or self._stopping.met
+        over = self.n_epochs >= self.settings.epochs or self._driver.done or self._stopping.met
+        # natural steps gain below the noise of an epoch too, and end by themselves
+        return over or (self._stopping.hopeless and self.settings.optimizer != "natural")
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -145,6 +159,7 @@ class FitTask:
             **({} if self._chains is None else self._chains.streams),
             **({} if self._ais is None else self._ais.streams),
             **self._evaluation.streams,
+            **verdicts.STREAMS,
         }
         if (packed := self._driver.samples()) is not None and self.settings.samples_every:
             attrs: dict[str, int | float | str] = {
@@ -171,7 +186,9 @@ class FitTask:
         """Why more epochs than it was told would not have been done; empty if they would."""
         if self.n_epochs == self.settings.epochs:
             return ""
-        if self._stopping.met:
+        if self._stopping.hopeless:
+            why = "the moment error was down to the noise of the chains, above what until asks for"
+        elif self._stopping.met:
             why = "until was met" if not self.settings.patience else "until or patience was met"
         else:
             why = "there was nothing left to gain"
@@ -205,7 +222,7 @@ class FitTask:
                 self._ending.forget()
             if self._ais_due:  # the driver came to its end without an epoch more
                 return self._look_by_ais()
-            rows = self._evaluation(self.model)
+            rows = self._evaluation(self.model) | self._verdict()
             self._evaluated = True
             return rows
         self._seconds += time.perf_counter() - started
@@ -220,6 +237,14 @@ class FitTask:
         rows["meta/epoch_seconds"] = np.array([self._seconds])
         self._seconds = 0.0
         return rows
+
+    def _verdict(self) -> dict[str, np.ndarray]:
+        """Whether the aim was reached, which parameters that are not the last ones do not tell."""
+        astray = self._watch if self._astray else None
+        if astray is None and self._best is None:
+            self._driver.judge(self.n_epochs)
+        r_hat = np.nan if self._chains is None else self._chains.r_hat
+        return verdicts.rows(self._driver, self._stopping, astray, r_hat)
 
     def _look_by_ais(self) -> dict[str, np.ndarray]:
         assert self._ais is not None
@@ -242,11 +267,16 @@ class FitTask:
         # layers that are learned apart say nothing of when the whole machine is
         whole = epoch >= self.settings.pretrain_epochs * len(self.start.couplings.arrays)
         if whole:
+            self._stopping.follow(metrics, self._driver.chain_noise)
             self._stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+        if self._watch is not None:
+            self._watch.count(max(self._n_rows // self.settings.batch_size, 1))
         packed = self._driver.samples()
         recorded = whole and self._chains is not None and packed is not None and self._chains.follow(model, packed)
         if self._due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
+            if self._watch is not None:
+                self._watch.look(found, parameters)
             if self._chains is not None and packed is not None:
                 found["r_hat"] = self._chains.r_hat
                 rows |= self._chains.look(model, packed, epoch)
@@ -290,7 +320,8 @@ class FitTask:
         chains = {} if self._chains is None else with_prefix("mixing", self._chains.state())
         stopping = with_prefix("stopping", self._stopping.state())
         best = {} if self._best is None else with_prefix("best", self._best.to_state())
-        return {**self._driver.state(), **counters, **chains, **stopping, **best, **self.parameters.to_state()}
+        watch = {} if self._watch is None else with_prefix("watch", self._watch.state())
+        return {**self._driver.state(), **counters, **chains, **stopping, **best, **watch, **self.parameters.to_state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
@@ -302,6 +333,8 @@ class FitTask:
             self._chains.restore(without_prefix("mixing", state))
         if stopping := without_prefix("stopping", state):
             self._stopping.restore(stopping)
+        if self._watch is not None and (watch := without_prefix("watch", state)):
+            self._watch.restore(watch)
         self._last = self._driver.parameters
         best = without_prefix("best", state)
         self._best = Parameters.from_state(best) if best else None

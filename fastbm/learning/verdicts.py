@@ -1,0 +1,64 @@
+"""What a run says of itself when learning is over: whether the aim was reached, and what speaks against it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..store import Stream
+from .closed_driver import ClosedForm
+from .divergence import Watch
+from .drivers import Driver
+from .mixing import R_HAT_OF_CHAINS
+from .stopping import Stopping
+
+UNKNOWN = -1
+GROUP = "verdict"
+STREAMS = {
+    f"{GROUP}/converged": Stream("<i8"),  # 1, 0, or UNKNOWN
+    f"{GROUP}/largest_z": Stream("<f8"),  # of the differences of moments in units of their noise
+    f"{GROUP}/statistic": Stream("<i8"),  # whose it is, pairs first, or UNKNOWN
+    f"{GROUP}/chain_noise": Stream("<f8"),  # above what `until` asks for, else nan
+    f"{GROUP}/likelihoods": Stream("<f8", (3,)),  # the last, the best and the independent machine's, where it diverged
+}
+
+
+class Verdict(NamedTuple):
+    """One row of the streams."""
+
+    converged: bool | None
+    largest_z: float
+    statistic: int
+    chain_noise: float
+    likelihoods: np.ndarray
+
+    @property
+    def diverged(self) -> bool:
+        """Whether learning ended with a machine that is not kept."""
+        return not np.isnan(self.likelihoods[0])
+
+
+def rows(driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float) -> dict[str, np.ndarray]:
+    """The row of streams; `astray` is given where learning diverged, `r_hat` is that of the free chains."""
+    converged = None if isinstance(driver, ClosedForm) else driver.converged
+    if astray is not None or stopping.hopeless or (converged and r_hat > R_HAT_OF_CHAINS):
+        converged = False
+    found = driver.verdict
+    likelihoods = [np.nan] * 3 if astray is None else [*astray.worst, astray.independent]
+    values = (
+        UNKNOWN if converged is None else int(converged),
+        np.nan if found is None else found.largest_z,
+        UNKNOWN if found is None else found.number,
+        stopping.noise if stopping.hopeless else np.nan,
+        likelihoods,
+    )
+    return {name: np.array([value]) for name, value in zip(STREAMS, values, strict=True)}
+
+
+def read(columns: dict[str, np.ndarray]) -> Verdict:
+    """The way back from `rows`; the streams by their full names."""
+    converged, z, statistic, noise, likelihoods = (columns[name][-1] for name in STREAMS)
+    return Verdict(
+        None if converged == UNKNOWN else bool(converged), float(z), int(statistic), float(noise), likelihoods
+    )
