@@ -217,7 +217,7 @@ def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "bounds_kept": _mean(kept),
         "mean_off": _median(_known(done, "mean_off")),
         "covariance_off": _median(_known(done, "covariance_off")),
-        "converged": _mean([row["converged"] for row in done]),
+        "converged": _mean([row["converged"] is True for row in done]),
         "seconds": _mean([row["seconds"] for row in done]),
     }
 
