@@ -32,12 +32,12 @@ def bit_r_hat(counts: Any, n: int) -> np.ndarray:
     return np.asarray(split_ratio(within, n * (found / n).var(axis=0, ddof=1), n))
 
 
-def r_hat_limit(n: int, n_chains: int, n_quantities: int) -> float:
+def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:
     """Return the largest R-hat that passes: `R_HAT_LIMIT`, or more where half-chains of `n` samples are so short that
-    chance brings the largest of `n_quantities` above it.
+    chance brings the largest of `n_quantities` above it; a sample is `worth` so many independent ones.
     """
     from scipy.special import chdtri
 
     freedom = 2 * n_chains - 1
     chance = float(chdtri(freedom, FALSE_ALARM / n_quantities)) / freedom
-    return max(R_HAT_LIMIT, float(np.sqrt((n - 1 + chance) / n)))
+    return max(R_HAT_LIMIT, float(np.sqrt((n - 1 + chance / worth) / n)))

@@ -32,11 +32,16 @@ class PairHalves:
         self.counts[half] += np.concatenate([up ^ np.roll(up, d, axis=1) for d in self._shifts], axis=1)
 
     def r_hat(self) -> float:
-        """The largest of all pairs, 1 where it does not pass what chance may bring."""
-        if self._half < 4:
+        """The largest of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
+        if self._half < 2:
             return math.nan
         found = float(bit_r_hat(self.counts, self._half).max())
-        return found if found > r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]) else 1.0
+        return _beyond(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
+
+
+def _beyond(r_hat: float, limit: float) -> float:
+    """R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
+    return r_hat if r_hat > limit else min(r_hat, diagnostics.R_HAT_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,7 @@ def judge_chains(
 
     The means of an even machine are known, and those of the chains must be so within their errors.
     """
-    known = [np.max(diagnostics.r_hat(values)) for values in (energies, blocks) if len(values) >= 4]
-    if known and pairs is not None and not math.isnan(pairs.r_hat()):
-        known.append(pairs.r_hat())
-    r_hat = float(max(known)) if known and not frozen else math.inf
+    r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs)
     if frozen:
         return ChainVerdict(False, r_hat, "the only chain did not move after the burn-in")
     if not r_hat <= diagnostics.R_HAT_LIMIT:
@@ -81,6 +83,19 @@ def judge_chains(
         return ChainVerdict(False, r_hat, reason)
     reason = valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
     return ChainVerdict(None if reason else True, r_hat, reason)
+
+
+def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -> float:
+    """The largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
+    if len(energies) < 4:
+        return math.inf
+    known = [float(diagnostics.r_hat(energies))]
+    if len(blocks) >= 4:
+        limit = r_hat_limit(len(blocks) // 2, blocks.shape[1], blocks.shape[2], worth=1.0)
+        known.append(_beyond(float(np.max(diagnostics.r_hat(blocks))), limit))
+    if pairs is not None:
+        known.append(pairs.r_hat())
+    return max(known)
 
 
 def _contradiction(
