@@ -32,7 +32,7 @@ def _verdict(run: Run) -> dict[str, Any]:
     converged, reason, _ = judge(run)
     if converged is None and not reason:
         return {}
-    return {"converged": converged} | ({"reason": reason} if reason else {})
+    return {"converged": converged} | ({"the reason": reason} if reason else {})
 
 
 def _told(run: Run) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def _chains(run: Run) -> dict[str, Any]:
         if name != "energy":
             found |= _observable(run, name)
     if is_even(run):
-        found["means"] = "0 of spins by symmetry, whatever side the chains are on"
+        found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
     if starts_at_one_point(run):
-        found["start"] = "all chains at one state, which may hide other valleys"
+        found["begun at"] = "one state, the same for all chains, which may hide other valleys"
     if watched:
         some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
         ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"

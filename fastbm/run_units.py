@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .run_sampled import SampledRun as Run
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
+PIECE = 1 << 20  # bits that are unpacked at once
 FEWEST, MOST = 32, 1024  # states of each chain
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
@@ -39,10 +40,12 @@ def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[
     if not run.has_states or len(run.sweep) < 8:
         return []
     packed, n_units = _spaced(run), run._start.n_units
-    found = []
+    m = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
+    distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
+    counts, found = _counts(packed, n_units, distances), []
     for chains in together:
-        found.append(_of_magnetisation(packed[:, chains], chains, n_units, even=even))
-        found.append(_of_units(packed[:, chains], chains, n_units, even=even))
+        found.append(_of_magnetisation(np.abs(m) if even else m, chains, even=even))
+        found.append(_of_units(counts, len(packed) // 2, n_units, chains, distances))
     return found
 
 
@@ -54,33 +57,48 @@ def _spaced(run: Run) -> np.ndarray:
     return packed[len(packed) % 2 :]
 
 
-def _of_magnetisation(packed: np.ndarray, chains: np.ndarray, n_units: int, *, even: bool) -> Agreement:
-    m = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
-    m = np.abs(m) if even else m
-    name, limit = "|m|" if even else "magnetisation", r_hat_limit(len(m) // 2, len(chains), 1)
-    return Agreement(name, chains, float(diagnostics.r_hat(m)), limit, drifts(m))
+def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agreement:
+    own, name = m[:, chains], "|m|" if even else "magnetisation"
+    limit = r_hat_limit(len(m) // 2, len(chains), 1)
+    return Agreement(name, chains, float(diagnostics.r_hat(own)), limit, drifts(own))
 
 
-def _of_units(packed: np.ndarray, chains: np.ndarray, n_units: int, *, even: bool) -> Agreement:
-    half, shifts = len(packed) // 2, _distances(n_units, packed.shape[:2]) if even else [0]
-    counts = np.zeros((2, len(chains), len(shifts) * n_units), np.uint16)
-    for t, states in enumerate(packed):
-        up = np.unpackbits(states, axis=1, count=n_units, bitorder="little")
-        counts[t // half] += np.concatenate([up ^ np.roll(up, d, axis=1) for d in shifts], axis=1) if even else up
-    r_hat = bit_r_hat(counts, half)
-    limit = r_hat_limit(half, len(chains), len(r_hat))
-    worst = int(np.argmax(r_hat))
-    i = worst % n_units
-    name = f"product of units {(i - shifts[worst // n_units]) % n_units} and {i}" if even else f"mean of unit {i}"
+def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np.ndarray:
+    """How often units are up, or how often those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
+    n_samples, n_chains = packed.shape[:2]
+    counts = np.zeros((2, n_chains, n_units * (1 if distances is None else len(distances))), np.uint16)
+    piece = max(1, PIECE // counts[0].size)
+    for half, states in enumerate((packed[: n_samples // 2], packed[n_samples // 2 :])):
+        for start in range(0, len(states), piece):
+            up = np.unpackbits(states[start : start + piece], axis=2, count=n_units, bitorder="little")
+            if distances is not None:
+                up = _differ(up, distances)
+            counts[half] += up.sum(axis=0, dtype=np.uint16) if len(up) > 1 else up[0]
+    return counts
+
+
+def _differ(up: np.ndarray, distances: list[int]) -> np.ndarray:
+    """Whether units i - d and i differ, for each distance d."""
+    pairs = [up ^ np.roll(up, d, axis=2) for d in distances]
+    return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=2)
+
+
+def _of_units(
+    counts: np.ndarray, half: int, n_units: int, chains: np.ndarray, distances: list[int] | None
+) -> Agreement:
+    r_hat = bit_r_hat(counts[:, chains], half)
+    worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
+    i, name = worst % n_units, f"mean of unit {worst}"
+    if distances is not None:
+        name = f"product of units {(i - distances[worst // n_units]) % n_units} and {i}"
     return Agreement(name, chains, float(r_hat[worst]), limit)
 
 
-def _distances(n_units: int, seen: tuple[int, ...]) -> list[int]:
+def _distances(n_units: int, n_states: int) -> list[int]:
     """Distances of pairs: all where units are few, else some multiples of the golden section, so that any two are far
     from one another.
     """
-    most = max(1, MOST_BITS // (n_units * seen[0] * seen[1]))
-    every = range(1, n_units // 2 + 1)
+    most, every = max(1, MOST_BITS // (n_units * n_states)), range(1, n_units // 2 + 1)
     if len(every) <= most:
-        return list(every)
+        return list(every) or [0]
     return sorted({1 + int(k * GOLDEN * n_units) % (n_units - 1) for k in range(1, most + 1)})

@@ -199,7 +199,10 @@ def _farthest(one: Any, exact: Any) -> float | None:
         rows, columns = kept.nonzero()
         if is_sparse(other) and other.nnz != kept.nnz:
             return None
-        return float(np.max(np.abs(np.asarray(kept[rows, columns] - other[rows, columns])), initial=0.0))
+        try:
+            return float(np.max(np.abs(np.asarray(kept[rows, columns] - other[rows, columns])), initial=0.0))
+        except LookupError:  # as many pairs, but others
+            return None
     return float(np.max(np.abs(np.asarray(one) - exact), initial=0.0))
 
 

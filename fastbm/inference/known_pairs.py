@@ -25,12 +25,20 @@ class KnownPairs(csr_array):
         if not i.size or (i >= n_rows).any() or (j >= n_columns).any() or (i < -n_rows).any() or (j < -n_columns).any():
             return  # for scipy to refuse
         rows, columns = (i % n_rows).ravel(), (j % n_columns).ravel()
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            if not (self.indices[self.indptr[row] : self.indptr[row + 1]] == column).any():
-                raise LookupError(
-                    f"the pair of units ({row}, {column}) was not computed and is not 0 but unknown: of large sparse "
-                    'machines only coupled pairs are. Ask for others by infer(model, "exact", pairs=[(i, j), ...]).'
-                )
+        unknown = ~self._has(rows, columns)
+        if unknown.any():
+            pair = int(rows[unknown][0]), int(columns[unknown][0])
+            raise LookupError(
+                f"the pair of units {pair} was not computed and is not 0 but unknown: of large sparse machines only "
+                'coupled pairs are. Ask for others by infer(model, "exact", pairs=[(i, j), ...]).'
+            )
+
+    def _has(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        if len(rows) == 1:
+            return np.array([(self.indices[self.indptr[rows[0]] : self.indptr[rows[0] + 1]] == columns[0]).any()])
+        n = self.shape[1]
+        stored = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)) * n + self.indices
+        return np.isin(rows.astype(np.int64) * n + columns, stored)
 
 
 def _is_index(part: Any) -> bool:

@@ -90,7 +90,6 @@ def monte_carlo(
     if not n_samples:
         raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
     pairs = PairCounts(model.n_units) if moments else None
-    halves = PairHalves(model.n_units, n_chains, n_samples) if moments else None
     chains = make_chains(
         model, n_chains, rule=rule, order=order, beta=beta, seed=seed, initial=initial, threads=threads
     )
@@ -99,6 +98,7 @@ def monte_carlo(
     else:
         burnt = _checks.whole("burn_in", burn_in)
         chains.sweep(burnt)
+    halves = PairHalves(model.n_units, n_chains, n_samples) if moments else None
     flips = chains.n_flips
     energies = np.empty((n_samples, n_chains))
     n_blocks = min(N_BLOCKS, n_samples)
