@@ -39,7 +39,7 @@ def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[
     """Compare the units of the chains of each group; none where fewer than 8 samples were recorded."""
     if not run.has_states or len(run.sweep) < 8:
         return []
-    packed, n_units = _spaced(run), run._start.n_units
+    packed, n_units = spaced(run), run._start.n_units
     m = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
     distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
     counts, found = _counts(packed, n_units, distances), []
@@ -49,7 +49,7 @@ def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[
     return found
 
 
-def _spaced(run: Run) -> np.ndarray:
+def spaced(run: Run) -> np.ndarray:
     """An even number of packed states of every chain, evenly spaced."""
     n_samples = len(run.sweep)
     wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))

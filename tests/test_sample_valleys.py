@@ -13,6 +13,7 @@ from helpers import calm
 import fastbm as bm
 from fastbm.diagnostics.bits import bit_r_hat, r_hat_limit
 from fastbm.diagnostics.drift import drifts
+from fastbm.run_units import FEWEST, MOST_BITS, spaced
 from fastbm.sampling import valleys
 
 end_threads = helpers.end_threads
@@ -160,3 +161,14 @@ def test_a_pair_that_was_not_computed_is_not_0(tmp_path: Path) -> None:
                 moments[3, 9]
             with pytest.raises(LookupError):
                 moments[[3, 3], [4, -1]]
+
+
+def test_the_watch_looks_at_few_states_of_large_machines() -> None:
+    """Of 10^4 units and 64 chains at 64 of 1000 samples at most: a look at a unit costs less than a third of an update,
+    so that the watch stays below 2 % of the run.
+    """
+    run = bm.sample(bm.models.ising((100, 100)), beta=0.1, n_chains=64, n_sweeps=160, burn_in=0)
+    assert FEWEST <= len(spaced(run)) < 2 * FEWEST
+    small = bm.sample(FERRO, n_chains=64, n_sweeps=2_000)
+    assert spaced(small).shape[0] * 64 * 8 <= 2 * MOST_BITS
+    assert len(spaced(small)) % 2 == 0 and len(spaced(small)) >= 1_000

@@ -71,12 +71,12 @@ class Rule:
     """The stopping rule: every watched quantity must have enough effective samples and agree between chains.
 
     R-hat and a drift between the halves speak before effective samples do, which chains that have not mixed have many
-    of. The rule must hold at all looks from one to another at twice as many samples: what looked settled for a while
-    is looked at again later.
+    of. The rule must hold at all looks from one to another at `again` times as many samples, twice as many unless
+    given: what looked settled for a while is looked at later. Independent draws need no second look (1).
     """
 
-    def __init__(self, limits: Mapping[str, float], grouped: Grouped) -> None:
-        self.limits, self._grouped = dict(limits), grouped
+    def __init__(self, limits: Mapping[str, float], grouped: Grouped, *, again: float = AGAIN) -> None:
+        self.limits, self._grouped, self._again = dict(limits), grouped, again
         self._bins = {
             name: Binned((size // grouped.n_groups, grouped.n_groups), n_bins=bins_for(size))
             for name, size in grouped.sizes.items()
@@ -95,7 +95,7 @@ class Rule:
             return None
         good = all(self._good(bins) for bins in self._bins.values())
         self._since = (self._since or n_samples) if good else 0
-        return good and n_samples >= AGAIN * self._since
+        return good and n_samples >= self._again * self._since
 
     def _good(self, bins: Binned) -> bool:
         if np.max(bins.r_hat()) > self.limits.get("r_hat", R_HAT_LIMIT) or bins.n_samples * bins.shape[0] < FEWEST:
