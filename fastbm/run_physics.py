@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _checks, diagnostics, lattice
-from .diagnostics import Estimate, OverlapDistribution, Reweighted, jackknife
+from .diagnostics import Estimate, OverlapDistribution, Reweighted
 from .run_convergence import groups
+from .run_errors import energy_error, floored, heat_error, observable_error
+from .run_valleys import is_even
 from .sampling.observables import OF_PAIRS
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ class Temperature(NamedTuple):
 class Thermodynamics(NamedTuple):
     """Averages per unit at one inverse temperature, each a value with its error; magnetisations are means of -1 and +1
     for a unit, and None at temperatures whose states were not recorded.
+
+    Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
+    on, and has no error; the susceptibility is that of this mean.
     """
 
     beta: float
@@ -53,29 +58,35 @@ def thermodynamics(run: Run) -> list[Thermodynamics]:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
     _check_one_pattern(run, "thermodynamics")
-    n_units, spins = run._start.n_units, _spin_magnetisation(run)
+    n_units, spins, even = run._start.n_units, _spin_magnetisation(run), is_even(run)
     rows = []
     for beta, energy, chains in _temperatures(run):
-        energies = _mean(energy / n_units), diagnostics.specific_heat(energy, beta, n_units)
+        heat = diagnostics.specific_heat(energy, beta, n_units)
+        energies = (
+            Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
+            floored(heat, heat_error(run, energy, beta)),
+        )
         if spins is None or chains is None:
             rows.append(Thermodynamics(beta, *energies))
-            continue
-        m = spins[:, chains]
-        rows.append(
-            Thermodynamics(
-                beta,
-                *energies,
-                _mean(m),
-                _mean(np.abs(m)),
-                diagnostics.susceptibility(m, beta, n_units),
-                diagnostics.binder_cumulant(m),
-            )
-        )
+        else:
+            rows.append(Thermodynamics(beta, *energies, *_magnetic(spins[:, chains], beta, n_units, even=even)))
     return rows
 
 
-def _mean(values: np.ndarray) -> Estimate:
-    return jackknife(lambda mean: mean, values)
+def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
+    """Magnetisation, its modulus, susceptibility and cumulant; what was not seen may differ by a flip of all units, the
+    modulus by that of one.
+    """
+    size = np.abs(m)
+    unseen, flip = observable_error(np.zeros_like(m), 2.0), observable_error(np.zeros_like(m), 2.0 / n_units)
+    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), observable_error(m, 2.0))
+    square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * observable_error(m * m, 2.0 / n_units))
+    return (
+        mean,
+        Estimate(float(size.mean()), observable_error(size, 2.0 / n_units)),
+        square if even else floored(diagnostics.susceptibility(m, beta, n_units), beta * n_units * unseen),
+        floored(diagnostics.binder_cumulant(m), flip),
+    )
 
 
 def _check_series(run: Run) -> None:
@@ -212,9 +223,9 @@ def by_temperature(run: Run) -> list[Temperature]:
             Temperature(
                 beta,
                 float(e.mean()),
-                float(diagnostics.standard_error(e)),
+                energy_error(run, energy[:, chains] * run._start.n_units, beta) / run._start.n_units,
                 float(m.mean()),
-                float(diagnostics.standard_error(m)),
+                observable_error(m, 2.0 / run._start.n_units),
                 lattice_energy(*sides, beta) if sides is not None else None,
                 lattice.onsager_magnetisation(beta) if sides is not None else None,
                 float(diagnostics.r_hat(e)),

@@ -132,8 +132,9 @@ def sample(
     k : int, optional
     until : dict, optional
         ``{"ess": 1000}``, ``{"r_hat": 1.01}`` or both: stop when the energy and every observable of the chains, at
-        every temperature, have so many effective samples, and an R-hat not above. Looked at after 64, 80, 100, ...
-        samples; `n_sweeps` is then the limit.
+        every temperature, have so many effective samples, an R-hat not above (1.05 unless given), and the same mean in
+        both halves of the run. Looked at after 64, 80, 100, ... samples, from 1024 of all chains together on; it must
+        hold from one look to another at twice as many samples. `n_sweeps` is then the limit.
     initial : "random", "up", (n_units,) or (n_chains, n_units) array, or Run
         Where chains start; a Run's last samples.
     seed : int or None
@@ -173,8 +174,11 @@ def sample(
     Warns
     -----
     ConvergenceWarning
-        At the end, if chains disagree (R-hat above 1.05, told where there are at least 4 chains and 32 samples), a
-        burn-in or a stopping rule was not met within `n_sweeps`, or a population has few families.
+        At the end, if chains disagree in the energy, an observable or the mean of a unit (R-hat above 1.05, told where
+        there are at least 4 chains and 32 samples) or drift together, a burn-in or a stopping rule was not met within
+        `n_sweeps`, or a population has few families. Of a machine that is even under a flip of all units |m| and
+        products of units stand for their means. A run whose chains agree has converged unless they may all have missed
+        a valley (one chain, fewer than 8, or all from one state: `Run.converged` is None, `Run.doubt` says why).
 
     Examples
     --------

@@ -234,6 +234,20 @@ class SampledRun:
         """
         return [q.r_hat for q in run_convergence.quantities(self) if q.name == "energy"]
 
+    @property
+    def verdicts(self) -> dict[str, bool | None]:
+        """Whether chains agree, for each quantity that a sampling run tells, by its name and temperature: the energy,
+        the observables, the means of single units (of the worst of them). Of a machine that is even under a flip of all
+        units |m| and products of two units stand for means, which are 0 (of spins) by symmetry. None where nothing
+        tells.
+        """
+        return run_convergence.verdicts(self)
+
+    @property
+    def doubt(self) -> str:
+        """Why a sampling run has not `converged`, or why nothing tells; empty where it has."""
+        return run_convergence.judge(self).reason if self.kind == "sample" else ""
+
     def thermodynamics(self) -> list[run_physics.Thermodynamics]:
         """Return energy, specific heat, magnetisation, susceptibility and Binder's cumulant with their errors, one row
         for each inverse temperature.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import diagnostics
-from .run_convergence import Quantity, groups, has_converged, independent_families, quantities, spacing
+from .run_convergence import Quantity, groups, independent_families, judge, quantities, spacing
+from .run_errors import energy_error, observable_error
+from .run_valleys import is_even, starts_at_one_point
 
 if TYPE_CHECKING:
     from .run_sampled import SampledRun as Run
@@ -22,8 +24,15 @@ def summarise_sample(run: Run) -> dict[str, Any]:
     best = run.config["sample"].get("keep") == "best"  # then there may be no burn-in, and averages mean little
     chains = {} if best and run.has_chains else _chains(run) if run.has_chains else _energy(run)
     found |= chains | _population(run) | _best(run)
-    converged = has_converged(run)
-    return found if converged is None else found | {"converged": converged}
+    return found | _verdict(run)
+
+
+def _verdict(run: Run) -> dict[str, Any]:
+    """Whether to believe it, and why not or why nothing tells."""
+    converged, reason, _ = judge(run)
+    if converged is None and not reason:
+        return {}
+    return {"converged": converged} | ({"the reason": reason} if reason else {})
 
 
 def _told(run: Run) -> dict[str, Any]:
@@ -94,12 +103,15 @@ def _chains(run: Run) -> dict[str, Any]:
     watched = quantities(run, ess=True) if len(energy) >= 4 else []
     if len(groups(run)) == 1:
         tau = float(diagnostics.tau_int(energy))
-        found["energy"] = (float(energy.mean()), float(diagnostics.standard_error(energy)))
+        found["energy"] = (float(energy.mean()), energy_error(run, energy))
         found["tau_int"] = f"{tau * thin:.4g} sweeps"
     for name in dict.fromkeys(q.name for q in watched):
         if name != "energy":
-            values = run.observables[name]
-            found[name] = (float(values.mean()), float(diagnostics.standard_error(values)))
+            found |= _observable(run, name)
+    if is_even(run):
+        found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
+    if starts_at_one_point(run):
+        found["begun at"] = "one state, the same for all chains, which may hide other valleys"
     if watched:
         some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
         ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"
@@ -107,6 +119,15 @@ def _chains(run: Run) -> dict[str, Any]:
         worst = max(watched, key=lambda q: q.r_hat)
         found["r_hat"] = f"{worst.r_hat:.4g}" + (f" ({worst.label})" if len(watched) > 1 else "")
     return found
+
+
+def _observable(run: Run, name: str) -> dict[str, Any]:
+    """The mean of an observable; of one that is odd where the machine is even, that of its size, the own being 0."""
+    if name in run.observables:
+        values = run.observables[name]
+        return {name: (float(values.mean()), observable_error(values))}
+    values = np.abs(run.observables[name[1:-1]])
+    return {name[1:-1]: (0.0, 0.0), name: (float(values.mean()), observable_error(values))}
 
 
 def _least(watched: list[Quantity], name: str) -> float:

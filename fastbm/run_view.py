@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .diagnostics.verdicts import all_of
 from .inference.comparison import Cell, Comparison
 from .inference.result import Inference
 from .inference.stored import from_json
@@ -194,14 +195,15 @@ class Run(SampledRun):
 
     @property
     def converged(self) -> bool | None:
-        """Whether chains agree and a burn-in and a stopping rule were met where asked for (sampling), the gradient
-        vanished where nothing curves down ("l-bfgs"), moments are the data's within the noise of both (chains of their
-        own, by "monte-carlo" or "natural" steps), or all results converged; None where nothing tells.
+        """Whether chains agree in all that is told and a burn-in and a stopping rule were met where asked for
+        (sampling), the gradient vanished where nothing curves down ("l-bfgs"), moments are the data's within the noise
+        of both (chains of their own, by "monte-carlo" or "natural" steps), or all results converged; None where nothing
+        tells, as of one chain. `doubt` says why, and `verdicts` of which quantity.
         """
         if self.kind == "sample":
             return has_converged(self)
         if self.kind in ("infer", "compare"):
-            return all(result.converged for result in self._results())
+            return all_of(result.converged for result in self._results())
         if self.kind == "rules":
             return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
         if (found := verdict_of(self)) is not None:

@@ -181,7 +181,7 @@ class Recent:
         if done:
             result = from_json(str(self._reader.read(f"results/{RESULT}", done - 1)[0]), 0.0)
             log_z = "" if result.log_z is None else f": log Z {_result(result.log_z, result.log_z_error)}"
-            doubt = "" if result.converged else ", not converged"
+            doubt = {True: "", False: ", not converged", None: ", may not have converged"}[result.converged]
             skipped = f": skipped, {result.detail['skipped']}" if "skipped" in result.detail else ""
             lines.append(Line("last", f"{self._cell(done - 1)}{skipped or log_z + doubt}"))
         return lines + self._next(done)

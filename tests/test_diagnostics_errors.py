@@ -6,6 +6,7 @@ import helpers
 import numpy as np
 import pytest
 import reference_statistics as reference
+from scipy.special import stdtrit
 from test_diagnostics import autoregressive
 
 import fastbm as bm
@@ -60,8 +61,9 @@ def test_what_short_blocks_miss_is_made_up_for() -> None:
     values = autoregressive(rho, 1600, 1)
     chosen = jackknife(np.exp, values)
     blocks = cut_blocks(1600, 1, float(diagnostics.tau_int(values)))
+    assert blocks.wider == pytest.approx(stdtrit(len(blocks.sizes) - 1, 0.975) / 1.959963984540054)
     plain = jackknife(np.exp, values, n_blocks=len(blocks.sizes))
-    assert chosen.error == pytest.approx(plain.error / np.sqrt(1 - blocks.lost), rel=1e-9)
+    assert chosen.error == pytest.approx(plain.error * blocks.wider / np.sqrt(1 - blocks.lost), rel=1e-9)
 
 
 def test_the_bias_of_a_variance_is_taken_off() -> None:

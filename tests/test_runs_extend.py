@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[Callable[..., bm.Run], dict[str, Any], str]] = {
     "until was met": (
         lambda **o: bm.sample(MODEL, until={"ess": 1.0}, n_chains=8, n_sweeps=500, burn_in=0, beta=0.1, **o),
         {"n_sweeps": 2},
-        "its stopping rule, until=.*was met after sweep 64",
+        "its stopping rule, until=.*was met after sweep 382",
     ),
     "burn-in did not settle": (
         lambda **o: bm.sample(MODEL, burn_in="auto", n_chains=8, n_sweeps=5, **o),

@@ -49,8 +49,10 @@ def test_thermodynamics_at_every_temperature(units: str) -> None:
     rows = run.thermodynamics()
     assert [row.beta for row in rows] == [0.2, 0.6]
     for row in rows:
+        assert row.magnetisation == (0.0, 0.0)  # by symmetry, and no estimate
         for name, truth in moments(model, row.beta).items():
-            assert_near(getattr(row, name), truth)
+            if name != "magnetisation":
+                assert_near(getattr(row, name), truth)
 
 
 def test_thermodynamics_of_a_ladder() -> None:
@@ -150,7 +152,8 @@ def test_betas_of_reweighting_are_a_number_or_a_list(betas: Any) -> None:
 
 def test_thermodynamics_at_the_coldest_of_temperatures() -> None:
     row = bm.sample(FERRO, beta=1e300, n_chains=8, n_sweeps=50, initial="up").thermodynamics()[0]
-    assert row.energy == (-2.0, 0.0) and row.specific_heat == (0.0, 0.0)
+    assert row.energy.value == -2.0 and 0.0 < row.energy.error < 1e-290  # what was not seen is that near in energy
+    assert row.specific_heat.value == 0.0 and 0.0 < row.specific_heat.error < 0.1
     faint = bm.BoltzmannMachine(np.ldexp(SK.weights, -998))
     options = {"n_chains": 8, "n_sweeps": 400}
     hot = calm(bm.sample, faint, beta=np.ldexp(0.3, 998), **options).thermodynamics()[0]
@@ -166,18 +169,22 @@ def test_chains_that_tell_nothing_have_not_converged() -> None:
     field = bm.BoltzmannMachine(np.zeros((4, 4)), np.full(4, 900.0))
     assert bm.sample(field, n_chains=8, n_sweeps=40).converged  # from random starts to where all agree
     assert bm.sample(field, n_chains=2, beta=[0.5, 1.0], n_sweeps=40).converged is None
-    assert bm.sample(RING, n_chains=1, n_sweeps=4_000, beta=0.3).converged
+    one = bm.sample(RING, n_chains=1, n_sweeps=4_000, beta=0.3)
+    assert one.converged is None and "one chain cannot tell" in one.doubt
+    assert "one chain cannot tell" in str(one.summary())
+    assert bm.sample(RING, n_chains=2, n_sweeps=4_000, beta=0.3).converged  # too hot for valleys
 
 
 def test_clamped_patterns_have_rows_of_their_own() -> None:
     from fastbm.run_physics import by_temperature
 
     field = bm.BoltzmannMachine(FERRO.weights, np.full(25, 0.1))
-    run = bm.sample(field, beta=[0.2, 0.2, 0.5, 0.5], clamp=([0, 7], [[1, 1], [-1, -1]]), n_chains=8, n_sweeps=100)
+    patterns = ([0, 7], [[1, 1], [-1, -1]])
+    run = calm(bm.sample, field, beta=[0.2, 0.2, 0.5, 0.5], clamp=patterns, n_chains=8, n_sweeps=100)
     rows = by_temperature(run)
     assert [(row.beta, row.pattern) for row in rows] == [(0.2, 0), (0.5, 1)]
     assert rows[1].energy == pytest.approx(run.energy[:, 4:].mean() / 25)
-    run = bm.sample(field, beta=[0.2, 0.5], clamp=([0], [[1], [-1], [1], [-1]]), n_chains=16, n_sweeps=100)
+    run = calm(bm.sample, field, beta=[0.2, 0.5], clamp=([0], [[1], [-1], [1], [-1]]), n_chains=16, n_sweeps=100)
     assert [(row.beta, row.pattern) for row in by_temperature(run)] == [(0.2, 0), (0.2, 1), (0.5, 2), (0.5, 3)]
     assert {row.pattern for row in by_temperature(bm.sample(field, beta=[0.2, 0.5], n_chains=4, n_sweeps=9))} == {None}
 

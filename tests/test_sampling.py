@@ -8,7 +8,7 @@ import helpers
 import numpy as np
 import pytest
 from helpers import SURE, UNITS, enumerate_machine, flat, g_test, machine
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 import fastbm as bm
 
@@ -138,6 +138,7 @@ def test_no_warning_where_nothing_is_periodic() -> None:
 def test_sample_t_is_taken_after_burn_in_plus_t_plus_one_times_thin_sweeps(
     n_sweeps: int, burn_in: int, thin: int, rule: str, order: str | None
 ) -> None:
+    assume(thin <= n_sweeps or not n_sweeps)
     model = machine("visible", "binary", scale=2.0)
     common = {"sampler": rule, "order": order, "n_chains": 3, "seed": 7}
     every = bm.sample(model, n_sweeps=burn_in + n_sweeps, burn_in=0, **common)

@@ -5,7 +5,13 @@ Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_c
 
 from __future__ import annotations
 
-from .autocorrelation import autocorrelation as autocorrelation, ess, standard_error, tau_int
+from .autocorrelation import (
+    MANY_CHAINS as MANY_CHAINS,
+    autocorrelation as autocorrelation,
+    ess,
+    standard_error,
+    tau_int,
+)
 from .binning import Binned
 from .jackknife import Estimate, jackknife as jackknife
 from .ranks import R_HAT_LIMIT, ess_bulk, ess_tail, r_hat

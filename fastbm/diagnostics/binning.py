@@ -165,11 +165,30 @@ class Binned:
         n = half * self.width
         if n < 2:
             return np.full(self.shape[1:], np.nan)[()]
-        halves = [self._sums[:, :half], self._sums[:, self.n_full - half : self.n_full]]
-        sums, squares = np.concatenate([part.sum(axis=1) for part in halves], axis=1)
+        sums, squares = np.concatenate(self._halves(half), axis=1)
         within = (np.maximum(squares - sums**2 / n, 0.0) / (n - 1)).mean(axis=0)
         between = n * (np.concatenate([self._shift()] * 2) + sums / n).var(axis=0, ddof=1)
         return split_ratio(within, between, n)
+
+    def _halves(self, half: int) -> list[np.ndarray]:
+        """Sums and sums of squares over the first and the last `half` full bins, (2, n_chains, ...) each."""
+        return [part.sum(axis=1) for part in (self._sums[:, :half], self._sums[:, self.n_full - half : self.n_full])]
+
+    def drift(self) -> Any:
+        """Return by how many of its errors the mean of the later half differs from that of the first; 0 where nothing
+        varies. The error is that of the differences of 8 chains or more, else from `ess`.
+        """
+        half, n_chains = self.n_full // 2, self.shape[0]
+        if half < 1:
+            return np.full(self.shape[1:], np.nan)[()]
+        first, later = (sums[0] / (half * self.width) for sums in self._halves(half))
+        differences = later - first
+        if n_chains >= MANY_CHAINS:
+            error = differences.std(axis=0, ddof=1) / np.sqrt(n_chains)
+        else:
+            error = 2.0 * np.sqrt(self.variance / np.maximum(self.ess() - 1.0, 1.0))
+        moved = np.abs(differences.mean(axis=0))
+        return (moved / np.where(error > 0, error, np.where(moved > 0, 1e-300, 1.0)))[()]
 
     def standard_error(self) -> Any:
         """Return the standard error of the mean: the larger of that from `ess` and, with 8 chains or more, that from

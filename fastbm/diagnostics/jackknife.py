@@ -23,6 +23,7 @@ from .autocorrelation import MANY_CHAINS, finite, tau_int
 
 FEWEST, MOST = 8, 64  # blocks
 LONG, SHORT = 10.0, 4.0  # lengths of a block in tau_int: good, and barely enough
+NORMAL = 1.959963984540054  # standard errors that hold 95 %
 
 
 class Estimate(NamedTuple):
@@ -35,14 +36,15 @@ class Estimate(NamedTuple):
 class Blocks(NamedTuple):
     """How samples are cut: along `axis` (0 samples, 1 chains) at `starts`.
 
-    `lost` is the part of the variance that blocks miss as they are correlated with their neighbours; `reason` says why
-    there are too few.
+    `lost` is the part of the variance that blocks miss as they are correlated with their neighbours, `wider` what makes
+    1.96 errors from so few blocks hold the truth in 95 % of cases; `reason` says why there are too few.
     """
 
     axis: int
     starts: np.ndarray
     sizes: np.ndarray
     lost: float
+    wider: float
     reason: str
 
     def sums(self, values: np.ndarray) -> np.ndarray:
@@ -57,7 +59,7 @@ class Blocks(NamedTuple):
 
 def cut_blocks(n_samples: int, n_chains: int, tau: float, n_blocks: int | None = None) -> Blocks:
     """Choose blocks of samples, all chains together, or of chains where these are many and their samples few."""
-    axis, reason, lost = 0, "", 0.0
+    axis, reason, lost, chosen = 0, "", 0.0, n_blocks is None
     if n_blocks is None:
         n_blocks = min(MOST, int(n_samples / (LONG * tau)))
         if n_blocks < MOST // 4 and n_chains >= max(MANY_CHAINS, n_blocks):
@@ -74,7 +76,15 @@ def cut_blocks(n_samples: int, n_chains: int, tau: float, n_blocks: int | None =
             lost = (tau - 0.25 / tau) * n_blocks / n_samples
     total = (n_samples, n_chains)[axis]
     edges = np.arange(min(n_blocks, total) + 1) * total // min(n_blocks, total)
-    return Blocks(axis, edges[:-1], np.diff(edges), lost, reason)
+    wider = student_widening(len(edges) - 2) if chosen and not reason else 1.0
+    return Blocks(axis, edges[:-1], np.diff(edges), lost, wider, reason)
+
+
+def student_widening(freedom: int) -> float:
+    """Student's quantile at 95 % for so many degrees of freedom, over the normal one."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975)) / NORMAL
 
 
 def combine(whole: Any, parts: np.ndarray, blocks: Blocks, *, corrected: bool = False) -> Estimate:
@@ -85,7 +95,8 @@ def combine(whole: Any, parts: np.ndarray, blocks: Blocks, *, corrected: bool = 
     off = parts - value
     bias_free = -((1.0 - 1.0 / h) * off).sum(axis=0)
     variance = ((-(h - 1.0) * off - bias_free) ** 2 / (h - 1.0)).mean(axis=0)
-    return Estimate((value + bias_free if corrected else value)[()], np.sqrt(variance / (1.0 - blocks.lost))[()])
+    error = blocks.wider * np.sqrt(variance / (1.0 - blocks.lost))
+    return Estimate((value + bias_free if corrected else value)[()], error[()])
 
 
 def jackknife(
@@ -129,10 +140,12 @@ def jackknife(
     -----
     Blocks of L samples miss a part (tau_int - 1 / (4 tau_int)) / L of the variance where the autocorrelation decays
     exponentially; errors from blocks that were chosen here are made up for it. With g blocks the error itself is known
-    to a part 1 / sqrt(2 g): two errors either way hold the truth in 95 % of cases for 64 blocks, in 91 % for 8.
+    to a part 1 / sqrt(2 g) only; errors from blocks that were chosen here are widened to Student's quantile with g - 1
+    degrees of freedom over the normal one (1.21 for 8 blocks, 1.02 for 64), so that 1.96 of them hold the truth in 95 %
+    of cases. Those of given blocks are the plain formula.
 
-    Measured on autoregressive series, 1000 each, 1.96 errors of exp(mean) hold the truth in 93 to 95 % of cases with 16
-    blocks or more and where chains are the blocks, in 89 to 92 % with 8 to 13 blocks.
+    Measured on autoregressive series, 500 each, 1.96 errors of the mean and of the variance hold the truth in 91 to
+    98 % of cases, the fewer the further they are from linear: 86 % for Binder's cumulant of 60 samples of 8 chains.
 
     References
     ----------

@@ -137,7 +137,8 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     Returns
     -------
     OverlapDistribution
-        Bins about the first and the last value reach 1/n beyond -1 and 1.
+        Bins about the first and the last value reach 1/n beyond -1 and 1. Those without samples, or with all, have the
+        error of Laplace's rule.
 
     Raises
     ------
@@ -158,7 +159,8 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     edges = _edges(n + 1, bins)
     which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1
     width = np.diff(edges) * 2.0 / n
-    estimate = _fractions(which, bins, max(float(tau_int(q)), float(tau_int(np.abs(q)))))
+    tau = max(float(tau_int(q)), float(tau_int(np.abs(q))))
+    estimate = _not_certain(_fractions(which, bins, tau), q.size / (2.0 * tau))
     centres = -1.0 + (edges[:-1] + edges[1:] - 1.0) / n
     return OverlapDistribution(centres, width, estimate.value / width, estimate.error / width)
 
@@ -168,6 +170,12 @@ def _edges(n_values: int, bins: int) -> np.ndarray:
     lower = np.rint(np.arange(bins // 2 + 1) * n_values / bins).astype(np.int64)
     upper = n_values - lower[::-1]
     return np.concatenate([lower, upper[1:] if bins % 2 == 0 else upper])
+
+
+def _not_certain(fractions: Estimate, ess: float) -> Estimate:
+    """Fractions with the error of Laplace's rule where a bin holds none of `ess` samples, or all."""
+    p = (fractions.value * ess + 1.0) / (ess + 2.0)
+    return Estimate(fractions.value, np.where(fractions.error == 0.0, np.sqrt(p * (1.0 - p) / ess), fractions.error))
 
 
 def _fractions(which: np.ndarray, bins: int, tau: float) -> Estimate:

@@ -218,7 +218,10 @@ def _farthest(one: Any, exact: Any) -> float | None:
         rows, columns = kept.nonzero()
         if is_sparse(other) and other.nnz != kept.nnz:
             return None
-        return float(np.max(np.abs(np.asarray(kept[rows, columns] - other[rows, columns])), initial=0.0))
+        try:
+            return float(np.max(np.abs(np.asarray(kept[rows, columns] - other[rows, columns])), initial=0.0))
+        except LookupError:  # as many pairs, but others
+            return None
     return float(np.max(np.abs(np.asarray(one) - exact), initial=0.0))
 
 
@@ -236,7 +239,7 @@ def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "bounds_kept": _mean(kept),
         "mean_off": _median(_known(done, "mean_off")),
         "covariance_off": _median(_known(done, "covariance_off")),
-        "converged": _mean([row["converged"] for row in done]),
+        "converged": _mean([row["converged"] is True for row in done]),
         "seconds": _mean([row["seconds"] for row in done]),
         "compile_seconds": float(sum(row["compile_seconds"] for row in rows)),
     }

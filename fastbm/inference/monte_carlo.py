@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from ..kernels.moments import count_pairs
 from ..model import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.tempering import TemperedChains
+from ..sampling.unseen import highest_unseen, laplace_error
+from .chain_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
@@ -79,7 +80,10 @@ def monte_carlo(
     Returns
     -------
     Inference
-        Means with errors, second moments, energy; `converged` by split R-hat of energy and units.
+        Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
+        the means that a machine without biases is known to have, and by whether halves of the run differ. None where
+        chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
+        machine is known to have one valley only; `detail["doubt"]` says why.
     """
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
     n_samples = n_sweeps // thin
@@ -94,6 +98,7 @@ def monte_carlo(
     else:
         burnt = _checks.whole("burn_in", burn_in)
         chains.sweep(burnt)
+    halves = PairHalves(model.n_units, n_chains, n_samples) if moments else None
     flips = chains.n_flips
     energies = np.empty((n_samples, n_chains))
     n_blocks = min(N_BLOCKS, n_samples)
@@ -102,11 +107,30 @@ def monte_carlo(
     for t in range(n_samples):
         chains.sweep(thin)
         energies[t] = chains.energies() + model.offset
-        sums[t * n_blocks // n_samples] += chains.bits()
-        if pairs is not None:
+        up = chains.bits()
+        sums[t * n_blocks // n_samples] += up
+        if pairs is not None and halves is not None:
             pairs.add(chains)
+            halves.add(up)
     frozen = n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
-    return _result(model, rule, energies, sums / sizes[:, None, None], pairs, burnt, chains, frozen)
+    blocks = sums / sizes[:, None, None]
+    tau = float(diagnostics.tau_int(energies))
+    errors = _error_of_fractions(blocks, energies.size / (2 * tau))
+    verdict = judge_chains(
+        model, beta, energies, blocks, errors, halves, one_point=_is_one_point(initial), frozen=frozen
+    )
+    warn_of_chains(rule, verdict, frozen=frozen)
+    n_updates = chains.n_swept * chains.n_chains * chains.n_units
+    detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
+    return _result(model, rule, beta, energies, blocks, errors, pairs, verdict, detail)
+
+
+def _is_one_point(initial: Any) -> bool:
+    """Whether all chains begin at the same state."""
+    if isinstance(initial, str):
+        return initial == "up"
+    states = np.atleast_2d(initial)
+    return bool((states == states[0]).all())
 
 
 def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
@@ -120,38 +144,25 @@ def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
 def _result(
     model: BoltzmannMachine,
     rule: str,
+    beta: float,
     energies: np.ndarray,
     blocks: np.ndarray,
+    errors: np.ndarray,
     pairs: PairCounts | None,
-    burnt: int,
-    chains: Chains,
-    frozen: bool,
+    verdict: ChainVerdict,
+    detail: dict[str, Any],
 ) -> Inference:
-    known = [np.max(diagnostics.r_hat(values)) for values in (energies, blocks) if len(values) >= 4]
-    r_hat = float(max(known)) if known and not frozen else math.inf
-    tau = float(diagnostics.tau_int(energies))
-    ess = energies.size / (2 * tau)
-    converged = bool(r_hat <= diagnostics.R_HAT_LIMIT)
-    if frozen:
-        _checks.warn(
-            f"{rule} has not converged: the only chain did not move after the burn-in. Pass n_chains above 1, or "
-            'compare with "ais".',
-        )
-    elif not converged:
-        _checks.warn(
-            f"{rule} has not converged: r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and "
-            "the error bars are too "
-            'small. Run longer, or compare with "ais".',
-        )
-    units = model.convention
+    ess, units = energies.size / (2 * detail["tau_int"]), model.convention
+    error = float(diagnostics.standard_error(energies))
     result: dict[str, Any] = {
         "energy": float(energies.mean()),
-        "energy_error": float(diagnostics.standard_error(energies)),
+        "energy_error": error or laplace_error(ess) * highest_unseen(model, beta, ess),
         "energy_variance": float(energies.var()),
         "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
-        "mean_error": units.span * _error_of_fractions(blocks, ess),
+        "mean_error": units.span * errors,
     }
     if pairs is not None:
         result |= moments_from_up(units, pairs.up())
-    detail = {**chains.detail, "n_updates": chains.n_swept * chains.n_chains * chains.n_units, "burn_in": burnt, "r_hat": r_hat, "tau_int": tau}
-    return Inference(rule, **result, converged=converged, n_samples=energies.size, ess=ess, detail=detail)
+    if verdict.reason:
+        detail = detail | {"doubt": verdict.reason}
+    return Inference(rule, **result, converged=verdict.converged, n_samples=energies.size, ess=ess, detail=detail)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..clamping import Clamped
 from ..couplings import DENSE_LIMIT
+from ..diagnostics.verdicts import all_of
 from ..units import Units
 from .subject import Subject
 
@@ -33,12 +34,13 @@ class Inference:
         <s_i s_j>, and <s_i s_j> - <s_i> <s_j>. Of "mean-field", "tap" and "bethe" the covariance is the linear
         response, whose diagonal is not exact; that of the second moment is. For large sparse machines these and "exact"
         may give them on the edges only: sparse arrays hold the diagonal, the coupled pairs and those that were asked
-        for. A list of them, one for each of many patterns.
+        for; another pair, ``second_moment[i, j]``, is a LookupError. A list of them, one for each of many patterns.
     energy, energy_error, energy_variance : float
         <E>, its standard error, and the variance of E under the model.
     entropy : float
     method : str
-    converged : bool
+    converged : bool or None
+        None where nothing tells; `detail["doubt"]` says why.
     n_samples, ess : float
         Samples used, and how many independent ones they are worth.
     seconds, compile_seconds : float
@@ -61,7 +63,7 @@ class Inference:
     energy_error: Any = None
     entropy: Any = None
     energy_variance: Any = None
-    converged: bool = True
+    converged: bool | None = True
     n_samples: int | None = None
     ess: float | None = None
     seconds: float = 0.0
@@ -69,13 +71,24 @@ class Inference:
     detail: dict[str, Any] = field(default_factory=dict)
     subject: Subject | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("second_moment", "covariance"):
+            moments = getattr(self, name)
+            if is_sparse(moments) or (isinstance(moments, list) and any(map(is_sparse, moments))):
+                from .known_pairs import known_pairs
+
+                object.__setattr__(self, name, known_pairs(moments))
+
     @property
     def free_energy(self) -> Any:
         """F = -log Z, so that Z = exp(-F)."""
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
-        lines = [f"{self.method}: {'converged' if self.converged else 'NOT converged'}, {self.seconds:.3g} s"]
+        told = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}[self.converged]
+        lines = [f"{self.method}: {told}, {self.seconds:.3g} s"]
+        if "doubt" in self.detail:
+            lines.append(f"  {self.detail['doubt']}")
         if self.log_z is not None:
             lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
         if self.energy is not None:
@@ -160,7 +173,7 @@ def stack(results: Sequence[Inference]) -> Inference:
         if name in ("method", "bound"):
             joined[name] = values[0]
         elif name == "converged":
-            joined[name] = all(values)
+            joined[name] = all_of(values)
         elif name in ("seconds", "compile_seconds"):
             joined[name] = sum(values)
         elif name == "detail":

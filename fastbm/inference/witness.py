@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, rng
+from ..diagnostics.verdicts import all_of
 from ..model import BoltzmannMachine
 from .annealed_job import FEWEST_WITNESSES, SCOUT, SCOUT_PART
 from .annealed_weights import average
@@ -48,7 +49,8 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     if reason:
         _checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
         told["contradiction"] = reason
-    return replace(found, converged=False if reason else sure, detail=found.detail | {"witness": told})
+    verdict = False if reason else all_of([found.converged, sure])
+    return replace(found, converged=verdict, detail=found.detail | {"witness": told})
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:

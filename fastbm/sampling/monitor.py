@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics import Binned, LogBins
+from ..diagnostics import MANY_CHAINS, R_HAT_LIMIT, Binned, LogBins
 from ..diagnostics.binning import N_BINS
 from ..diagnostics.stationarity import UNIT
 
 FIRST_LOOK, GROWTH = 64, 1.25
+AGAIN = 2.0  # times as many samples as at the first look at which a stopping rule held, until it is believed
+FEWEST = 1024  # samples of all chains of a group together: a few chains have not seen much at their first looks
 MOST_BINNED, FEWEST_BINS = 1 << 19, 16
 FALSE_ALARM = 0.0455  # of one look at all quantities together: two standard errors for one of them
 
@@ -23,6 +25,16 @@ def look_after(n_samples: int) -> int:
         k += 1
         count = int(np.ceil(FIRST_LOOK * GROWTH**k))
     return count
+
+
+def drift_limit(n_chains: int, n_series: int) -> float:
+    """How many of its errors a drift may reach in one of `n_series` series of `n_chains` chains; with 8 or more the
+    error comes from their differences, and the quantile is Student's.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    tail = FALSE_ALARM / (2 * n_series)
+    return -float(stdtrit(n_chains - 1, tail) if n_chains >= MANY_CHAINS else ndtri(tail))
 
 
 def bins_for(size: int) -> int:
@@ -56,14 +68,23 @@ class Grouped:
 
 
 class Rule:
-    """The stopping rule: every watched quantity must have enough effective samples and agree between chains."""
+    """The stopping rule: every watched quantity must have enough effective samples and agree between chains.
 
-    def __init__(self, limits: Mapping[str, float], grouped: Grouped) -> None:
-        self.limits, self._grouped = dict(limits), grouped
+    R-hat and a drift between the halves speak before effective samples do, which chains that have not mixed have many
+    of. The rule must hold at all looks from one to another at `again` times as many samples, twice as many unless
+    given: what looked settled for a while is looked at later. Independent draws need no second look (1).
+    """
+
+    def __init__(self, limits: Mapping[str, float], grouped: Grouped, *, again: float = AGAIN) -> None:
+        self.limits, self._grouped, self._again = dict(limits), grouped, again
         self._bins = {
             name: Binned((size // grouped.n_groups, grouped.n_groups), n_bins=bins_for(size))
             for name, size in grouped.sizes.items()
         }
+        self._n_series = len(grouped.sizes) * grouped.n_groups
+        self._since = (
+            0  # samples at the first of the looks in a row at which the rule held; 0 if it did not at the last
+        )
 
     def met(self, rows: Mapping[str, np.ndarray]) -> bool | None:
         """Take rows, which must not reach beyond the next look; whether to stop, None if it is no time to look."""
@@ -72,20 +93,27 @@ class Rule:
         n_samples = next(iter(self._bins.values())).n_samples
         if look_after(n_samples - 1) != n_samples:
             return None
-        return all(self._good(bins) for bins in self._bins.values())
+        good = all(self._good(bins) for bins in self._bins.values())
+        self._since = (self._since or n_samples) if good else 0
+        return good and n_samples >= self._again * self._since
 
     def _good(self, bins: Binned) -> bool:
-        enough = np.min(bins.ess()) >= self.limits.get("ess", 0.0)
-        return bool(enough and not np.max(bins.r_hat()) > self.limits.get("r_hat", np.inf))
+        if np.max(bins.r_hat()) > self.limits.get("r_hat", R_HAT_LIMIT) or bins.n_samples * bins.shape[0] < FEWEST:
+            return False
+        if np.max(bins.drift()) > drift_limit(bins.shape[0], self._n_series):
+            return False
+        return bool(np.min(bins.ess()) >= self.limits.get("ess", 0.0))
 
     def state(self) -> dict[str, np.ndarray]:
         """All there is, for a checkpoint."""
-        return {f"until/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
+        found = {f"until/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
+        return found | {"until_since": np.array(self._since)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
         for name, bins in self._bins.items():
             bins.restore({key: state[f"until/{name}/{key}"] for key in bins.state()})
+        self._since = int(state.get("until_since", 0))  # files of version 0.1 have none
 
 
 class Relaxation:

@@ -117,6 +117,11 @@ class SampleSettings:
                 f'thin says how often sampler={self.sampler!r} looks for best states, so it goes with keep="best"; it '
                 "records one sample, at its end."
             )
+        if self.thin > self.n_sweeps > 0 and not (SAMPLERS[self.sampler].ends and self.keep == "all"):
+            raise ValueError(
+                f"thin must be at most n_sweeps, or no sample is ever taken; got thin={self.thin} and "
+                f"n_sweeps={self.n_sweeps}. Lower thin or raise n_sweeps."
+            )
         if self.keep == "best" and self.observables:
             raise ValueError(
                 'observables are measured on samples, and keep="best" records none; leave one of them out.'

@@ -10,7 +10,8 @@ import numpy as np
 from .blocks import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 from .conditioned import Conditioned
 from .memory import check_rows
-from .monitor import Grouped, Relaxation, Rule, look_after
+from .monitor import AGAIN, Grouped, Relaxation, Rule, look_after
+from .samplers import SAMPLERS
 from .settings import SampleSettings
 
 Rows = dict[str, np.ndarray]
@@ -25,7 +26,8 @@ class SampleTask(SamplingTask):
         super().__init__(subject, settings, **options)
         s = settings
         grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, self._n_groups)
-        self._rule = Rule(s.until, grouped) if s.until else None
+        again = AGAIN if SAMPLERS[s.sampler].relaxes else 1.0
+        self._rule = Rule(s.until, grouped, again=again) if s.until else None
         self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
         self._n_bytes = -(-subject.model.n_units // 8)
         self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known

@@ -97,7 +97,18 @@ class Memory:
         """Return rows of a stream, selected as by a slice with a positive step; a copy."""
         if step < 1:
             raise ValueError(f"step must be at least 1; got {step}.")
+        if step > 1 and len(self._known(name)) > 1:  # some rows of many: the whole need not be put together for them
+            return self._picked(name, range(*slice(start, stop, step).indices(self.n_rows(name))))
         return self._whole(name)[start:stop:step].copy()
+
+    def _picked(self, name: str, rows: range) -> np.ndarray:
+        stream, first = self.streams[name], 0
+        parts = [np.empty((0, *stream.shape), stream.numpy_dtype)]
+        for block in self._known(name):
+            begin = rows.start + max(0, -(-(first - rows.start) // rows.step)) * rows.step
+            parts.append(block[begin - first : max(rows.stop - first, 0) : rows.step])
+            first += len(block)
+        return np.concatenate(parts, dtype=stream.numpy_dtype)
 
     def _known(self, name: str) -> list[np.ndarray]:
         if name not in self._rows:

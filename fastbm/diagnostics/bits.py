@@ -1,0 +1,43 @@
+"""Whether chains agree in many quantities that are 0 or 1 at a time: units that are up, pairs that differ.
+
+Split R-hat, as of other series, from counts in both halves of every chain. A variance within a half-chain is that of
+Laplace's fraction, (count + 1) / (n + 2): what was seen once, or never, in one of them is no disagreement yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .ranks import R_HAT_LIMIT, split_ratio
+
+FALSE_ALARM = 1e-3  # of all quantities of one look together
+
+
+def bit_r_hat(counts: Any, n: int) -> np.ndarray:
+    """Return split R-hat of each quantity, (n_quantities,).
+
+    Parameters
+    ----------
+    counts : (2, n_chains, n_quantities) array
+        How often each was 1 in either half of every chain.
+    n : int
+        Samples of a half.
+    """
+    found = np.asarray(counts, np.float64)
+    found = found.reshape(-1, found.shape[-1])
+    smoothed = (found + 1.0) / (n + 2.0)
+    within = (smoothed * (1.0 - smoothed)).mean(axis=0)
+    return np.asarray(split_ratio(within, n * (found / n).var(axis=0, ddof=1), n))
+
+
+def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:
+    """Return the largest R-hat that passes: `R_HAT_LIMIT`, or more where half-chains of `n` samples are so short that
+    chance brings the largest of `n_quantities` above it; a sample is `worth` so many independent ones.
+    """
+    from scipy.special import chdtri
+
+    freedom = 2 * n_chains - 1
+    chance = float(chdtri(freedom, FALSE_ALARM / n_quantities)) / freedom
+    return max(R_HAT_LIMIT, float(np.sqrt((n - 1 + chance / worth) / n)))
