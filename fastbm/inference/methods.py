@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine
 from ..threads import single_threaded_blas
 from .annealed import ais, reverse_ais
@@ -89,10 +90,14 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
 
 
 def check_call(
-    model: BoltzmannMachine, method: str, clamp: Any, options: Mapping[str, Any], moments: bool = False
+    model: BoltzmannMachine, method: str, beta: float, clamp: Any, options: Mapping[str, Any], moments: bool = False
 ) -> None:
-    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs when it plans."""
+    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs, and at what it
+    can hold, when it plans.
+    """
     check_options(method, options)
+    if method != "exact":
+        refuse_beyond_range(model, beta)
     if clamp is not None:
         if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
             raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
@@ -165,11 +170,12 @@ def infer(
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     if not isinstance(model, BoltzmannMachine):
         raise TypeError(f"model must be a BoltzmannMachine; got {type(model).__name__}.")
-    check_call(model, method, clamp, options, moments)
+    beta = _checks.real("beta", beta, least=0.0)
+    check_call(model, method, beta, clamp, options, moments)
     return run_method(
         model,
         method,
-        beta=_checks.real("beta", beta, least=0.0),
+        beta=beta,
         clamp=clamp,
         moments=moments,
         seed=rng.resolve(seed),
