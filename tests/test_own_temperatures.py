@@ -96,6 +96,7 @@ def test_the_temperature_of_a_search_depends_on_the_machine_alone() -> None:
         for n, seed, threads in ((16, 0, 1), (8, 1, 2))
     }
     assert len(betas) == 1
+    assert best(SK, "annealing").summary()["beta"] == "{:g} to {:g}".format(*next(iter(betas)))
     clamp = ([0, 1], [[1, 1], [1, -1]])
     assert best(SK, "annealing", clamp=clamp).config["sample"]["beta"] != [next(iter(betas))[-1]]
 
