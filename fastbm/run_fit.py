@@ -245,7 +245,7 @@ def fit(
     }
     if init is not None:
         _check_start(init, n_hidden, layout, units)
-        refuse_beyond_range(init, _checks.real("beta", beta, least=0.0))
+        refuse_beyond_range(init, 1.0 if beta is None else _checks.real("beta", beta, least=0.0))
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
     seed = given["seed"] = rng.resolve(seed)
     start = init
