@@ -172,6 +172,8 @@ def finite_array(argument: str, value: Any) -> np.ndarray:
         example = f", for instance {given.flat[0]!r}" if given.size else ""
         raise TypeError(f"{argument} must be an array of real numbers; got dtype {given.dtype}{example}.")
     array = np.array(given, dtype=np.float64, order="C")
+    if not array.ndim:
+        real(argument, float(array))
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         place = tuple(int(k) for k in bad[0])

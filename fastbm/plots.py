@@ -17,7 +17,7 @@ from .plots_fit import fill_fidelity
 from .plots_mixing import fill_mixing, has_chains
 from .plots_rules import draw_rules
 from .plots_sample import draw_sample
-from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE
+from .plots_style import BLUE, GREY, LIGHT, ORANGE, STYLE, clip
 from .plots_temperatures import draw_temperatures
 from .run_view import Run
 
@@ -114,17 +114,19 @@ def _draw_ais(axes: Any, run: Run) -> None:
 
 def _couplings(axes: Any, run: Run) -> None:
     weights = run.model.couplings.to_vector(run.model.couplings.arrays)
-    axes.hist(weights, bins=80, color=BLUE)
-    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings")
+    drawn, _, told = clip(weights)
+    axes.hist(drawn, bins=80, color=BLUE)
+    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings" + (f", {told}" if told else ""))
     if weights.size:
         axes.set_yscale("log")
 
 
 def _coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
-    limit = float(np.quantile(np.abs(matrix), 0.99)) or 1.0
+    _, limit, told = clip(np.triu(matrix))
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    axes.figure.colorbar(image, ax=axes, shrink=0.8)
-    axes.set(title="couplings (visible units first)", xlabel="unit", ylabel="unit")
+    axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both" if told else "neither")
+    title = "couplings (visible units first)" + (f"\n{told} of the colours" if told else "")
+    axes.set(title=title, xlabel="unit", ylabel="unit")
 
 
 def _receptive_fields(run: Run) -> np.ndarray:
@@ -167,7 +169,7 @@ def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: boo
         )
     axes = panel.subplots()
     axes.set_facecolor(LIGHT)
-    limit = float(np.nanquantile(np.abs(sheet), 0.995 if signed else 1.0)) or 1.0
+    limit = clip(sheet)[1] if signed else float(np.nanmax(np.abs(sheet))) or 1.0
     options = (
         {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
         if signed

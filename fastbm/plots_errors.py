@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .plots_style import BLUE, GREY, LIGHT
+from .plots_style import BLUE, GREY, LIGHT, clip
 from .run_view import Run
 
 MOST_BARS = 400  # evenly spaced in order where there are more couplings
@@ -20,7 +20,8 @@ def has_errors(run: Run) -> bool:
 def draw_errors(axes: Any, run: Run) -> None:
     """Draw couplings with bars of one standard error; those whose bars of two leave out 0 stand out.
 
-    Couplings that the data leave open have no bar; the title counts them.
+    Couplings that the data leave open have no bar; the title counts them. Those far larger than most stand at the
+    edge, without a bar.
     """
     couplings = run.model.couplings
     weights = couplings.to_vector(couplings.arrays)
@@ -30,13 +31,17 @@ def draw_errors(axes: Any, run: Run) -> None:
     ranks = np.unique(np.linspace(0, weights.size - 1, min(weights.size, MOST_BARS)).round().astype(int))
     chosen = order[ranks]
     clear = np.abs(weights[chosen]) > 2.0 * errors[chosen]
+    drawn, limit, told = clip(weights)
     axes.axhline(0.0, color=LIGHT, lw=1.0)
     for some, colour, label in ((~clear, GREY, "within 2 of 0"), (clear, BLUE, "beyond 2")):
-        finite = some & np.isfinite(errors[chosen])
+        finite = some & np.isfinite(errors[chosen]) & (drawn[chosen] == weights[chosen])
         bars = {"yerr": errors[chosen][finite], "fmt": "none", "ecolor": colour, "elinewidth": 0.7}
-        axes.errorbar(ranks[finite], weights[chosen][finite], **bars)
-        axes.plot(ranks[some], weights[chosen][some], ".", color=colour, ms=3, label=label)
+        axes.errorbar(ranks[finite], drawn[chosen][finite], **bars)
+        axes.plot(ranks[some], drawn[chosen][some], ".", color=colour, ms=3, label=label)
     n_open = int((~np.isfinite(errors)).sum())
     title = f"{weights.size} couplings ± standard error"
-    axes.set(xlabel="rank", ylabel="coupling", title=title + (f", {n_open} of them open" if n_open else ""))
+    title += f", {n_open} of them open" if n_open else ""
+    axes.set(xlabel="rank", ylabel="coupling", title=title + (f"\n{told}" if told else ""))
+    if told:
+        axes.set_ylim(-1.1 * limit, 1.1 * limit)
     axes.legend(fontsize=7.5, title="standard errors", title_fontsize=7.5)

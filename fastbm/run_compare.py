@@ -100,7 +100,7 @@ def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, metho
         raise ValueError("compare takes methods by name; auto chooses one of them.")
     if budget is None or method != "exact":
         return make_cell(model, name, method, options, budget=budget, **about)
-    check_call(model, method, None, options, about["moments"])
+    check_call(model, method, about["beta"], None, options, about["moments"])
     try:
         return make_cell(model, name, method, {"max_forecast_seconds": budget} | options, **about)
     except ValueError as error:

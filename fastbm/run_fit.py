@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import rng
+from . import _checks, rng
 from .learning import gaps_checks, settings as fit_settings
 from .learning.start import check_hidden, start_machine
 from .learning.starts import BROKEN
+from .magnitude import refuse_beyond_range
 from .model import BoltzmannMachine, check_machine
 from .run import begin
 from .run_fit_data import FitData
@@ -275,6 +276,7 @@ def fit(
         )
     if init is not None:
         _check_start(init, n_hidden, layout, units)
+        refuse_beyond_range(init, 1.0 if beta is None else _checks.real("beta", beta, least=0.0))
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
     seed = given["seed"] = rng.resolve(seed)
     start = init

@@ -175,7 +175,7 @@ def make_cell(
     n_threads = threads_module.resolve(threads)
     about: dict[str, Any] = {}
     if method == "auto":
-        check_call(model, "exact", clamp, {})
+        check_call(model, "exact", beta, clamp, {})
         known: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": n_threads}
         budget = _checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
         if not isinstance(exact := chosen.pop("exact", True), bool):
@@ -184,7 +184,7 @@ def make_cell(
             raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact.")
         settled_for = settle(model, budget=budget, exact=exact, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
-    check_call(model, method, clamp, chosen, moments)
+    check_call(model, method, beta, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
     if method == "exact":
         settings = ExactSettings.of(model, **chosen)

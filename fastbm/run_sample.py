@@ -66,7 +66,8 @@ def sample(
     """Draw samples.
 
     Two calls alike are the same run: the seed is 0 unless given, and results do not depend on the number of threads.
-    Whatever is chosen here (kernel, ladder, schedule) stands in `run.config` and is not chosen again on resume.
+    Whatever is chosen here (temperatures, kernel, ladder, schedule) stands in `run.config` and is not chosen again on
+    resume.
 
     Parameters
     ----------
@@ -96,11 +97,15 @@ def sample(
         look stationary (`diagnostics.LogBins`), at most `n_sweeps`.
     beta : float or list of float, optional
         Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
-        of consecutive chains.
+        of consecutive chains. Searches ("annealing", and ``keep="best"`` with any sampler) take it from the machine's
+        own fields unless it is given, so that multiples of the couplings are searched alike: a short quench tells how
+        strongly typical units are pulled in low states; schedules and ladders end where these pulls make log-odds of
+        30, chains of one temperature stay where they make 10.
     betas, n_betas, lowest_beta
-        The ladder of "tempering" (increasing, the target last), or its length and its hottest end, beta / 10 unless
-        given: then a short pilot finds betas with equal swap rates, enough for a rate of about 0.3 unless `n_betas` is
-        given. For "annealing", `betas` are held for equal parts of the sweeps each.
+        The ladder of "tempering" (increasing, the target last), or its length and its hottest end: then a short pilot
+        finds betas with equal swap rates, enough for a rate of about 0.3 unless `n_betas` is given. The hottest end is,
+        unless given, where no state pulls any unit with log-odds above 0.5, and at most beta / 10. For "annealing",
+        `betas` are held for equal parts of the sweeps each.
     schedule : {"linear", "geometric", "adaptive"}, optional
         How annealing goes from `lowest_beta` to `beta`: evenly in beta ("linear", unless given), in its logarithm, or
         in the fluctuations of the energy that a pilot finds.
@@ -165,7 +170,8 @@ def sample(
     Raises
     ------
     ValueError, TypeError
-        For arguments out of range, that the sampler does not take, or that memory cannot hold.
+        For arguments out of range, that the sampler does not take, or that memory cannot hold; for energies, or beta
+        times energies, whose squares or which themselves are beyond the largest number.
     StorageError
         If `out` exists or cannot be written.
     Interrupted

@@ -79,14 +79,18 @@ def _moves(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if run.acceptance is not None:
         found["acceptance"] = f"{run.acceptance:.3g} flips an attempt"
-    betas = run.betas
+    betas, settings = run.betas, run.config["sample"]
     if len(betas) > 1:
         found["beta"] = f"{betas.min():g} to {betas.max():g}, {len(betas)} values"
+    elif settings["sampler"] == "annealing":
+        found["beta"] = f"{min(settings['betas']):g} to {betas[0]:g}"
+    elif settings.get("keep") == "best":  # it may be the machine's own
+        found["beta"] = f"{betas[0]:g}"
     if "tempering/attempted" in run.streams and len(run.sweep):
         rates, trips = run.swap_rates, run.round_trips
         found["swap rates"] = f"{rates.min():.3g} to {rates.max():.3g}"
         found["round trips"] = f"{trips.sum()}, {trips.min()} to {trips.max()} a ladder"
-    if run.config["sample"].get("cluster"):
+    if settings.get("cluster"):
         levels = betas[json.loads(run.meta.get("cluster moves at levels", "[]"))]
         where = f", beta {levels.min():g} to {levels.max():g}" if len(levels) else ""
         found["cluster moves"] = f"at {len(levels)} of {len(betas)} temperatures{where}"

@@ -15,6 +15,18 @@ from fastbm.learning.calibration import calibrate
 from fastbm.learning.one_shot import one_shot, one_shot_of_sums
 
 
+def test_the_flip_noise_of_the_one_shot_rule_is_found_by_cross_validation_unless_given() -> None:
+    up, labels = blobs(120, 6)
+    asked = bm.BoltzmannClassifier(flip_noise="cv").fit(up, labels)
+    for options in ({}, {"log_z": "exact"}):
+        found = bm.BoltzmannClassifier(**options).fit(up, labels)
+        assert found.settings["flip_noise"] == "cv"
+        assert (found.flip_noise, found.cross_validation) == (asked.flip_noise, asked.cross_validation)
+    few = np.concatenate([np.flatnonzero(labels == k)[:2] for k in range(3)])
+    assert bm.BoltzmannClassifier().fit(up[few], labels[few]).flip_noise == 0.14
+    assert bm.BoltzmannClassifier("cd", epochs=1).fit(up, labels).flip_noise == 0.0
+
+
 @pytest.mark.parametrize("options", [{}, {"log_z": "exact"}, {"method": "cd", "n_hidden": 2, "epochs": 2}])
 def test_flip_noise_by_cross_validation(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every error is that of classifiers learned without the fold that they judge, and the best noise is used."""
@@ -87,8 +99,8 @@ def test_calibration_mends_a_wrong_log_z(monkeypatch: pytest.MonkeyPatch) -> Non
     honest = bm.BoltzmannClassifier().fit(up[train], labels[train]).error(up[test], labels[test])
     monkeypatch.setattr(cross_validation, "one_shot_of_sums", shifted)
     monkeypatch.setattr("fastbm.learning.class_machines.one_shot", lambda up, **o: shifted_one(up, **o))
-    plain = bm.BoltzmannClassifier().fit(up[train], labels[train])
-    mended = bm.BoltzmannClassifier(calibrate=True).fit(up[train], labels[train])
+    plain = bm.BoltzmannClassifier(flip_noise=0.14).fit(up[train], labels[train])
+    mended = bm.BoltzmannClassifier(flip_noise=0.14, calibrate=True).fit(up[train], labels[train])
     assert plain.error(up[test], labels[test]) > honest + 0.15
     assert mended.error(up[test], labels[test]) < honest + 0.03
     np.testing.assert_allclose(np.exp(mended.predict_log_proba(up)).sum(axis=1), 1.0)

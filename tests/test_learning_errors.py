@@ -320,7 +320,13 @@ def test_errors_stand_in_the_picture_of_a_fit(tmp_path: Path) -> None:
     figure = Figure()
     axes = figure.subplots()
     draw_errors(axes, run)
-    assert axes.get_title() == "10 couplings ± standard error, 1 of them open"
+    first, second = axes.get_title().split("\n")
+    assert first == "10 couplings ± standard error, 1 of them open"
+    weights = run.model.weights[np.triu_indices(5, 1)]
+    edge = np.sort(np.abs(weights))[-2]  # the open one, far from all others, does not flatten them
+    assert second == f"1 beyond ±{edge:.3g} drawn at the edge"
+    assert axes.get_ylim() == pytest.approx((-1.1 * edge, 1.1 * edge))
+    assert max(np.abs(y).max(initial=0.0) for y in (line.get_ydata() for line in axes.lines)) == pytest.approx(edge)
     groups = [bars.get_segments() for bars in axes.collections if isinstance(bars, LineCollection)]
     bars = np.array([bar for group in groups for bar in group])
     heights = np.sort(bars[:, 1, 1] - bars[:, 0, 1]) / 2

@@ -46,7 +46,7 @@ def seen_by(run: bm.Run, model: bm.BoltzmannMachine, k: int) -> list[tuple[float
 @pytest.mark.parametrize("model", [GLASS, FERRO], ids=["glass", "ferromagnet"])
 @pytest.mark.parametrize("options", [{}, {"sampler": "metropolis", "thin": 3}, {"beta": [0.3, 1.0]}], ids=str)
 def test_they_are_the_lowest_of_the_recorded_ones(model: bm.BoltzmannMachine, options: dict[str, Any]) -> None:
-    common = {"n_chains": 6, "n_sweeps": 90, "burn_in": 0, **options}
+    common = {"n_chains": 6, "n_sweeps": 90, "burn_in": 0, "beta": 1.0, **options}
     kept = calm(bm.sample, model, keep="best", k=25, **common)
     every = calm(bm.sample, model, **common)
     expected = seen_by(every, model, 25)

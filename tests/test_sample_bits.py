@@ -120,20 +120,23 @@ def test_two_halves_of_ladders_with_cluster_moves_and_of_clamped_chains() -> Non
         assert np.array_equal(half.states, both.states[:, first : first + 4])
 
 
-def test_what_was_chosen_is_not_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("own", [{"beta": 1.5}, {"keep": "best", "beta": None, "observables": ()}], ids=str)
+def test_what_was_chosen_is_not_chosen_again(
+    own: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.h5"
-    whole = work("tempering", tmp_path / "whole.h5")
+    whole = work("tempering", tmp_path / "whole.h5", **own)
     monkeypatch.setattr(blocks, "BLOCK_SECONDS", 1e-4)
-    work("tempering", path, max_seconds=0.0)
+    work("tempering", path, max_seconds=0.0, **own)
 
     def never(*arguments: Any, **options: Any) -> Any:
         raise AssertionError("a choice was made on resume")
 
-    for place in ("choose_kernel", "energy_profile", "equal_steps", "resolve_schedule"):
+    for place in ("choose_kernel", "energy_profile", "equal_steps", "resolve_schedule", "own_betas", "hot_beta"):
         monkeypatch.setattr(f"fastbm.sampling.resolving.{place}", never)
     monkeypatch.setattr("fastbm.sampling.chains.choose_kernel", never)
     again = calm(bm.resume, path)
     assert again.config == whole.config
     assert again.config["sample"]["kernel"] == "sparse"
-    assert again.config["sample"]["betas"][-1] == 1.5
+    assert again.config["sample"]["betas"][-1] == again.config["sample"]["beta"][0]
     crashing.assert_same_run(tmp_path / "whole.h5", path)

@@ -14,6 +14,8 @@ from sample_helpers import FERRO, GLASS, SK, small, work
 
 import fastbm as bm
 from fastbm.run_tasks import build, describe, model_inputs
+from fastbm.sampling.conditioned import Conditioned
+from fastbm.sampling.own_temperatures import hot_beta, own_betas
 from fastbm.sampling.samplers import SAMPLERS, SPECIAL
 from fastbm.sampling.settings import SampleSettings
 
@@ -106,11 +108,19 @@ def test_defaults_stand_in_the_spec() -> None:
     assert told(FERRO, n_chains=256)["kernel"] == "multispin"
     assert told(FERRO, n_chains=256, beta=[0.1, 0.2])["kernel"] == "multispin"
     ladder = told(sampler="tempering", beta=2.0)
-    assert (ladder["lowest_beta"], ladder["betas"][0], ladder["betas"][-1]) == (0.2, 0.2, 2.0)
+    hot = hot_beta(Conditioned(SK, None, 1))
+    assert (ladder["lowest_beta"], ladder["betas"][0], ladder["betas"][-1]) == (hot, hot, 2.0)
+    assert hot < 0.2
     assert ladder["rule"] == "gibbs" and ladder["swap_every"] == 1
     assert len(told(sampler="tempering", n_betas=5)["betas"]) == 5
     assert told(sampler="tempering", betas=[0.1, 0.7])["beta"] == [0.7]
-    assert told(sampler="annealing", beta=2.0)["betas"] == [0.2, 2.0]
+    assert told(sampler="annealing", beta=2.0)["betas"] == [hot, 2.0]
+    searching = told(sampler="annealing")
+    assert (
+        searching["betas"]
+        == [searching["lowest_beta"], *searching["beta"]]
+        == [hot, own_betas(Conditioned(SK, None, 1), 1).cold]
+    )
     assert len(told(sampler="annealing", schedule="adaptive")["betas"]) > 10
     assert told(sampler="population-annealing", n_sweeps=None)["n_sweeps"] == 10
     assert told(sampler="tempering", rule="metropolis")["order"] == "random"

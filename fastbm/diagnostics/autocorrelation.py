@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..magnitude import near_one
+
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 
@@ -43,7 +45,7 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
 
 def autocorrelation(values: Any) -> np.ndarray:
     """Return rho(t), averaged over chains, for every lag t from 0: (n_samples, ...)."""
-    covariance = autocovariance(checked(values))
+    covariance = autocovariance(near_one(checked(values))[0])
     return covariance / np.where(covariance[0] > 0, covariance[0], 1.0)
 
 
@@ -84,10 +86,9 @@ def standard_error(values: Any) -> Any:
     The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the
     chains' means, which knows of slow modes that no chain has seen the end of.
     """
-    array = checked(values)
+    array, exponent = near_one(checked(values))
     n_chains = array.shape[1]
-    within = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
-    if n_chains < MANY_CHAINS:
-        return np.sqrt(within)
-    across = array.mean(axis=0).var(axis=0, ddof=1) / n_chains
-    return np.sqrt(np.maximum(within, across))
+    square = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
+    if n_chains >= MANY_CHAINS:
+        square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
+    return np.ldexp(np.sqrt(square), exponent)

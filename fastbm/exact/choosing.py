@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..couplings import Dense
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine
 from .plan import Forecast, Sum, Wanted
 from .speeds import Speeds
@@ -103,16 +104,6 @@ def candidates(model: BoltzmannMachine) -> list[str]:
     return found
 
 
-def refuse_beyond_range(model: BoltzmannMachine, beta: float) -> None:
-    """Refuse a beta at which log Z may not be a number; energies always are."""
-    largest = 4.0 * model.couplings.absolute_sums().sum() + 2.0 * np.abs(model.flat_bias).sum() + abs(model.offset)
-    if not math.isfinite(beta * float(largest)):
-        raise ValueError(
-            f"beta={beta:g} times energies of up to {largest:.3g} is beyond the largest number; lower beta, or rescale "
-            "weights and bias."
-        )
-
-
 def _density(model: BoltzmannMachine) -> float:
     """Which part of all pairs is coupled, in a dense matrix."""
     n = model.n_units
@@ -137,7 +128,7 @@ def choose(
         If no engine can do the sum within the limits; the text gives their forecasts and the alternatives. If log Z may
         be beyond the largest number.
     """
-    refuse_beyond_range(request.model, request.beta)
+    refuse_beyond_range(request.model, request.beta, energies=math.inf, odds=math.inf)
     names = [engine] if engine else candidates(request.model)
     found = _forecasts(request, names, BUILT_IN)
     best = _cheapest(found, request.limits)

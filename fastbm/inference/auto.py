@@ -9,6 +9,7 @@ from typing import Any
 
 from ..clamping import Clamped
 from ..exact.choosing import duration
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine
 from .exact import forecast_seconds
 from .marginal import Marginal, has_marginal
@@ -48,6 +49,7 @@ def settle(
     if forecast <= budget and (exact or not n_sums):
         why = f"an exact sum takes {told}, within the budget of {duration(budget)}"
         return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
+    refuse_beyond_range(model, beta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is a look, and says itself whether it converged
         look = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)

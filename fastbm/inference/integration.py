@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..magnitude import MOST, near_one
 from .bennett import LogRatios, bennett
 
 
@@ -26,6 +27,8 @@ def integrate(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     `detail["discretisation_error"]` is by how much the two rules differ from the first level on, at the target: an
     estimate of the error that more samples do not cure but more betas do. It is the `floor`, by level.
     """
+    energies, exponent = near_one(energies)
+    betas = np.ldexp(betas, exponent)
     step = np.diff(betas)
     mean = energies.mean(axis=(0, 1))
     off = energies - mean
@@ -33,7 +36,9 @@ def integrate(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     trapezium = 0.5 * step * (mean[1:] + mean[:-1])
     curved = step**2 * np.diff(variance)
     hermite = trapezium + curved / 12.0
-    next_order = trapezium + curved / 10.0 + step**3 / 120.0 * (third[1:] + third[:-1])
+    with np.errstate(over="ignore"):  # of steps so long that the error is as good as infinite
+        skewed = np.clip(step * (step * (step * (third[1:] + third[:-1]))) / 120.0, -MOST, MOST)
+    next_order = trapezium + curved / 10.0 + skewed
     squares = off**2 - variance
     added = -0.5 * step * (off[..., 1:] + off[..., :-1]) - step**2 / 12.0 * np.diff(squares, axis=-1)
     terms = np.zeros(energies.shape)

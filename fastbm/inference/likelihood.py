@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, data as datasets, rng, threads as threads_module
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine, check_machine
 from ..threads import fan_out
 from .completions import log_sums_of_known
@@ -121,6 +122,7 @@ def log_likelihood(
     """
     beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
+    refuse_beyond_range(model, beta)
     check_options(clamped, {})
     log_z = method
     if isinstance(log_z, Inference):
@@ -175,6 +177,7 @@ def pseudo_likelihood(
     """
     beta = _checks.real("beta", beta, least=0.0)
     rows = _rows(model, data)
+    refuse_beyond_range(model, beta)
     if np.isnan(rows).any():
         raise ValueError("the pseudo-likelihood needs whole rows; entries of data are missing. Use log_likelihood.")
     if not hidden_are_independent(model):

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine, check_machine
 from ..stopwatch import Stopwatch
 from ..threads import single_threaded_blas
@@ -104,10 +105,14 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
 
 
 def check_call(
-    model: BoltzmannMachine, method: str, clamp: Any, options: Mapping[str, Any], moments: bool = False
+    model: BoltzmannMachine, method: str, beta: float, clamp: Any, options: Mapping[str, Any], moments: bool = False
 ) -> None:
-    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs when it plans."""
+    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs, and at what it
+    can hold, when it plans.
+    """
     check_options(method, options)
+    if method != "exact":
+        refuse_beyond_range(model, beta)
     if clamp is not None:
         if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
             raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
@@ -198,11 +203,12 @@ def infer(
 ) -> Inference:
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     check_machine(model)
-    check_call(model, method, clamp, options, moments)
+    beta = _checks.real("beta", beta, least=0.0)
+    check_call(model, method, beta, clamp, options, moments)
     return run_method(
         model,
         method,
-        beta=_checks.real("beta", beta, least=0.0),
+        beta=beta,
         clamp=clamp,
         moments=moments,
         seed=rng.resolve(seed),

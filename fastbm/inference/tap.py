@@ -103,7 +103,7 @@ class TapEquations(MeanFieldEquations):
     def rank(self, log_z: np.ndarray) -> np.ndarray:
         """The highest log Z where Plefka's criterion holds; where it holds nowhere, the one that misses it least."""
         criterion = self.plefka()
-        return np.where(criterion >= 0.0, log_z, 1e200 * criterion)
+        return np.where(criterion >= 0.0, log_z, 1e200 * np.maximum(criterion, -1e100))
 
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
         return super().gradient(arguments) - self.beta**2 * self.onsager * self.values

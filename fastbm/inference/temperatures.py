@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from ..magnitude import near_one
 from ..units import Units
 from .result import Inference
 
@@ -115,7 +116,9 @@ def spread_error(terms: np.ndarray) -> np.ndarray:
     n = len(terms)
     if n == 1:
         return np.full(terms.shape[1:], np.inf)
-    return float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
+    terms, exponent = near_one(terms)
+    error = float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
+    return np.ldexp(error, exponent)
 
 
 def curves(

@@ -12,6 +12,7 @@ from scipy.special import expit
 from .. import _checks, rng, threads as threads_module
 from ..clamping import Clamped
 from ..couplings import row_blocks
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine, check_machine
 from ..sampling.chains import couple_chains
 from .gaps import sample_gaps
@@ -70,7 +71,7 @@ def transform(
            [0.5  ],
            [0.881]])
     """
-    _check_model(model)
+    _check_model(model, beta)
     if not model.n_hidden:
         raise ValueError("transform needs hidden units; the machine has none. Use reconstruct or complete.")
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
@@ -116,7 +117,7 @@ def reconstruct(
     (n_rows, n_visible) array
         Means are float64, states int8, both in the machine's units.
     """
-    _check_model(model)
+    _check_model(model, beta)
     n_sweeps = _checks.whole("n_sweeps", n_sweeps, least=1)
     seed, up, convention = rng.resolve(seed), _bits(model, rows), model.convention
     resolved = threads_module.resolve(threads)
@@ -184,7 +185,7 @@ def complete(
     Rows that lack the same entries are done together; each such set of entries has a cost of its own, but for rows of a
     restricted machine that are sampled: these share their matrix products whatever they lack.
     """
-    _check_model(model)
+    _check_model(model, beta)
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
     masked = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else False
     array = _table(model, rows.data if isinstance(rows, np.ma.MaskedArray) else rows)
@@ -261,8 +262,9 @@ def _reconstruct_visible(
     return found
 
 
-def _check_model(model: Any) -> None:
+def _check_model(model: Any, beta: Any) -> None:
     check_machine(model)
+    refuse_beyond_range(model, _checks.real("beta", beta, least=0.0))
 
 
 def _table(model: BoltzmannMachine, rows: Any) -> np.ndarray:

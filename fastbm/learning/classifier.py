@@ -16,9 +16,9 @@ from ..units import units as convention
 from . import classifier_file
 from .calibration import calibrate as fit_calibration
 from .class_machines import ONE_SHOT, Learned, check_log_z, check_rule, fit_options, learn, rules
-from .cross_validation import FLIP_NOISES, deal, held_out, held_out_one_shot
+from .cross_validation import FLIP_NOISES, LEAST_ROWS, deal, held_out, held_out_one_shot
 
-FLIP_NOISE = 0.14  # of the one-shot rule, whose covariances it keeps invertible
+FLIP_NOISE = 0.14  # of the one-shot rule where a class has too few rows to hold some out
 PRIORS = ("uniform", "counts")
 
 
@@ -33,9 +33,11 @@ class BoltzmannClassifier:
         "deterministic" here.
     flip_noise : float or "cv", optional
         Probability, from 0 to below 1/2, with which each unit of the data is taken to be flipped; it regularises. The
-        one-shot rule averages over flips, 0.14 unless given; the others learn rows that were flipped once, 0 unless
-        given. "cv": the best of several by cross-validation with 5 folds of the training rows. Its cost is one more
-        pass over the data and the machines of the folds; for the other rules 45 times that of learning.
+        one-shot rule averages over flips, the others learn rows that were flipped once. "cv": the best of several by
+        cross-validation with 5 folds of the training rows. Its cost is one more pass over the data and the machines of
+        the folds; for the other rules, and for another `log_z`, 45 times that of learning. Unless given "cv" for the
+        one-shot rule, by its own log Z unless it is calibrated too (0.14 where a class has fewer than 3 rows), and 0
+        for the others.
     log_z : str
         How log Z is computed: any method of `infer`; "auto" is exact where that takes seconds, else "ais", and the
         one-shot rule's own mean-field value for its machines.
@@ -99,7 +101,7 @@ class BoltzmannClassifier:
     ) -> None:
         self.method = _checks.choice("method", method, rules())
         self._units = convention(units)
-        self._noise = _check_noise(flip_noise, self.method)
+        self._noise, self._by_default = _check_noise(flip_noise, self.method), flip_noise is None
         self._log_z = check_log_z(log_z)
         self._priors = _checks.choice("priors", priors, PRIORS)
         if not isinstance(calibrate, (bool, np.bool_)):
@@ -180,8 +182,11 @@ class BoltzmannClassifier:
     ) -> tuple[float, dict[float, float], np.ndarray, float]:
         """The flip noise, the errors of all that were tried, offsets and scale; all from the training rows."""
         offsets, scale = np.zeros(len(classes)), 1.0
-        noises = FLIP_NOISES if self._noise == "cv" else (float(self._noise),)
-        if self._noise != "cv" and not self._calibrate:
+        tunes = self._noise == "cv"
+        if tunes and self._by_default and not self._calibrate and np.bincount(codes).min() < LEAST_ROWS:
+            return FLIP_NOISE, {}, offsets, scale
+        noises = FLIP_NOISES if tunes else (float(self._noise),)
+        if not tunes and not self._calibrate:
             return noises[0], {}, offsets, scale
         folds = deal(codes, classes, self._seed)
         best, tried = np.inf, {}
@@ -191,13 +196,13 @@ class BoltzmannClassifier:
             tried[float(noise)] = error = float(np.mean(decided != codes))
             if error < best:
                 best, chosen, (offsets, scale) = error, float(noise), found
-        return chosen, tried if self._noise == "cv" else {}, offsets, scale
+        return chosen, tried if tunes else {}, offsets, scale
 
     def _held_out(
         self, up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: tuple[float, ...], classes: np.ndarray
     ) -> np.ndarray | list[np.ndarray]:
         """Scores of the training rows by machines that have not seen them, for each flip noise."""
-        if self.method == ONE_SHOT and self._log_z == "auto":
+        if self.method == ONE_SHOT and (self._log_z == "auto" or (self._by_default and not self._calibrate)):
             return held_out_one_shot(up, codes, folds, noises, threads_module.resolve(self._threads))
 
         def scores(noise: float, learned: np.ndarray, scored: np.ndarray) -> np.ndarray:
@@ -307,7 +312,7 @@ def check_classes(labels: np.ndarray) -> np.ndarray:
 
 def _check_noise(value: Any, method: str) -> float | str:
     if value is None:
-        return FLIP_NOISE if method == ONE_SHOT else 0.0
+        return "cv" if method == ONE_SHOT else 0.0
     if isinstance(value, str):
         if value != "cv":
             raise ValueError(f'flip_noise must be a number, or "cv"; got {value!r}.')

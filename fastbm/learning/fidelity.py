@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import _checks, data as data_module, rng, threads as threads_module
 from ..diagnostics import R_HAT_LIMIT
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine, check_machine
 from ..rows import Rows
 from ..store import Stream
@@ -224,6 +225,7 @@ def fidelity(
     else:
         up = Rows.of(model.check_states(data_module.check_rows(rows, "rows"), argument="rows", n_units=model.n_visible))
     beta, seed = _checks.real("beta", beta, least=0.0), rng.resolve(seed)
+    refuse_beyond_range(model, beta)
     max_seconds = _checks.real("max_seconds", max_seconds, above=0.0)
     threads = threads_module.resolve(threads)
     chosen = some_triples(model.n_visible, seed)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _checks, rng
-from ..exact.choosing import refuse_beyond_range
 from ..inference.annealed_starts import draw_starts
 from ..inference.hidden import hidden_are_independent
+from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine
 from ..rows import Rows
 from .errors import Errors, sandwich

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .. import _checks
 from ..exact.choosing import (
     BUILT_IN,
     LARGEST_GIGABYTES,
@@ -17,7 +16,6 @@ from ..exact.choosing import (
     SMALL,
     candidates,
     duration,
-    refuse_beyond_range,
 )
 from ..exact.plan import Forecast, Source
 from ..model import BoltzmannMachine
@@ -90,8 +88,6 @@ def choose_engine(settings: SampleSettings, subject: Conditioned, threads: int) 
     alone, so that runs alike draw the same states wherever, and with however many chains, they are made.
     """
     machine = subject.machine
-    for beta in _checks.finite_array("beta", settings.beta).tolist():
-        refuse_beyond_range(machine, beta)
     usual = ENGINES if machine.n_units <= SMALL else [name for name in candidates(machine) if name in ENGINES]
     names = [settings.engine] if settings.engine else usual
     found = {name: _first_forecast(name, settings, subject) for name in names}

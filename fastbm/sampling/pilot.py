@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import rng
 from ..halting import Halted
+from ..magnitude import near_one
 from ..model import BoltzmannMachine
 from .chains import make_chains
 from .engine import Engine
@@ -87,7 +88,7 @@ def energy_profile(
     )
     if halt is not None:
         chains.halt = halt
-    scale = float(chains.energies().std()) / math.sqrt(model.n_units)
+    scale = _spread(chains.energies()) / math.sqrt(model.n_units)
     betas = _grid(beta_low, beta_high, scale)
     work = chains.attempt_seconds * chains.n_units * chains.n_chains  # whatever the number of threads
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))
@@ -114,7 +115,13 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
         chains.sweep(1)
         if 2 * t >= n_sweeps - 1:
             kept.append(chains.quick_energies())
-    return float(np.mean(kept)), float(np.std(kept))
+    return float(np.mean(kept)), _spread(np.array(kept))
+
+
+def _spread(energies: np.ndarray) -> float:
+    """The standard deviation, of energies whose squares may be no numbers."""
+    energies, exponent = near_one(energies)
+    return math.ldexp(float(np.std(energies)), exponent)
 
 
 def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
@@ -132,14 +139,16 @@ def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
     (n_betas,) array
         Strictly increasing, from the first to the last beta of the profile.
     """
-    betas = np.linspace(0, len(profile.betas) - 1, 16 * (len(profile.betas) - 1) + 1)
-    betas = np.interp(betas, np.arange(len(profile.betas)), profile.betas)
-    std = np.interp(betas, profile.betas, profile.std)
+    (knots, unit), (std, energy_unit) = near_one(profile.betas), near_one(profile.std)
+    betas = np.linspace(0, len(knots) - 1, 16 * (len(knots) - 1) + 1)
+    betas = np.interp(betas, np.arange(len(knots)), knots)
+    std = np.interp(betas, knots, std)
     length = np.concatenate([[0.0], np.cumsum(np.diff(betas) * (std[1:] + std[:-1]) / 2)])
     if n_betas is None:
         step = -math.sqrt(2.0) * NormalDist().inv_cdf(SWAP_RATE / 2)
-        n_betas = min(max(2, math.ceil(length[-1] / step) + 1), MOST_BETAS)
+        steps = min(np.ldexp(length[-1], unit + energy_unit) / step, float(MOST_BETAS))
+        n_betas = min(max(2, math.ceil(steps) + 1), MOST_BETAS)
     length += (TIE * length[-1] or 1.0) * (betas - betas[0]) / (betas[-1] - betas[0])
-    ladder = np.interp(np.linspace(0.0, length[-1], n_betas), length, betas)
-    ladder[0], ladder[-1] = betas[0], betas[-1]
+    ladder = np.ldexp(np.interp(np.linspace(0.0, length[-1], n_betas), length, betas), unit)
+    ladder[0], ladder[-1] = profile.betas[0], profile.betas[-1]
     return ladder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +10,18 @@ import numpy as np
 
 from .. import _checks
 from ..couplings import Couplings
+from ..magnitude import refuse_beyond_range
 from .annealing import resolve_schedule
 from .conditioned import Conditioned
 from .exact_sources import choose_engine
 from .houdayer import levels_that_pay
 from .kernels import check_kernel, choose_kernel, natural_kernel
+from .own_temperatures import hot_beta, own_betas
 from .pilot import energy_profile, equal_steps
 from .samplers import SAMPLERS
 from .settings import SampleSettings
+
+HOTTEST = 0.1  # of the target: where a ladder or a schedule begins at the latest
 
 
 def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, threads: int) -> SampleSettings:
@@ -25,9 +30,10 @@ def resolve(settings: SampleSettings, subject: Conditioned, kernel: str | None, 
     Raises
     ------
     ValueError
-        If the kernel or engine that is asked for, or any engine, cannot take the machine.
+        If the kernel or engine that is asked for, or any engine, cannot take the machine, or its scale is beyond range.
     """
-    settings = _choose_betas(settings, subject, threads)
+    refuse_beyond_range(subject.model, max((*settings.beta, *settings.betas), default=0.0), odds=math.inf)
+    settings = _choose_betas(_choose_ends(settings, subject, threads), subject, threads)
     if settings.cluster:
         _warn_if_idle(settings, subject)
     takes = SAMPLERS[settings.sampler].takes
@@ -76,6 +82,18 @@ def _of_lanes(settings: SampleSettings) -> tuple[np.ndarray, int]:
     if settings.sampler == "tempering":
         return np.tile(settings.betas, settings.n_chains), len(settings.betas)
     return settings.by_chain, 1
+
+
+def _choose_ends(settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+    """Take from the machine's own fields what was not given: the temperature of a search, and any hot end."""
+    s = settings
+    if s.beta:
+        return s.with_ends(s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0])) if s.takes_ends else s
+    hot, moving, cold = own_betas(subject, threads)
+    beta = cold if s.takes_ends or SAMPLERS[s.sampler].ends else moving
+    if math.isinf(beta):  # all states are alike
+        beta = 1.0
+    return s.with_ends(beta, min(hot, HOTTEST * beta))
 
 
 def _choose_betas(settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:

@@ -48,6 +48,8 @@ class Row:
         Whether it has an end of its own.
     relaxes : bool
         Whether chains need sweeps to forget where they started.
+    searches : bool
+        Whether it is for low energies alone, whatever is kept.
     """
 
     make: Make
@@ -56,6 +58,7 @@ class Row:
     n_sweeps: int = 1_000
     ends: bool = False
     relaxes: bool = True
+    searches: bool = False
 
 
 def names_with(argument: str) -> list[str]:
@@ -127,6 +130,7 @@ SAMPLERS = {
         _annealed,
         SINGLE | {"rule", "betas", "lowest_beta", "schedule", "clamp", "initial", "first_chain", "thin"},
         ends=True,
+        searches=True,
     ),
     "population-annealing": Row(_population, SINGLE | {"rule", "target_ess", "clamp"}, n_sweeps=10, ends=True),
     "wolff": Row(_clusters, OPEN | {"many betas"}, rule="wolff"),

@@ -19,7 +19,6 @@ from .samplers import SAMPLERS, SPECIAL, Row, names_with
 KEEP = ("all", "best")
 LIMITS = ("ess", "r_hat")
 DEFAULT_K = 100
-HOTTEST = 0.1  # of the target: where a ladder or a schedule begins unless told otherwise
 TARGET_ESS = 0.9
 
 
@@ -27,6 +26,7 @@ TARGET_ESS = 0.9
 class SampleSettings:
     """Resolved settings of `fastbm.sample`; its docstring says what each means.
 
+    `beta` is empty, and `lowest_beta` None, until `with_ends` has told what the machine's own fields suggest.
     What version 0.1 did not write into its specs has defaults that stand for what it did.
     """
 
@@ -76,7 +76,7 @@ class SampleSettings:
             n_sweeps=n_sweeps,
             burn_in=_burn_in(given["burn_in"], n_sweeps, row, keep),
             thin=_checks.whole("thin", _or(given["thin"], 1), least=1),
-            beta=_beta(sampler, row, given["beta"], betas, n_chains),
+            beta=_beta(sampler, row, given["beta"], betas, n_chains, searches=row.searches or keep == "best"),
             seed=rng.resolve(given["seed"]),
             first_chain=_checks.whole("first_chain", _or(given["first_chain"], 0)),
             betas=betas,
@@ -87,10 +87,32 @@ class SampleSettings:
             **_of_schedule(row, given),
             **_of_tables(row, given),
         )
-        if "lowest_beta" in row.takes and not betas and settings.lowest_beta is None:
-            settings = replace(settings, lowest_beta=HOTTEST * settings.beta[0])
         settings._check_together(given)
         return settings
+
+    @property
+    def takes_ends(self) -> bool:
+        """Whether ladder or schedule goes from `lowest_beta` to `beta`."""
+        return "lowest_beta" in SAMPLERS[self.sampler].takes and not self.betas
+
+    def with_ends(self, beta: float, lowest_beta: float) -> SampleSettings:
+        """Fill in the ends that are not given, and check both."""
+        settings = self if self.beta else replace(self, beta=(beta,))
+        if not self.takes_ends:
+            return settings
+        if self.lowest_beta is None:
+            settings = replace(settings, lowest_beta=lowest_beta)
+        settings._check_ends("" if self.beta else ", which the machine's fields suggest: give another one")
+        return settings
+
+    def _check_ends(self, whose: str) -> None:
+        low, high = float(self.lowest_beta or 0.0), self.beta[0]
+        if not high:
+            raise ValueError(f"beta must be above 0 for sampler={self.sampler!r}, which cools down to it; got 0.")
+        if low >= high:
+            raise ValueError(f"lowest_beta must be below beta, the target; got {low:g} and {high:g}{whose}.")
+        if self.schedule == "geometric" and not low:
+            raise ValueError('lowest_beta must be above 0 for schedule="geometric"; "linear" and "adaptive" take 0.')
 
     def _check_together(self, given: Mapping[str, Any]) -> None:
         """What depends on several arguments."""
@@ -102,14 +124,6 @@ class SampleSettings:
             for name in ("n_betas", "lowest_beta", "schedule"):
                 if given[name] is not None:
                     raise ValueError(f"betas say all that {name} would: leave one of them out.")
-        elif self.lowest_beta is not None and not self.beta[0]:
-            raise ValueError(f"beta must be above 0 for sampler={self.sampler!r}, which cools down to it; got 0.")
-        elif self.lowest_beta is not None and self.lowest_beta >= self.beta[0]:
-            raise ValueError(
-                f"lowest_beta must be below beta, the target; got {self.lowest_beta:g} and {self.beta[0]:g}."
-            )
-        if self.schedule == "geometric" and not self.lowest_beta:
-            raise ValueError('lowest_beta must be above 0 for schedule="geometric"; "linear" and "adaptive" take 0.')
         if self.cluster and self.n_chains % 2:
             raise ValueError(f"cluster pairs ladders 2k and 2k + 1, so n_chains must be even; got {self.n_chains}.")
         if SAMPLERS[self.sampler].ends and self.keep == "all" and self.thin != 1:
@@ -172,7 +186,11 @@ def _refuse_foreign(sampler: str, row: Row, given: Mapping[str, Any]) -> None:
             raise ValueError(f"sampler={sampler!r} does not take {name}; {name} goes with sampler {others}.")
 
 
-def _beta(sampler: str, row: Row, given: Any, betas: tuple[float, ...], n_chains: int) -> tuple[float, ...]:
+def _beta(
+    sampler: str, row: Row, given: Any, betas: tuple[float, ...], n_chains: int, *, searches: bool
+) -> tuple[float, ...]:
+    if given is None and not betas and searches:
+        return ()
     value = (betas[-1] if betas else 1.0) if given is None else given
     check_beta(value, n_chains)
     found = tuple(np.atleast_1d(np.asarray(value, np.float64)).tolist())

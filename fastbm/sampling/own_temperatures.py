@@ -1,0 +1,82 @@
+"""Inverse temperatures out of a machine's own fields, so that W and c W are searched alike, whatever c is.
+
+A unit's log-odds are beta (hi - lo) field_i. Hot is where no state pulls any unit with log-odds above `FREE`, and cold
+where a state that was quenched pulls a typical unit with log-odds of `FROZEN`. Between the two lies all that annealing
+needs; chains that stay at one temperature search best where units are pulled hard and still move, at `MOVING`.
+
+Both are powers of two times 11 bits, so that the last bits of a matrix product do not matter, and multiples of the
+couplings by powers of two give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import rng
+from ..threads import single_threaded_blas
+from .chains import make_chains
+from .conditioned import Conditioned
+
+FREE, MOVING, FROZEN = 0.5, 10.0, 30.0  # log-odds
+QUENCHED = 1e6  # log-odds by the largest field
+CHAINS, SWEEPS = 16, 20  # of the quench
+LARGEST = 1e300  # of an inverse temperature
+BITS = 11
+
+
+class OwnBetas(NamedTuple):
+    """Inverse temperatures that a machine suggests; all infinite where nothing pulls any unit."""
+
+    hot: float
+    moving: float
+    cold: float
+
+
+def hot_beta(subject: Conditioned) -> float:
+    """The inverse temperature at which flips are nearly free in every state; infinite where they always are."""
+    machine = subject.machine
+    bias = np.abs(machine.flat_bias if subject.bias is None else subject.bias)
+    strongest = machine.couplings.absolute_sums() + np.atleast_2d(bias).max(axis=0)
+    return _beta(FREE, machine.convention.span * float(strongest.max(initial=0.0)))
+
+
+def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
+    """All three. With several clamped patterns the first one is quenched.
+
+    The quench is the same for every seed, number of chains and number of threads.
+
+    Notes
+    -----
+    Cost: 20 sweeps of 16 chains.
+    """
+    hot, machine = hot_beta(subject), subject.machine
+    if math.isinf(hot):
+        return OwnBetas(hot, hot, hot)
+    chains = make_chains(
+        machine, CHAINS, beta=min(hot * (QUENCHED / FREE), LARGEST), seed=rng.derive(0, rng.PILOT), threads=threads
+    )
+    chains.sweep(SWEEPS)
+    states = machine.convention.values(chains.bits(), np.float64)
+    with single_threaded_blas():
+        fields = machine.couplings.field(states) + machine.flat_bias
+    largest = float(np.abs(fields).max())
+    if not largest:  # all pulls cancel
+        return OwnBetas(hot, hot, hot)
+    by_unit = np.sqrt(np.mean((fields / largest) ** 2, axis=0)) * largest
+    typical = machine.convention.span * float(np.median(by_unit[by_unit > 0.0]))
+    return OwnBetas(hot, _beta(MOVING, typical), _beta(FROZEN, typical))
+
+
+def _beta(log_odds: float, pull: float) -> float:
+    """The inverse temperature at which a pull, (hi - lo) field, makes such log-odds."""
+    if not pull:
+        return math.inf
+    mantissa, exponent = math.frexp(pull)
+    mantissa, exponent_up = math.frexp(log_odds / mantissa)
+    try:
+        return min(math.ldexp(round(math.ldexp(mantissa, BITS)), exponent_up - exponent - BITS), LARGEST)
+    except OverflowError:
+        return LARGEST
