@@ -50,11 +50,11 @@ def infer(
     method : str
         "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
         "population-annealing", "importance-sampling", "gibbs" or "metropolis"; or "auto": exact if the forecast fits
-        `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling where
-        one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, as long as the budget
-        lasts; mean field where that is too short for any of them. ``detail["auto"]`` says why, with log Z by mean field
-        as a quick look, and ``detail["sized"]`` what fitted: with the method's name and that option the result can be
-        had again, bit for bit.
+        `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
+        where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, as long as the
+        budget lasts; mean field where that is too short for any of them. ``detail["auto"]`` says why, with log Z by
+        mean field as a quick look, and ``detail["sized"]`` what fitted: with the method's name and that option the
+        result can be had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.

@@ -190,9 +190,7 @@ def _ends(lower: Average, upper: Average) -> dict[str, Any]:
     }
 
 
-def _judge(
-    name: str, job: Job, up: Average | None, down: Average | None, holds: bool | None, witness: bool
-) -> Verdict:
+def _judge(name: str, job: Job, up: Average | None, down: Average | None, holds: bool | None, witness: bool) -> Verdict:
     """Whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
 
     `holds` False: Gibbs chains that walks down begin at have not converged.
@@ -216,8 +214,10 @@ def _judge(
             down = job.witness_down()
         verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
     if verdict.converged is False:
-        text = verdict.reason if verdict.reason.endswith('"') or "Raise" in verdict.reason else (
-            f"{verdict.reason}. Its error bar is not to be trusted. Raise n_betas, or take {ANSWERS}"
+        text = (
+            verdict.reason
+            if verdict.reason.endswith('"') or "Raise" in verdict.reason
+            else (f"{verdict.reason}. Its error bar is not to be trusted. Raise n_betas, or take {ANSWERS}")
         )
         _checks.warn(f"{name}: {text}.")
     return verdict

@@ -14,6 +14,7 @@ from .annealed_starts import draw_starts
 from .annealed_weights import Average, average
 from .bases import check_start, log_odds
 from .election import tried
+from .marginal import PAIR_SECONDS, n_pairs
 from .scouting import Scout, attempt_seconds, scout
 from .walks import check_walk, make_walk
 
@@ -104,8 +105,7 @@ def look(
     """Scout for a part of the time that so many sweeps take."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
-        sizes = model.couplings.sizes  # type: ignore[attr-defined]
-        each = 1e-9 * sum(sizes[0::2]) * sum(sizes[1::2])
+        each = PAIR_SECONDS * n_pairs(model)
     return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, SCOUT), threads, must=must)
 
 

@@ -53,7 +53,9 @@ def settle(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is a look, and says itself whether it converged
         look = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
-    first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}" if exact else "no exact sum is wanted"
+    first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}"
+    if not exact:
+        first = "no exact sum is wanted"
     method, options, why = _estimate(machine, beta, n_sums, budget)
     note = {"why": f"{first}; {why}", "mean-field log Z": look.log_z, "mean-field converged": look.converged}
     return Settled(method, options, note)

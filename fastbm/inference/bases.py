@@ -73,6 +73,7 @@ def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | No
     elif start == "biases":
         found = visible_biases(model, beta)
     elif start == "data":
+        assert model.base_rates is not None
         found[: model.n_visible] = _logit(model.base_rates, 1e-12)
     elif start == "mean-field":
         found = _mean_field(model, beta)

@@ -52,4 +52,3 @@ def tried(
         error = math.inf if seen.error is None else seen.error
         trials.append(Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess))
     return sorted(trials, key=lambda one: -one.lower)
-

@@ -118,7 +118,11 @@ class Marginal:
 
 def has_marginal(model: BoltzmannMachine) -> bool:
     """Whether a machine has two sides, and these one matrix of couplings."""
-    if not model.is_layered:
-        return False
-    sizes = model.couplings.sizes  # type: ignore[attr-defined]
-    return sum(sizes[0::2]) * sum(sizes[1::2]) <= PAIRS
+    return model.is_layered and n_pairs(model) <= PAIRS
+
+
+def n_pairs(model: BoltzmannMachine) -> int:
+    """Units of one side of a layered machine times those of the other."""
+    assert isinstance(model.couplings, Layered)
+    sizes = model.couplings.sizes
+    return sum(sizes[0::2]) * sum(sizes[1::2])

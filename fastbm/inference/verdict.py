@@ -1,4 +1,4 @@
-"""Whether an estimate of log Z may say that it has converged: only where something that could have contradicted has not.
+"""Whether an estimate of log Z may say that it has converged: where something that could have contradicted has not.
 
 Chains that never left their valley look healthy: their weights are even, and another base that leads to the same valley
 agrees. What tells them from the truth is a bound that holds for certain, a base that finds more, and walks down from
@@ -39,8 +39,8 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     if not apart(found.bound - log_z, error):
         return ""
     return (
-        f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): the chains "
-        "never saw where most of the weight is"
+        f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): its chains "
+        "have not been where most of the weight is"
     )
 
 

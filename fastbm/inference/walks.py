@@ -21,10 +21,12 @@ def check_walk(model: BoltzmannMachine, walk: Any) -> str:
     """Return the kind of walk, of machines without layers ""."""
     if not model.is_layered:
         if walk is not None:
-            raise ValueError(f"walk is for layered machines, whose sides can be drawn apart; got {walk!r}. Leave it out.")
+            raise ValueError(f"walk is for layered machines, which have two sides; got {walk!r}. Leave it out.")
         return ""
     if _checks.choice("walk", "blocks" if walk is None else walk, WALKS) == "marginal" and not has_marginal(model):
-        raise ValueError('walk="marginal" holds all couplings of two sides as one matrix, too large here. Use "blocks".')
+        raise ValueError(
+            'walk="marginal" holds the couplings of two sides as one matrix, too large here. Use "blocks".'
+        )
     return walk or "blocks"
 
 

@@ -1,5 +1,5 @@
-"""What stands witness to methods that would judge themselves: ladders, populations and chains that agree with each other
-may all have missed the same part of the machine.
+"""What stands witness to methods that judge themselves: ladders, populations and chains that agree with each other may
+all have missed the same part of the machine.
 
 A scout looks independently: its bound holds for certain, and around its states log Z and the energy are estimated
 once more, by importance sampling where one side of the machine is small, else by walks from its means and back.
@@ -71,9 +71,9 @@ def _mixed(
     other = averages(model, beta, seen.side, mixture, False)
     told = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
     log_z, error = _claim(found)
-    if log_z is not None and (gap := mixture.all.log_mean - log_z):
-        if apart(abs(gap), error, mixture.all.error):
-            return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", told, True
+    gap = 0.0 if log_z is None else mixture.all.log_mean - log_z
+    if apart(abs(gap), error, mixture.all.error):
+        return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", told, True
     return _energies_apart(found, other["energy"], other["energy_error"]), told, True
 
 

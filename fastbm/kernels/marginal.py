@@ -2,8 +2,8 @@
 
 With x = 1 where a unit is up, a path of machines has
 log f_t(x) = sum_j x_j ((1 - t) a_j + t c_j) + sum_i log(1 + exp((1 - t) a_i + t y_i)),  y_i = b_i + sum_j x_j w_ji,
-j over the units that are kept, i over those that are summed out; a are log-odds of a product model, and b, c, w hold the
-factor beta. Arrays are (n_units, lanes), one lane per chain, each at a t of its own.
+j over the units that are kept, i over those that are summed out; a are log-odds of a product model, and b, c, w hold
+the factor beta. Arrays are (n_units, lanes), one lane per chain, each at a t of its own.
 """
 
 import numpy as np
@@ -62,8 +62,8 @@ def sum_out(fields, pull, steps, sums):
     for lane in range(lanes):
         low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
         sums[lane] = 0.0
-    for first in range(0, fields.shape[0], GROUP):
-        _add_group(fields, pull, low, high, still, none, first, min(first + GROUP, fields.shape[0]), sums, product, rise)
+    for first in range(0, still.size, GROUP):
+        _add_group(fields, pull, low, high, still, none, first, min(first + GROUP, still.size), sums, product, rise)
 
 
 @kernel
