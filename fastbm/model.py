@@ -20,6 +20,7 @@ import numpy as np
 
 from . import _checks, couplings
 from .clamping import Clamped
+from .model_checks import check_hidden, check_rates
 from .units import Units, units as convention
 
 
@@ -73,7 +74,7 @@ class BoltzmannMachine:
         self._bias = self._check_bias(bias)
         self.offset = _checks.real("offset", offset)
         self._check_magnitude()
-        self.n_hidden = self._check_hidden(n_hidden)
+        self.n_hidden = check_hidden(n_hidden, self.couplings)
         self.origin: dict[str, Any] = {}
 
     @classmethod
@@ -115,19 +116,6 @@ class BoltzmannMachine:
             raise ValueError(
                 f"weights and bias are so large (up to {largest:.3g}) that energies overflow; rescale them and beta."
             )
-
-    def _check_hidden(self, n_hidden: int) -> int:
-        n_hidden = _checks.whole("n_hidden", n_hidden)
-        if not self.is_layered:
-            if n_hidden >= self.n_units:
-                raise ValueError(f"n_hidden must be below the number of units, {self.n_units}; got {n_hidden}.")
-            return n_hidden
-        derived = self.n_units - self.couplings.sizes[0]
-        if n_hidden not in (0, derived):
-            raise ValueError(
-                f"n_hidden of a layered machine is the size of its layers after the first, {derived}; got {n_hidden}."
-            )
-        return derived
 
     @property
     def is_layered(self) -> bool:
@@ -329,23 +317,8 @@ class BoltzmannMachine:
         """
         made = copy.copy(self)
         made.origin = dict(self.origin)
-        made.base_rates = None if rates is None else self._check_rates(rates)
+        made.base_rates = None if rates is None else check_rates(rates, self.n_visible)
         return made
-
-    def _check_rates(self, rates: Any) -> np.ndarray:
-        array = _checks.finite_array("rates", rates)
-        if array.shape != (self.n_visible,):
-            raise ValueError(
-                f"rates must have one number for each visible unit, ({self.n_visible},); got shape {array.shape}. "
-                "fastbm.smoothed_rates(rows, model) makes them of rows."
-            )
-        wrong = np.flatnonzero((array <= 0.0) | (array >= 1.0))
-        if wrong.size:
-            raise ValueError(
-                f"rates must be above 0 and below 1, P(unit up); got {array[wrong[0]]:g} for unit {wrong[0]}, "
-                f"{len(wrong)} such units in all. fastbm.smoothed_rates(rates, model) keeps them from 0 and 1."
-            )
-        return array
 
     def free_energy(self, visible: Any, *, beta: float = 1.0) -> Any:
         """Return F(v) = -log sum_h exp(-beta E(v, h)), in nats, so that log p(v) = -F(v) - log Z.

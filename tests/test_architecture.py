@@ -19,7 +19,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 FLOORS = [
     ["_jit.py", "_vectors.py", "_checks.py", "aligned.py", "units.py", "threads.py", "halting.py", "stopwatch.py"],
     ["kernels/*", "rng.py", "rows.py", "spool.py"],
-    ["couplings/*", "clamping.py", "model.py", "modelfile.py", "magnitude.py"],
+    ["couplings/*", "clamping.py", "model.py", "model_checks.py", "modelfile.py", "magnitude.py"],
     ["store/*", "diagnostics/*", "models/*", "data.py", "gathering.py", "sources.py", "moments*.py", "lattice.py"],
     ["exact/*"],
     ["sampling/*"],

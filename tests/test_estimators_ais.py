@@ -65,7 +65,8 @@ def test_errors_cover_where_weights_are_uneven(beta: float) -> None:
     model = bm.models.sherrington_kirkpatrick(20, seed=1)
     truth = bm.infer(model, "exact", beta=beta).log_z
     n_betas = {1.0: 10, 2.0: 40}[beta]
-    found = bm.infer(model, "ais", beta=beta, n_chains=GROUPS * 128, n_betas=n_betas, moments=False, bracket=True)
+    about = {"n_chains": GROUPS * 128, "n_betas": n_betas, "moments": False, "start": "uniform", "source": "exact"}
+    found = bm.infer(model, "ais", beta=beta, bracket=True, witness=False, **about)
     for log_w, log_z in ((found.detail["log_weights"], truth), (-found.detail["upper"]["log_weights"], -truth)):
         runs = [average(rows) for rows in log_w.reshape(-1, 128)]
         assert 30 < np.median([f.ess for f in runs]) < 64
@@ -79,7 +80,7 @@ def test_the_bracket_holds_the_truth_and_closes(kernel: str, monkeypatch: pytest
     truth = bm.infer(model, "exact").log_z
     gaps = []
     for n_betas in (3, 300):
-        settings = {"n_chains": 4_000, "n_betas": n_betas, "seed": 1}
+        settings = {"n_chains": 4_000, "n_betas": n_betas, "seed": 1, "source": "exact", "start": "uniform"}
         found = calm(bm.infer, model, "ais", bracket=True, **settings)
         detail = found.detail
         assert (detail["log_z_lower"], detail["log_z_lower_error"]) == (found.log_z, found.log_z_error)
@@ -145,28 +146,28 @@ def test_gibbs_chains_that_agree_start_the_way_down(kind: str) -> None:
 def test_gibbs_chains_that_do_not_agree_bound_nothing() -> None:
     model = bm.models.curie_weiss(60)
     settings = {"beta": 3.0, "n_chains": 64, "n_betas": 500, "n_sweeps": 100}
-    with pytest.warns(bm.ConvergenceWarning, match="have not converged.*r_hat.*n_sweeps"):
+    with pytest.warns(bm.ConvergenceWarning, match="have not converged .r_hat.*n_sweeps"):
         found = bm.infer(model, "reverse-ais", source="gibbs", **settings)
     assert found.bound is None
     assert not found.converged
-    with pytest.warns(bm.ConvergenceWarning, match="reverse-ais.*have not converged"):
+    with pytest.warns(bm.ConvergenceWarning, match="ais .* starts down from have not converged"):
         bracket = bm.infer(model, "ais", bracket=True, source="gibbs", **settings)
     assert not bracket.detail["upper_holds"]
     assert bracket.bound == "stochastic lower"
 
 
-def test_exact_samples_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_samples_that_cannot_be_had() -> None:
     model = bm.models.sherrington_kirkpatrick(120, seed=1)
-    with pytest.raises(ValueError, match=r"source='exact' cannot.*120 units.*Use source=.gibbs"):
+    with pytest.raises(ValueError, match=r"source='exact' cannot.*120 units.*Use source=.tempering"):
         bm.infer(model, "reverse-ais", source="exact", n_chains=4)
-    monkeypatch.setattr(annealed_starts, "LONGEST", 0.0)
-    found = calm(bm.infer, machine("visible"), "reverse-ais", n_chains=256, n_betas=50)
-    assert found.detail["source"] == "gibbs"
 
 
 def test_an_adaptive_path_follows_the_fluctuations() -> None:
     """All that happens to a ferromagnet with spins together happens around its transition, at beta = 1."""
-    model, settings = bm.models.curie_weiss(200), {"beta": 3.0, "n_chains": 640, "n_betas": 300, "moments": False}
+    model, settings = (
+        bm.models.curie_weiss(200),
+        {"beta": 3.0, "n_chains": 640, "n_betas": 300, "moments": False, "start": "uniform"},
+    )
     linear = bm.infer(model, "ais", **settings)
     found = bm.infer(model, "ais", path="adaptive", threads=1, **settings)
     assert found.log_z == bm.infer(model, "ais", path="adaptive", threads=2, **settings).log_z
@@ -345,7 +346,7 @@ def test_ais_with_clamped_units_in_every_layer(units: str) -> None:
         ("betas must be finite", {"betas": [0, np.nan, 1]}),
         ("path must be one of .*Did you mean 'adaptive'", {"path": "adaptve"}),
         ("source must be one of .*Did you mean 'gibbs'", {"source": "gibs", "bracket": True}),
-        ("n_sweeps must be at least 2", {"n_sweeps": 1, "bracket": True}),
+        ("n_sweeps must be at least 2", {"n_sweeps": 1, "bracket": True, "source": "gibbs"}),
     ],
 )
 def test_bad_paths_are_named(text: str, options: dict[str, object]) -> None:

@@ -52,7 +52,7 @@ def test_every_method_clamps(method: str, kind: str, units: str) -> None:
         np.testing.assert_array_equal(found.mean_error[:, [0, -1]], 0)
 
 
-@pytest.mark.parametrize("method", [*METHODS])
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "importance-sampling"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
     model = machine(kind, "binary", offset=1.0)
@@ -95,9 +95,9 @@ def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
         (ValueError, "betas say all that path would", "reverse-ais", {"betas": [0, 0.5, 1], "path": "linear"}),
         (ValueError, "source is for the way down .* bracket=True", "ais", {"source": "gibbs"}),
         (ValueError, "n_sweeps is for the way down", "ais", {"n_sweeps": 10, "bracket": False}),
-        (ValueError, "n_sweeps is for Gibbs chains", "reverse-ais", {"source": "exact", "n_sweeps": 10}),
+        (ValueError, "n_sweeps is for the chains of", "reverse-ais", {"source": "exact", "n_sweeps": 10}),
         (ValueError, "burn_in is for chains at", "sampled-states", {"source": "annealing", "burn_in": 3}),
-        (ValueError, "n_sweeps must be at least 2; got 0", "ais", {"n_sweeps": 0, "bracket": True}),
+        (ValueError, "n_sweeps must be at least 2; got 0", "ais", {"n_sweeps": 0, "bracket": True, "source": "gibbs"}),
         (ValueError, r"gibbs does not fit into memory .* Lower n_chains or n_sweeps", "gibbs", {"n_chains": 10**15}),
     ],
 )

@@ -67,9 +67,14 @@ def assert_finite(found: bm.Inference) -> None:
             assert np.isfinite(numbers).all(), name
 
 
+def methods_of(model: bm.BoltzmannMachine) -> list[str]:
+    """Those that the machine has: one sums out a side of layers."""
+    return [name for name in METHODS if model.is_layered or name != "importance-sampling"]
+
+
 def check_all(scale: float, beta: float, kind: str, units: str) -> None:
     model = machine(kind, units, scale)
-    for method in METHODS:
+    for method in methods_of(model):
         assert_finite(calm(bm.infer, model, method, beta=beta, **SIZES.get(method, {})))
     assert_finite(calm(bm.infer, model, "tempering", beta=beta, engine="ti", **SIZES["tempering"]))
     for sampler, row in SAMPLERS.items():
@@ -136,6 +141,6 @@ def test_what_is_beyond_is_refused_by_all_alike(
 def test_long_runs_without_couplings_divide_by_nothing() -> None:
     """At beta = 0, and without couplings, nothing varies that could be divided by."""
     for model in (bm.BoltzmannMachine(np.zeros((4, 4))), bm.BoltzmannMachine([np.zeros((3, 2))], units="binary")):
-        for method in METHODS:
+        for method in methods_of(model):
             for beta in (0.0, 1.0):
                 assert_finite(calm(bm.infer, model, method, beta=beta, **SIZES.get(method, {})))

@@ -10,6 +10,7 @@ down it from states of f, 1 / Z = <1 / w>. Of layered machines every second laye
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,14 +106,15 @@ def ais(
     if moments:
         result |= weighted_moments(model, up, found.weights, log_z, beta)
     detail = _detail(job, log_w, found) | about
-    back, holds = None, None
+    back, holds, chains = None, None, None
     if bracket:
         log_w, holds, told = job.down(source, n_sweeps)
-        back = average(-log_w)
+        back, chains = average(-log_w), told if holds is False else None
         detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
-    verdict = _judge("ais", job, found, back, holds, witness)
+    verdict = _judge("ais", job, found, back, chains, witness)
     if back is not None:
-        detail |= _ends(found, back) | {"upper_holds": holds is not False and verdict.converged is not False}
+        certain = source == "exact" or (holds is not False and verdict.converged is True)
+        detail |= _ends(found, back) | {"upper_holds": certain}
     return Inference(
         "ais", **result, converged=verdict.converged, n_samples=n_chains, ess=found.ess,
         detail=detail | {"witness": verdict.seen},
@@ -161,7 +163,8 @@ def reverse_ais(
     job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
     log_w, holds, about = job.down(source, n_sweeps)
     found = average(-log_w)
-    verdict = _judge("reverse-ais", job, job.witness_up() if witness else None, found, holds, witness)
+    chains = about if holds is False else None
+    verdict = _judge("reverse-ais", job, job.witness_up() if witness else None, found, chains, witness)
     certain = source == "exact" or (holds is not False and verdict.converged is True)
     return Inference(
         "reverse-ais",
@@ -190,34 +193,31 @@ def _ends(lower: Average, upper: Average) -> dict[str, Any]:
     }
 
 
-def _judge(name: str, job: Job, up: Average | None, down: Average | None, holds: bool | None, witness: bool) -> Verdict:
+def _judge(
+    name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool
+) -> Verdict:
     """Whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
 
-    `holds` False: Gibbs chains that walks down begin at have not converged.
+    `chains` tells of Gibbs chains that walks down begin at and that have not converged.
     """
     own = up if name == "ais" else down
     assert own is not None
     verdict = Verdict(None)
-    if not own.healthy:
-        verdict = Verdict(
-            False,
-            f"{own.ess:.1f} of {len(own.weights)} weights carry the average; its error bar is not to be trusted. Raise "
-            "n_betas or n_chains",
+    if chains is not None:
+        reason = (
+            f"the Gibbs chains it starts down from have not converged (r_hat = {chains['r_hat']:.3g}), so that they "
+            'bound nothing. Raise n_sweeps, or pass source="tempering"'
         )
-    elif holds is False:
-        verdict = Verdict(
-            False, "the Gibbs chains that walks down begin at have not converged, so that they bound nothing. Raise "
-            "n_sweeps, or take source=\"tempering\"",
-        )  # fmt: skip
+        verdict = Verdict(False, reason)
+    elif not own.healthy:
+        reason = f"{own.ess:.1f} of {len(own.weights)} weights carry the average. Raise n_betas or n_chains"
+        verdict = Verdict(False, reason)
     elif witness or (up is not None and down is not None):
         if name == "ais" and down is None:
             down = job.witness_down()
         verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
+        if verdict.reason:
+            verdict = replace(verdict, reason=f"{verdict.reason}. Raise n_betas, or take {ANSWERS}")
     if verdict.converged is False:
-        text = (
-            verdict.reason
-            if verdict.reason.endswith('"') or "Raise" in verdict.reason
-            else (f"{verdict.reason}. Its error bar is not to be trusted. Raise n_betas, or take {ANSWERS}")
-        )
-        _checks.warn(f"{name}: {text}.")
+        _checks.warn(f"{name} has not converged, and its error bar is not to be trusted: {verdict.reason}.")
     return verdict

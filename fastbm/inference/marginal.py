@@ -117,8 +117,8 @@ class Marginal:
 
 
 def has_marginal(model: BoltzmannMachine) -> bool:
-    """Whether a machine has two sides, and these one matrix of couplings."""
-    return model.is_layered and n_pairs(model) <= PAIRS
+    """Whether a machine has two sides, whose couplings fit into one matrix."""
+    return model.is_layered and 0 < n_pairs(model) <= PAIRS
 
 
 def n_pairs(model: BoltzmannMachine) -> int:

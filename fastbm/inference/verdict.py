@@ -39,7 +39,7 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     if not apart(found.bound - log_z, error):
         return ""
     return (
-        f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): its chains "
+        f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): chains "
         "have not been where most of the weight is"
     )
 

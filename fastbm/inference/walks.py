@@ -25,7 +25,7 @@ def check_walk(model: BoltzmannMachine, walk: Any) -> str:
         return ""
     if _checks.choice("walk", "blocks" if walk is None else walk, WALKS) == "marginal" and not has_marginal(model):
         raise ValueError(
-            'walk="marginal" holds the couplings of two sides as one matrix, too large here. Use "blocks".'
+            'walk="marginal" holds the couplings of two sides in one matrix, too large here. Use "blocks".'
         )
     return walk or "blocks"
 
