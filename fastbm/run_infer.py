@@ -53,8 +53,8 @@ def infer(
         `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
         where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, as long as the
         budget lasts; mean field where that is too short for any of them. ``detail["auto"]`` says why, with log Z by
-        mean field as a quick look, and ``detail["sized"]`` what fitted: with the method's name and that option the
-        result can be had again, bit for bit.
+        mean field as a quick look, and ``detail["sized"]`` what fitted: with the method's name, that option and
+        ``detail["auto"]["options"]`` the result can be had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.

@@ -26,14 +26,14 @@ HELD = [(1e-320, 1e140), (1e-300, 1.0), (1e-150, 1e140), (1.0, 0.0), (1.0, 1e-30
 BEYOND = [(1e200, 0.0), (1e200, 1.0), (1e300, 1e-300), (1.0, 1e200), (1e-250, 1e300)]
 SIZES: dict[str, dict[str, Any]] = {
     "ais": {"n_chains": 8, "n_betas": 20},
-    "reverse-ais": {"n_chains": 8, "n_betas": 20, "n_sweeps": 20},
+    "reverse-ais": {"n_chains": 8, "n_betas": 20},
+    "importance-sampling": {"n_samples": 200, "n_sweeps": 25},
     "tempering": {"n_chains": 8, "n_sweeps": 40},
     "population-annealing": {"n_chains": 64},
     "gibbs": {"n_chains": 4, "n_sweeps": 40},
     "metropolis": {"n_chains": 4, "n_sweeps": 40},
     "sampled-states": {"n_chains": 8, "n_sweeps": 20},
 }
-ESTIMATED = [name for name in METHODS if name != "exact"]
 
 
 def machine(kind: str, units: str, scale: float, *, ferromagnet: bool = False) -> bm.BoltzmannMachine:
@@ -108,7 +108,11 @@ def calls(model: bm.BoltzmannMachine, beta: float, path: Any) -> list[Callable[[
     """What must not answer."""
     rows = model.convention.values(np.ones((2, model.n_visible)))
     return [
-        *(lambda method=method: bm.infer(model, method, beta=beta) for method in ESTIMATED),
+        *(
+            lambda method=method: bm.infer(model, method, beta=beta)
+            for method in methods_of(model)
+            if method != "exact"
+        ),
         lambda: bm.infer(model, "ais", beta=beta, out=path),
         lambda: bm.compare(model, ["mean-field", "ais"], beta=beta, out=path),
         lambda: bm.log_likelihood(model, rows, beta=beta),

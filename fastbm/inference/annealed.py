@@ -21,7 +21,7 @@ from .annealed_job import Job, make_job
 from .annealed_starts import check_source
 from .annealed_weights import Average, average, weighted_moments
 from .result import Inference, check_pairs
-from .verdict import ANSWERS, Verdict, of_walks
+from .verdict import ANSWERS, UNASKED, Verdict, of_walks
 
 
 def ais(
@@ -117,7 +117,7 @@ def ais(
         detail |= _ends(found, back) | {"upper_holds": certain}
     return Inference(
         "ais", **result, converged=verdict.converged, n_samples=n_chains, ess=found.ess,
-        detail=detail | {"witness": verdict.seen},
+        detail=detail | verdict.told,
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def reverse_ais(
         converged=verdict.converged,
         n_samples=n_chains,
         ess=found.ess,
-        detail=_detail(job, log_w, found) | about | {"witness": verdict.seen},
+        detail=_detail(job, log_w, found) | about | verdict.told,
     )
 
 
@@ -202,7 +202,7 @@ def _judge(
     """
     own = up if name == "ais" else down
     assert own is not None
-    verdict = Verdict(None)
+    verdict = Verdict(None, UNASKED)
     if chains is not None:
         reason = (
             f"the Gibbs chains it starts down from have not converged (r_hat = {chains['r_hat']:.3g}), so that they "
@@ -216,7 +216,7 @@ def _judge(
         if name == "ais" and down is None:
             down = job.witness_down()
         verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
-        if verdict.reason:
+        if verdict.converged is False:
             verdict = replace(verdict, reason=f"{verdict.reason}. Raise n_betas, or take {ANSWERS}")
     if verdict.converged is False:
         _checks.warn(f"{name} has not converged, and its error bar is not to be trusted: {verdict.reason}.")

@@ -57,7 +57,12 @@ def settle(
     if not exact:
         first = "no exact sum is wanted"
     method, options, why = _estimate(machine, beta, n_sums, budget)
-    note = {"why": f"{first}; {why}", "mean-field log Z": look.log_z, "mean-field converged": look.converged}
+    note: dict[str, Any] = {
+        "why": f"{first}; {why}",
+        "mean-field log Z": look.log_z,
+        "mean-field converged": look.converged,
+    }
+    note["options"] = options
     return Settled(method, options, note)
 
 

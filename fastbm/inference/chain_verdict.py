@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,8 +123,4 @@ def warn_of_chains(rule: str, verdict: ChainVerdict, *, frozen: bool) -> None:
     if verdict.converged is not False:
         return
     way_out = "Pass n_chains above 1" if frozen else "Run longer"
-    warnings.warn(
-        f'{rule} has not converged: {verdict.reason}. {way_out}, or compare with "ais".',
-        _checks.ConvergenceWarning,
-        stacklevel=6,
-    )
+    _checks.warn(f'{rule} has not converged: {verdict.reason}. {way_out}, or compare with "ais".')

@@ -30,6 +30,7 @@ from .sampled_states import sampled_states
 from .subject import Subject, clamp_of
 from .tap import tap
 from .tempered import tempering
+from .verdict import UNASKED
 from .witness import examine
 
 SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
@@ -187,7 +188,7 @@ def _one(entry: Method, model: BoltzmannMachine, given: Mapping[str, Any], setti
     found = entry.function(model, **{name: value for name, value in given.items() if name != "witness"})
     if witness:
         return examine(model, found, given["beta"], given["seed"], settings["threads"])
-    return replace(found, converged=None) if found.converged else found
+    return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if found.converged else found
 
 
 def infer(

@@ -18,6 +18,8 @@ from .scouting import Scout
 BARS = 3.0  # by which two independent estimates may differ
 SLACK = 0.05  # nats that nobody quarrels over
 ANSWERS = 'infer(model, "auto")'  # what finds an answer where one can be had
+UNASKED = "nothing stood witness: witness=False"
+TOO_SHORT = f"the call was too short for an independent tempering to stand witness; run longer, or take {ANSWERS}"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Verdict:
     converged: bool | None
     reason: str = ""
     seen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """For `detail`."""
+        return {"witness": self.seen} | ({"doubt": self.reason} if self.reason else {})
 
 
 def apart(gap: float, *errors: float | None) -> bool:
@@ -60,8 +67,8 @@ def of_walks(
         reason = _crossed(up, down, down if own is up else up)
     seen = _seen(up, down, own, found)
     if reason:
-        return Verdict(False, reason, seen | {"contradiction": reason})
-    return Verdict(None if up is None or down is None else True, "", seen)
+        return Verdict(False, reason, seen)
+    return Verdict(None, TOO_SHORT, seen) if up is None or down is None else Verdict(True, "", seen)
 
 
 def _seen(up: Average | None, down: Average | None, own: Average, found: Scout | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .bases import log_odds
 from .mixture import averages, mix
 from .result import Inference
 from .scouting import Scout, attempt_seconds, scout
-from .verdict import ANSWERS, apart, below_bound
+from .verdict import ANSWERS, TOO_SHORT, Verdict, apart, below_bound
 from .walks import make_walk
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
@@ -48,9 +48,8 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
         told |= more
     if reason:
         _checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
-        told["contradiction"] = reason
-    verdict = False if reason else all_of([found.converged, sure])
-    return replace(found, converged=verdict, detail=found.detail | {"witness": told})
+    verdict = Verdict(False if reason else sure, reason or ("" if sure else TOO_SHORT), told)
+    return replace(found, converged=all_of([found.converged, verdict.converged]), detail=verdict.told | found.detail)
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:
