@@ -17,7 +17,7 @@ def check_hidden(n_hidden: Any, couplings: Couplings) -> int:
         if n_hidden >= couplings.n_units:
             raise ValueError(f"n_hidden must be below the number of units, {couplings.n_units}; got {n_hidden}.")
         return n_hidden
-    derived: int = couplings.n_units - couplings.sizes[0]  # type: ignore[attr-defined]
+    derived: int = couplings.n_units - couplings.sizes[0]
     if n_hidden not in (0, derived):
         raise ValueError(
             f"n_hidden of a layered machine is the size of its layers after the first, {derived}; got {n_hidden}."
