@@ -16,6 +16,7 @@ import numpy as np
 from .. import _checks, data as datasets, rng, threads as threads_module
 from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine, check_machine
+from ..moments import smoothed_rates
 from ..threads import fan_out
 from .completions import log_sums_of_known
 from .conditionals import log_conditionals
@@ -134,7 +135,7 @@ def log_likelihood(
         if log_z.subject is not None:
             log_z.subject.refuse_other("method", model, beta)
     else:
-        log_z = infer(model, log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
+        log_z = infer(_with_rates(model, rows), log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
     if log_z.log_z is None or np.ndim(log_z.log_z):
         raise ValueError(f"method must give log Z of the machine; {log_z.method!r} does not. Use 'exact' or 'ais'.")
     sums, error, side = log_sums(model, rows, beta, n_threads, clamped, seed)
@@ -228,6 +229,11 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     if up.ndim != 2 or not len(up):
         raise ValueError(f"data must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {up.shape}.")
     return np.where(missing, np.nan, model.convention.values(up, np.float64))
+
+
+def _with_rates(model: BoltzmannMachine, rows: np.ndarray) -> BoltzmannMachine:
+    """The machine with base rates from which annealing may start: its own, or those of the rows."""
+    return model if model.base_rates is not None else model.with_base_rates(smoothed_rates(rows, model))
 
 
 def _spread(each: np.ndarray) -> float:
