@@ -13,6 +13,8 @@ from ..couplings import DENSE_LIMIT
 from ..units import Units
 from .subject import Subject
 
+VERDICTS = {True: "converged", False: "NOT converged", None: "whether it converged is not known"}
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -38,7 +40,8 @@ class Inference:
         <E>, its standard error, and the variance of E under the model.
     entropy : float
     method : str
-    converged : bool
+    converged : bool or None
+        None where nothing could have told that it has not.
     n_samples, ess : float
         Samples used, and how many independent ones they are worth.
     seconds, compile_seconds : float
@@ -61,7 +64,7 @@ class Inference:
     energy_error: Any = None
     entropy: Any = None
     energy_variance: Any = None
-    converged: bool = True
+    converged: bool | None = True
     n_samples: int | None = None
     ess: float | None = None
     seconds: float = 0.0
@@ -75,9 +78,11 @@ class Inference:
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
-        lines = [f"{self.method}: {'converged' if self.converged else 'NOT converged'}, {self.seconds:.3g} s"]
+        lines = [f"{self.method}: {VERDICTS[self.converged]}, {self.seconds:.3g} s"]
         if self.log_z is not None:
             lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
+        if (corrected := self.detail.get("log_z_corrected")) is not None:
+            lines.append(f"  log Z   {_number(corrected, self.detail['log_z_corrected_error'])}  (estimate)")
         if self.energy is not None:
             lines.append(f"  energy  {_number(self.energy, self.energy_error)}")
         if self.ess is not None and np.ndim(self.ess) == 0:
@@ -160,7 +165,7 @@ def stack(results: Sequence[Inference]) -> Inference:
         if name in ("method", "bound"):
             joined[name] = values[0]
         elif name == "converged":
-            joined[name] = all(values)
+            joined[name] = False if False in values else None if None in values else True
         elif name in ("seconds", "compile_seconds"):
             joined[name] = sum(values)
         elif name == "detail":
