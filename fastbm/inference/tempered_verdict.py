@@ -37,38 +37,15 @@ def judge_ladders(
     `units` (n_blocks, n_ladders, n_units) are parts of the time that units are up at the target, `tau` the
     autocorrelation time at every level, in samples. None where there is one ladder, or too few samples to compare.
     """
-    n_samples, n_ladders, n_betas = energies.shape
-    r_hat = _r_hat(energies)
-    seen: dict[str, Any] = {"r_hat": r_hat}
+    n_samples, n_ladders, _ = energies.shape
+    seen = {"r_hat": _r_hat(energies)}
     if units is not None:
         seen["r_hat_units"] = _r_hat(units)
-    ess = n_samples * n_ladders / (2.0 * tau)
-    shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
-    coarse = ratios.detail.get("discretisation_error", 0.0)
-    many = n_ladders >= MANY_CHAINS
-    watched = [(r_hat, LOOSE if many else diagnostics.R_HAT_LIMIT)]
-    if 1 < n_ladders < MANY_CHAINS and units is not None and not _is_even(model):
-        watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
-    bad = [(found, limit) for found, limit in watched if found > limit]
-    reason = ""
-    if bad:
-        reason = f"r_hat = {bad[0][0]:.3g} (above {bad[0][1]}); the ladders disagree and the error bars are too small"
-    elif shared < HEALTHY_OVERLAP and n_samples * n_ladders > 1:
-        reason = (
-            f"two neighbouring temperatures share {shared:.2g} effective samples, and the error bar of log Z is not to "
-            "be trusted"
-        )
-    elif coarse > COARSEST:
-        reason = (
-            f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats; "
-            'engine="bennett" needs no such rule'
-        )
-    elif many and n_samples >= 2 and (_drifts(energies) or _drifts(ratios.terms)):
-        reason = "the first half of the samples differs from the second"
-    elif many and n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
-        reason = (
-            f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
-        )
+    reason = _disagreement(model, seen, n_ladders)
+    if not reason and n_samples * n_ladders > 1:
+        reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
+    if not reason and n_ladders >= MANY_CHAINS:
+        reason = _unrest(energies, ratios.terms, round_trips)
     if reason:
         return Verdict(False, reason, seen)
     if n_ladders == 1:
@@ -76,6 +53,41 @@ def judge_ladders(
     if n_samples < 4:
         return Verdict(None, f"{n_samples} samples of each ladder are too few to compare: raise n_sweeps", seen)
     return Verdict(True, "", seen)
+
+
+def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int) -> str:
+    """Which ladders differ by more than their error bars know of."""
+    watched = [(seen["r_hat"], LOOSE if n_ladders >= MANY_CHAINS else diagnostics.R_HAT_LIMIT)]
+    if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not _is_even(model):
+        watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
+    for r_hat, limit in watched:
+        if r_hat > limit:
+            return f"r_hat = {r_hat:.3g} (above {limit}); the ladders disagree and the error bars are too small"
+    return ""
+
+
+def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
+    """Where levels are too far apart for log Z, given the effective samples (n_betas,) of every one."""
+    shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
+    coarse = ratios.detail.get("discretisation_error", 0.0)
+    if shared < HEALTHY_OVERLAP:
+        return f"two neighbouring temperatures share {shared:.2g} effective samples, too few for the error bar of log Z"
+    if coarse > COARSEST:
+        return (
+            f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats; "
+            'engine="bennett" needs no such rule'
+        )
+    return ""
+
+
+def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) -> str:
+    """Whether ladders still relax, or replicas do not go round them."""
+    n_samples, n_ladders, n_betas = energies.shape
+    if n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
+        return "the first half of the samples differs from the second"
+    if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
+        return f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
+    return ""
 
 
 def _r_hat(values: np.ndarray) -> float:
