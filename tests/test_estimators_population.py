@@ -148,21 +148,21 @@ def test_populations_that_never_left_their_valley_are_contradicted() -> None:
     assert found.log_z < 19 and 31 < found.detail["witness"]["log_z_bound"] < 31.09
     unseen = calm(bm.infer, model, METHOD, seed=1, n_chains=512, n_populations=16, witness=False)
     assert unseen.log_z == found.log_z and unseen.converged is None
-    assert unseen.detail["unjudged"] == "no witness was asked for"
+    assert unseen.detail["doubt"] == "no witness was asked for"
 
 
-@pytest.mark.parametrize("method", [METHOD, "tempering"])
+@pytest.mark.parametrize("method", [METHOD, "tempering", "ais"])
 def test_no_error_bar_is_zero_where_rare_states_were_never_seen(method: str) -> None:
-    options = {"tempering": {"n_sweeps": 20}, METHOD: {"n_chains": 64, "n_populations": 8}}[method]
-    truth = bm.infer(bm.BoltzmannMachine(np.zeros((4, 4)), np.full(4, -9.0), units="binary"), "exact")
+    sizes = {"tempering": {"n_sweeps": 20}, METHOD: {"n_chains": 64, "n_populations": 8}, "ais": {"n_betas": 100}}
     model = bm.BoltzmannMachine(np.zeros((4, 4)), np.full(4, -9.0), units="binary")
-    found = calm(bm.infer, model, method, **options)
-    ends = Temperatures.of(found)
+    truth, found = bm.infer(model, "exact"), calm(bm.infer, model, method, **sizes[method])
     assert found.energy == 0, "no unit may be seen up for the test to tell"
     assert truth.energy < 1.96 * found.energy_error < 1
     assert np.all(truth.mean < 1.96 * found.mean_error) and np.all(found.mean_error < 0.1)
-    for name in ("energy_error", "heat_capacity_error", "entropy_error"):
-        assert np.all(getattr(ends, name)[1:] > 0), name
+    if method != "ais":
+        ends = Temperatures.of(found)
+        for name in ("energy_error", "heat_capacity_error", "entropy_error"):
+            assert np.all(getattr(ends, name)[1:] > 0), name
 
 
 def test_at_beta_zero_log_z_is_known() -> None:

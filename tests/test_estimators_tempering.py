@@ -290,11 +290,11 @@ def test_ladders_that_take_long_between_valleys_are_believed_with_bars_from_thei
 def test_what_nothing_could_have_contradicted_is_not_sure() -> None:
     model = machine("visible", scale=0.3)
     alone = bm.infer(model, "tempering", n_chains=1, n_sweeps=2000)
-    assert alone.converged is None and alone.detail["unjudged"].startswith("one ladder")
+    assert alone.converged is None and alone.detail["doubt"].startswith("one ladder")
     single = bm.infer(model, "tempering", n_chains=1, n_sweeps=1)
     assert single.converged is None and single.log_z_error is None
     few = bm.infer(model, "tempering", n_sweeps=3, burn_in=50)
-    assert few.converged is None and few.detail["unjudged"].startswith("3 samples")
+    assert few.converged is None and few.detail["doubt"].startswith("3 samples")
     assert bm.infer(model, "tempering").converged is True
     assert bm.infer(model, "tempering", witness=False).converged is None
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from ..clamping import Clamped
 from ..couplings import DENSE_LIMIT
+from ..diagnostics.verdicts import all_of
 from ..units import Units
 from .subject import Subject
-
-VERDICTS = {True: "converged", False: "NOT converged", None: "whether it converged is not known"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Inference:
     entropy : float
     method : str
     converged : bool or None
-        None where nothing could have told that it has not.
+        None where nothing tells; `detail["doubt"]` says why.
     n_samples, ess : float
         Samples used, and how many independent ones they are worth.
     seconds, compile_seconds : float
@@ -78,7 +77,10 @@ class Inference:
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
-        lines = [f"{self.method}: {VERDICTS[self.converged]}, {self.seconds:.3g} s"]
+        told = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}[self.converged]
+        lines = [f"{self.method}: {told}, {self.seconds:.3g} s"]
+        if "doubt" in self.detail:
+            lines.append(f"  {self.detail['doubt']}")
         if self.log_z is not None:
             lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
         if (corrected := self.detail.get("log_z_corrected")) is not None:
@@ -165,7 +167,7 @@ def stack(results: Sequence[Inference]) -> Inference:
         if name in ("method", "bound"):
             joined[name] = values[0]
         elif name == "converged":
-            joined[name] = False if False in values else None if None in values else True
+            joined[name] = all_of(values)
         elif name in ("seconds", "compile_seconds"):
             joined[name] = sum(values)
         elif name == "detail":

@@ -34,5 +34,5 @@ def judged(found: Inference, verdict: Verdict, about: Mapping[str, Any], way_out
         _checks.warn(
             f"{found.method} has not converged: {verdict.reason}. Its error bars are not to be trusted. {way_out}."
         )
-    unjudged = {"unjudged": verdict.reason} if verdict.converged is None else {}
-    return replace(found, converged=verdict.converged, detail={**found.detail, **about, **unjudged})
+    doubt = {"doubt": verdict.reason} if verdict.converged is None else {}
+    return replace(found, converged=verdict.converged, detail={**found.detail, **about, **doubt})
