@@ -316,6 +316,7 @@ def test_ladders_that_still_relax_or_never_go_round_are_told() -> None:
     assert "the ladders disagree" in judge(apart, trips).reason
     few = still[:, :4] + 0.5 * np.array([1.0, -1.0, 0.0, 0.0])[:, None]
     assert "(above 1.05)" in judge(few, trips[:4]).reason
+    assert "back 3 times" in judge(still[:, :4], np.array([0, 0, 3, 0])).reason
 
 
 def test_levels_that_hardly_meet_are_told() -> None:

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from .. import diagnostics
-from ..diagnostics.autocorrelation import MANY_CHAINS
 from ..kernels.moments import count_pairs
 from ..kernels.packing import pack_chains
 from ..model import BoltzmannMachine
 from .monte_carlo import N_BLOCKS, PairCounts
 from .rarities import rarely
 from .result import moments_from_up
-from .temperatures import spread_error
+from .temperatures import FEWEST_SPREAD, spread_error
 
 
 class TargetMoments:
@@ -47,7 +46,7 @@ class TargetMoments:
         """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
         blocks = self.means()
         error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
-        if blocks.shape[1] >= MANY_CHAINS:
+        if blocks.shape[1] >= FEWEST_SPREAD:
             of_chains = blocks.mean(axis=0)
             error = np.maximum(error, spread_error(of_chains - of_chains.mean(axis=0)))
         return moments_from_up(self._units, self._pairs.up()) | {"mean_error": self._units.span * error}

@@ -13,6 +13,7 @@ from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
 MOST_MEANS = 1 << 24
+FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
 
 @dataclass(frozen=True)

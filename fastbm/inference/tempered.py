@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .. import _checks, diagnostics
-from ..diagnostics.autocorrelation import MANY_CHAINS
 from ..model import BoltzmannMachine
 from ..sampling.tempering import TemperedChains
 from .bennett import LogRatios, bennett
@@ -21,7 +20,7 @@ from .monte_carlo import find_burn_in
 from .rarities import unseen
 from .result import Inference
 from .target_moments import TargetMoments
-from .temperatures import KEY, curves, means_fit, spread_error
+from .temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from .tempered_verdict import judge_ladders
 from .witnessed import UNASKED, contradicted, judged
 
@@ -51,7 +50,7 @@ def tempering(
     Parameters
     ----------
     n_chains : int
-        Independent ladders; from 8 on their spread is an error bar of its own.
+        Independent ladders; from 4 on their spread is an error bar of its own, from 8 on one to judge them by.
     n_sweeps, thin : int
         Every `thin`-th of `n_sweeps` sweeps of every replica is used.
     burn_in : int or "auto"
@@ -165,7 +164,7 @@ def _counted(chains: TemperedChains, thin: int, up: np.ndarray) -> dict[str, np.
 def _errors(terms: np.ndarray) -> np.ndarray:
     """Standard errors level by level, which holds the memory of the Fourier transforms down."""
     errors = np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
-    return errors if terms.shape[1] < MANY_CHAINS else np.maximum(errors, spread_error(terms.mean(axis=0)))
+    return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
 
 
 def _result(

@@ -44,7 +44,7 @@ def judge_ladders(
     reason = _disagreement(model, seen, n_ladders)
     if not reason and n_samples * n_ladders > 1:
         reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
-    if not reason and n_ladders >= MANY_CHAINS:
+    if not reason:
         reason = _unrest(energies, ratios.terms, round_trips)
     if reason:
         return Verdict(False, reason, seen)
@@ -83,7 +83,7 @@ def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
 def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) -> str:
     """Whether ladders still relax, or replicas do not go round them."""
     n_samples, n_ladders, n_betas = energies.shape
-    if n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
+    if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
         return "the first half of the samples differs from the second"
     if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
         return f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
