@@ -130,9 +130,39 @@ def test_families_are_reported() -> None:
 
 
 def test_a_population_that_is_too_small_says_so() -> None:
-    with pytest.warns(bm.ConvergenceWarning, match="population-annealing: .*populations carry the average"):
+    with pytest.warns(bm.ConvergenceWarning, match="population-annealing has not converged: .*populations carry"):
         found = bm.infer(bm.models.ising((16, 16)), METHOD, beta=1.0, n_chains=64, n_sweeps=1)
     assert not found.converged
+
+
+def hidden_valley() -> bm.BoltzmannMachine:
+    """All but exp(-12) of the weight lies where the hidden unit is up, and nothing leads there from beta = 0."""
+    return bm.BoltzmannMachine([np.full((60, 1), 5.0)], np.array([*np.full(60, -1.0), -210.0]), units="binary")
+
+
+def test_populations_that_never_left_their_valley_are_contradicted() -> None:
+    model = hidden_valley()
+    with pytest.warns(bm.ConvergenceWarning, match="nats below a bound that holds for certain"):
+        found = bm.infer(model, METHOD, seed=1, n_chains=512, n_populations=16)
+    assert found.converged is False
+    assert found.log_z < 19 and 31 < found.detail["witness"]["log_z_bound"] < 31.09
+    unseen = calm(bm.infer, model, METHOD, seed=1, n_chains=512, n_populations=16, witness=False)
+    assert unseen.log_z == found.log_z and unseen.converged is None
+    assert "witness=False" in unseen.detail["doubt"]
+
+
+@pytest.mark.parametrize("method", [METHOD, "tempering", "ais"])
+def test_no_error_bar_is_zero_where_rare_states_were_never_seen(method: str) -> None:
+    sizes = {"tempering": {"n_sweeps": 20}, METHOD: {"n_chains": 64, "n_populations": 8}, "ais": {"n_betas": 100}}
+    model = bm.BoltzmannMachine(np.zeros((4, 4)), np.full(4, -9.0), units="binary")
+    truth, found = bm.infer(model, "exact"), calm(bm.infer, model, method, **sizes[method])
+    assert found.energy == 0, "no unit may be seen up for the test to tell"
+    assert truth.energy < 1.96 * found.energy_error < 1
+    assert np.all(truth.mean < 1.96 * found.mean_error) and np.all(found.mean_error < 0.1)
+    if method != "ais":
+        ends = Temperatures.of(found)
+        for name in ("energy_error", "heat_capacity_error", "entropy_error"):
+            assert np.all(getattr(ends, name)[1:] > 0), name
 
 
 def test_at_beta_zero_log_z_is_known() -> None:

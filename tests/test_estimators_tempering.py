@@ -23,6 +23,7 @@ import fastbm as bm
 from fastbm.inference import bennett, integration, mbar
 from fastbm.inference.stored import from_json, to_json
 from fastbm.inference.temperatures import Temperatures
+from fastbm.inference.tempered_verdict import judge_ladders
 
 end_threads = helpers.end_threads
 
@@ -271,6 +272,51 @@ def test_ctrl_c_is_heard_at_once(method: str) -> None:
     left = time.perf_counter()
     timer.join()
     assert left - sent[0] < 4.0
+
+
+def two_valleys() -> bm.BoltzmannMachine:
+    return bm.BoltzmannMachine(0.5 * (1.0 - np.eye(10)), np.full(10, 0.03))
+
+
+def test_ladders_that_take_long_between_valleys_are_believed_with_bars_from_their_spread() -> None:
+    model, truth = two_valleys(), bm.infer(two_valleys(), "exact")
+    found = [bm.infer(model, "tempering", n_chains=16, n_sweeps=200, seed=s, threads=1) for s in range(12)]
+    assert all(f.converged is True and f.detail["r_hat_units"] > 1.05 for f in found)
+    for name in ("log_z", "energy", "mean"):
+        off = np.array([np.max(np.abs(getattr(f, name) - getattr(truth, name))) for f in found])
+        assert np.mean(off < 1.96 * np.array([np.max(getattr(f, f"{name}_error")) for f in found])) > 0.8
+
+
+def test_what_nothing_could_have_contradicted_is_not_sure() -> None:
+    model = machine("visible", scale=0.3)
+    alone = bm.infer(model, "tempering", n_chains=1, n_sweeps=2000)
+    assert alone.converged is None and alone.detail["doubt"].startswith("one ladder")
+    single = bm.infer(model, "tempering", n_chains=1, n_sweeps=1)
+    assert single.converged is None and single.log_z_error is None
+    few = bm.infer(model, "tempering", n_sweeps=3, burn_in=50)
+    assert few.converged is None and few.detail["doubt"].startswith("3 samples")
+    assert bm.infer(model, "tempering").converged is True
+    assert bm.infer(model, "tempering", witness=False).converged is None
+
+
+def test_ladders_that_still_relax_or_never_go_round_are_told() -> None:
+    generator = np.random.default_rng(0)
+    shape, trips = (100, 16, 3), np.full(16, 5)
+    still, betas = generator.normal(size=shape), np.array(BETAS)
+    flat = machine("visible")
+
+    def judge(energies: np.ndarray, trips: np.ndarray) -> Any:
+        return judge_ladders(flat, energies, bennett.bennett(betas, energies), None, np.full(3, 0.5), trips)
+
+    assert judge(still, trips).converged is True
+    drifting = still + np.linspace(0.5, 0.0, 100)[:, None, None]
+    assert "the first half of the samples differs" in judge(drifting, trips).reason
+    assert "back 15 times, less than once a ladder" in judge(still, np.arange(16) // 15 * 15).reason
+    apart = still + 2.0 * generator.normal(size=(1, 16, 1))
+    assert "the ladders disagree" in judge(apart, trips).reason
+    few = still[:, :4] + 0.5 * np.array([1.0, -1.0, 0.0, 0.0])[:, None]
+    assert "(above 1.05)" in judge(few, trips[:4]).reason
+    assert "back 3 times" in judge(still[:, :4], np.array([0, 0, 3, 0])).reason
 
 
 def test_levels_that_hardly_meet_are_told() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import rng
 from ..model import BoltzmannMachine
+from .rarities import unseen
 from .result import moments_of
 
 HEALTHY_ESS = 10.0
@@ -74,26 +75,23 @@ def _log_normal_error(log_w: np.ndarray) -> float:
     return math.sqrt(min(math.expm1(min(variance, 100.0)) / len(log_w), variance))
 
 
-def rarely(ess: float) -> float:
-    """Standard error of a probability by Laplace's rule, where no sample of `ess` differs from the others."""
-    return math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)
-
-
 def weighted_moments(
     model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
 ) -> dict[str, Any]:
-    """Averages over states, weighted; errors by the delta method for a ratio of averages."""
+    """Averages over states, weighted; errors by the delta method for a ratio of averages, and at least those that come
+    of states which as many samples are likely not to see.
+    """
     values = model.convention.values(up, np.float64)
     energies = np.asarray(model.energy(values))
     mean, energy = weights @ values, float(weights @ energies)
     error = np.sqrt((weights**2) @ (values - mean) ** 2)
     ess = 1.0 / float(weights @ weights)
-    never = model.convention.span * rarely(ess)
+    missed = unseen(model, beta, ess)
     second = (values * weights[:, None]).T @ values
     return moments_of(mean, second) | {
-        "mean_error": np.maximum(error, never),
+        "mean_error": np.maximum(error, model.convention.span * missed.chance),
         "energy": energy,
-        "energy_error": float(np.sqrt(weights**2 @ (energies - energy) ** 2)),
+        "energy_error": max(math.sqrt(weights**2 @ (energies - energy) ** 2), float(missed.chance * missed.energy)),
         "energy_variance": float(weights @ (energies - energy) ** 2),
         "entropy": log_z + beta * energy,
     }

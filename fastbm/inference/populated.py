@@ -20,9 +20,11 @@ import numpy as np
 from .. import _checks
 from ..model import BoltzmannMachine
 from .ladders import check_ladder
+from .rarities import rarely, unseen
 from .result import Inference, check_pairs, moments_of
 from .subpopulations import Subpopulations
 from .temperatures import KEY, curves, means_fit, spread_error
+from .verdict import Verdict, judged
 
 FEWEST = 8  # populations, for their spread to be an error bar
 HEALTHY_FAMILIES = 100.0
@@ -90,7 +92,8 @@ def population_annealing(
         check_pairs(model.n_units)
     populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
     rows = list(_anneal(populations, beta, ladder, part, n_sweeps, moments))
-    return _result(model, populations, rows, moments)
+    found = _result(model, populations, rows, moments)
+    return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
 
 def _anneal(
@@ -105,6 +108,7 @@ def _anneal(
         yield {
             "up": populations.means(populations.engine.bits()) if gathered else None,
             "beta": populations.beta,
+            "ess": _ess(populations, populations.weights()),
             "log_z": populations.log_z.copy(),
             "centre": centre,
             "energy": populations.means(energies - centre),
@@ -117,14 +121,23 @@ def _anneal(
         populations.sweep(n_sweeps)
 
 
-def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, float]:
-    """Weights of families, and what they say of how many replicas count as one."""
-    n_chains = len(populations.family)
+def _family_weights(populations: Subpopulations, weights: np.ndarray) -> np.ndarray:
+    """nu, the part of the average that descends from each initial replica, of those that have descendants."""
     of_replica = np.concatenate(
         [np.full(g.stop - g.start, w / (g.stop - g.start)) for g, w in zip(populations.groups, weights, strict=True)]
     )
-    nu = np.bincount(populations.family, weights=of_replica, minlength=n_chains)
-    nu = nu[nu > 0]
+    nu = np.bincount(populations.family, weights=of_replica, minlength=len(populations.family))
+    return nu[nu > 0]
+
+
+def _ess(populations: Subpopulations, weights: np.ndarray) -> float:
+    """How many replicas are independent."""
+    return 1.0 / float((_family_weights(populations, weights) ** 2).sum())
+
+
+def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, float]:
+    """Weights of families, and what they say of how many replicas count as one."""
+    n_chains, nu = len(populations.family), _family_weights(populations, weights)
     entropy = float(-(nu * np.log(nu)).sum()) + 0.0
     return {
         "family_entropy": entropy,
@@ -147,6 +160,7 @@ def _result(
     w /= w.sum(axis=0)
     mean, second = (w * energy).sum(axis=0), (w * square).sum(axis=0)
     variance = np.maximum(second - mean**2, 0.0)
+    missed = unseen(model, betas, np.array([row["ess"] for row in rows]))
     energy_terms = n * w * (energy - mean)
     found = curves(
         betas,
@@ -156,16 +170,15 @@ def _result(
         variance,
         energy_terms,
         n * w * (square - second) - 2.0 * mean * energy_terms,
+        missed,
         spread_error,
     )
     if rows[-1]["up"] is not None:
         up = np.stack([row["up"] for row in rows], axis=1)
-        found = found.with_means(model.convention, up, w, spread_error)
+        found = found.with_means(model.convention, up, w, missed, spread_error)
     weights = populations.weights()
     families = _families(populations, weights)
     ess = len(populations.family) / families["rho_t"]
-    carrying = 1.0 / float(weights @ weights)
-    converged = _judge(math.exp(families["family_entropy"]), carrying, n, len(populations.family))
     result = _moments(model, populations, weights, ess) if moments else {}
     detail = {
         **populations.engine.detail,
@@ -183,7 +196,6 @@ def _result(
         energy_error=float(found.energy_error[-1]),
         energy_variance=float(variance[-1]),
         entropy=float(found.entropy[-1]),
-        converged=converged,
         n_samples=len(populations.family),
         ess=ess,
         detail=detail,
@@ -201,20 +213,16 @@ def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.n
         second += weights[m] / len(values) * (values.T @ values)
     mean = weights @ own
     error = spread_error(len(weights) * weights[:, None] * (own - mean))
-    never = model.convention.span * math.sqrt(ess + 1.0) / (ess + 2.0) / math.sqrt(ess)  # Laplace's rule
-    flipped = np.ptp(own, axis=0) > 0
-    return moments_of(mean, second) | {"mean_error": np.where(flipped, error, never)}
+    never = model.convention.span * float(rarely(ess))
+    return moments_of(mean, second) | {"mean_error": np.maximum(error, never)}
 
 
-def _judge(n_families: float, carrying: float, n_populations: int, n_chains: int) -> bool:
-    """Whether to believe the result; a warning says why not."""
-    reason = ""
-    if carrying < HEALTHY_PART * n_populations:
-        reason = f"{carrying:.1f} of {n_populations} populations carry the average"
-    elif n_families < min(HEALTHY_FAMILIES, 0.5 * n_chains):
-        reason = f"the replicas descend from {n_families:.0f} families, by their entropy"
-    if reason:
-        _checks.warn(
-            f"population-annealing: {reason}; its error bar is not to be trusted. Raise n_chains or n_sweeps.",
-        )
-    return not reason
+def _judge(found: Inference, populations: Subpopulations) -> Verdict:
+    """Whether enough populations and families carry the averages."""
+    weights, n_chains = populations.weights(), len(populations.family)
+    carrying, n_families = 1.0 / float(weights @ weights), math.exp(found.detail["family_entropy"])
+    if carrying < HEALTHY_PART * len(weights):
+        return Verdict(False, f"{carrying:.1f} of {len(weights)} populations carry the average")
+    if n_families < min(HEALTHY_FAMILIES, 0.5 * n_chains):
+        return Verdict(False, f"the replicas descend from {n_families:.0f} families, by their entropy")
+    return Verdict(True)

@@ -91,6 +91,8 @@ class Inference:
             lines.append(f"  {self.detail['doubt']}")
         if self.log_z is not None:
             lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
+        if (corrected := self.detail.get("log_z_corrected")) is not None:
+            lines.append(f"  log Z   {_number(corrected, self.detail['log_z_corrected_error'])}  (estimate)")
         if self.energy is not None:
             lines.append(f"  energy  {_number(self.energy, self.energy_error)}")
         if self.ess is not None and np.ndim(self.ess) == 0:

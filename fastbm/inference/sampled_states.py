@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,8 @@ from .ladders import make_ladder
 from .result import Inference, check_pairs, moments_of
 from .sampled_sources import SOURCES, Visited, visit_annealed, visit_chains, visit_tempered
 from .state_set import StateSet
+from .temperatures import spread_error
+from .verdict import Verdict, apart, judged
 
 INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
 
@@ -64,7 +67,8 @@ def sampled_states(
     Returns
     -------
     Inference
-        The bound as `log_z`; moments weighted over the set of states; `converged` by split R-hat of the energy.
+        The bound as `log_z`; moments weighted over the set of states; `converged` where chains agree, by split R-hat of
+        the energy, and the bound is not far below the estimate.
     """
     n_chains = _checks.whole("n_chains", n_chains, least=2)
     n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
@@ -83,7 +87,8 @@ def sampled_states(
     if source == "annealing":
         energies, _ = _each(visit_annealed(model, n_chains, n_sweeps, thin, seed=seed, **about), states.add)
         detail: dict[str, Any] = _uncorrected("the states were annealed, not drawn at the target temperature")
-        return _result(model, beta, moments, states, energies, detail)
+        found = _result(model, beta, moments, states, energies, detail)
+        return replace(found, converged=False)
     visit: Callable[..., Visited] = visit_chains
     if source == "tempering":
         ladder = make_ladder(model, beta, None, n_betas, seed=seed, threads=threads)
@@ -99,7 +104,10 @@ def sampled_states(
     if alone:
         counts = states.counts
         detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
-    return _result(model, beta, moments, states, energies, detail)
+    found = _result(model, beta, moments, states, energies, detail)
+    if detail["log_z_corrected"] is None:
+        return replace(found, converged=False)
+    return judged(found, _judge(found), 'Raise n_sweeps or n_chains, or use "ais" or "tempering"')
 
 
 def _each(visited: Visited, function: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -144,8 +152,21 @@ def _result(
     of_set["n_updates"] = 2 * sampled.size * model.n_units
     if math.isfinite(states.ceiling):
         of_set["states up to"] = states.ceiling + model.offset
-    converged = detail["log_z_corrected"] is not None and bool(detail["r_hat"] <= diagnostics.R_HAT_LIMIT)
-    return Inference("sampled-states", **found, converged=converged, n_samples=sampled.size, detail=of_set | detail)
+    return Inference("sampled-states", **found, n_samples=sampled.size, detail=of_set | detail)
+
+
+def _judge(found: Inference) -> Verdict:
+    """Whether chains agree, and the set holds as good as all of the weight."""
+    r_hat, corrected = found.detail["r_hat"], found.detail["log_z_corrected"]
+    if not r_hat <= diagnostics.R_HAT_LIMIT:
+        return Verdict(False, f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree")
+    if apart(corrected - found.log_z, found.detail["log_z_corrected_error"]):
+        return Verdict(
+            False,
+            f"the states visited hold {found.detail['probability']:.2g} of the weight, so that the bound lies "
+            f'{corrected - found.log_z:.3g} nats below the estimate in detail["log_z_corrected"]',
+        )
+    return Verdict(True)
 
 
 def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
@@ -164,8 +185,9 @@ def _correction(log_z: float, inside: np.ndarray) -> dict[str, Any]:
         return _uncorrected("no independent sample fell among the states visited", 0.0)
     ess = min(float(diagnostics.ess(inside)), inside.size)
     smoothed = (probability * ess + 1.0) / (ess + 2.0)  # Laplace's rule: an error bar where all samples agree
-    spread = inside.mean(axis=0).std(ddof=1) / math.sqrt(inside.shape[1]) if inside.shape[1] > 1 else 0.0
-    error = max(math.sqrt(smoothed * (1.0 - smoothed) / ess), float(spread)) / probability
+    of_chains = inside.mean(axis=0)
+    spread = float(spread_error(of_chains - probability)) if len(of_chains) > 1 else 0.0
+    error = max(math.sqrt(smoothed * (1.0 - smoothed) / ess), spread) / probability
     return {
         "probability": probability,
         "log_z_corrected": log_z - math.log(probability),

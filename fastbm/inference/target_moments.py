@@ -11,7 +11,9 @@ from ..kernels.moments import count_pairs
 from ..kernels.packing import pack_chains
 from ..model import BoltzmannMachine
 from .monte_carlo import N_BLOCKS, PairCounts
+from .rarities import rarely
 from .result import moments_from_up
+from .temperatures import FEWEST_SPREAD, spread_error
 
 
 class TargetMoments:
@@ -41,9 +43,10 @@ class TargetMoments:
         return self._sums / np.bincount(self._block)[:, None, None]
 
     def result(self, ess: float) -> dict[str, Any]:
-        """Moment fields of an Inference; units that never flipped get Laplace's error for `ess` samples."""
+        """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
         blocks = self.means()
-        error, p = diagnostics.standard_error(blocks), blocks.mean(axis=(0, 1))
-        smoothed = (p * ess + 1.0) / (ess + 2.0)
-        error = np.where(error > 0, error, np.sqrt(smoothed * (1.0 - smoothed) / ess))
+        error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
+        if blocks.shape[1] >= FEWEST_SPREAD:
+            of_chains = blocks.mean(axis=0)
+            error = np.maximum(error, spread_error(of_chains - of_chains.mean(axis=0)))
         return moments_from_up(self._units, self._pairs.up()) | {"mean_error": self._units.span * error}

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..magnitude import near_one
 from ..units import Units
+from .rarities import Unseen
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
 MOST_MEANS = 1 << 24
+FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,12 @@ class Temperatures:
         return {name: array for name, array in found.items() if array is not None}
 
     def with_means(
-        self, units: Units, up: np.ndarray, weights: np.ndarray, error_of: Callable[[np.ndarray], np.ndarray]
+        self,
+        units: Units,
+        up: np.ndarray,
+        weights: np.ndarray,
+        missed: Unseen,
+        error_of: Callable[[np.ndarray], np.ndarray],
     ) -> Temperatures:
         """Return the same with means of units.
 
@@ -91,12 +99,14 @@ class Temperatures:
             How often units were up in each of some independent ladders or populations.
         weights : (n_groups, n_betas) array
             Of their average, with sum 1.
+        missed : Unseen
+            What samples left unseen at every temperature.
         error_of : callable
             The standard errors of the mean of terms (n_groups, ...) that are independent.
         """
         weights = weights[..., None]
         mean = (weights * up).sum(axis=0)
-        error = error_of(len(up) * weights * (up - mean))
+        error = np.maximum(error_of(len(up) * weights * (up - mean)), missed.chance[:, None])
         return replace(self, mean=units.lo + units.span * mean, mean_error=units.span * error)
 
 
@@ -108,17 +118,20 @@ def means_fit(n_groups: int, n_betas: int, n_units: int) -> bool:
 def spread_error(terms: np.ndarray) -> np.ndarray:
     """Standard errors of means of independent terms, (n_groups, ...), whose mean is 0.
 
-    Few terms tell their own spread badly: errors are widened by Student's quantile over the normal one, so that 1.96 of
-    them hold the truth in 95 % of cases. A single term tells nothing.
+    Few terms tell their own spread badly: errors are widened, so that 1.96 of them hold the truth in 95 % of cases. A
+    single term tells nothing.
     """
-    from scipy.special import stdtrit
-
     n = len(terms)
     if n == 1:
         return np.full(terms.shape[1:], np.inf)
     terms, exponent = near_one(terms)
-    error = float(stdtrit(n - 1, 0.975)) / 1.96 * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
+    error = widening(n) * np.sqrt((terms**2).sum(axis=0) / (n * (n - 1)))
     return np.ldexp(error, exponent)
+
+
+def widening(n_terms: int) -> float:
+    """Student's quantile at 95 % for the spread of so many terms, over the normal one."""
+    return float(stdtrit(n_terms - 1, 0.975)) / 1.96
 
 
 def curves(
@@ -129,6 +142,7 @@ def curves(
     variance: np.ndarray,
     energy_terms: np.ndarray,
     variance_terms: np.ndarray,
+    missed: Unseen,
     error_of: Callable[[np.ndarray], np.ndarray],
     log_z_floor: np.ndarray | float = 0.0,
 ) -> Temperatures:
@@ -139,20 +153,23 @@ def curves(
     log_z_terms, energy_terms, variance_terms : (..., n_betas) array
         First-order terms: the mean of each over all samples is the deviation of log Z, <E> and the variance of E that
         the samples' noise makes, about 0.
+    missed : Unseen
+        What samples left unseen at every temperature: no error is smaller than what this may add.
     error_of : callable
         The standard errors of the mean of such terms, (n_betas,).
     log_z_floor : (n_betas,) array or float
         Error of log Z that is not in the terms, independent of them.
     """
     entropy_error = error_of(log_z_terms + betas * energy_terms)
+    rise = betas * missed.energy
     return Temperatures(
         betas=betas,
         log_z=log_z,
         log_z_error=np.hypot(error_of(log_z_terms), log_z_floor),
         energy=energy,
-        energy_error=error_of(energy_terms),
+        energy_error=np.maximum(error_of(energy_terms), missed.chance * missed.energy),
         heat_capacity=betas * (betas * variance),
-        heat_capacity_error=betas * (betas * error_of(variance_terms)),
+        heat_capacity_error=np.maximum(betas * (betas * error_of(variance_terms)), missed.chance * rise**2),
         entropy=log_z + betas * energy,
-        entropy_error=np.hypot(entropy_error, log_z_floor),
+        entropy_error=np.maximum(np.hypot(entropy_error, log_z_floor), missed.chance * rise),
     )

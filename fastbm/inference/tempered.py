@@ -5,7 +5,6 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,14 @@ from .integration import integrate
 from .ladders import free_log_z, make_ladder
 from .mbar import mbar, pymbar_solver
 from .monte_carlo import find_burn_in
+from .rarities import unseen
 from .result import Inference
 from .target_moments import TargetMoments
-from .temperatures import KEY, curves, means_fit, spread_error
+from .temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
+from .tempered_verdict import judge_ladders
+from .verdict import judged
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
-HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
-COARSEST = 0.5  # nats by which rules of integration may differ for their difference to tell the error
 PIECE = 1 << 22  # bits of states that are held at once, about
 
 
@@ -49,7 +49,7 @@ def tempering(
     Parameters
     ----------
     n_chains : int
-        Independent ladders; from 8 on their spread is an error bar of its own.
+        Independent ladders; from 4 on their spread is an error bar of its own, from 8 on one to judge them by.
     n_sweeps, thin : int
         Every `thin`-th of `n_sweeps` sweeps of every replica is used.
     burn_in : int or "auto"
@@ -68,8 +68,11 @@ def tempering(
     Returns
     -------
     Inference
-        `detail["temperatures"]` holds the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of
-        neighbours, "round_trips" of each ladder; of "ti" the "discretisation_error", which is part of `log_z_error`.
+        `converged` is True where neighbours overlap, replicas go round the ladders, and ladders agree within error bars
+        from their own spread; None of one ladder, or of fewer than 4 samples of each. `detail["temperatures"]` holds
+        the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of neighbours, "round_trips" of each
+        ladder; "r_hat" of the energies and "r_hat_units"; of "ti" the "discretisation_error", which is part of
+        `log_z_error`.
 
     Raises
     ------
@@ -111,7 +114,9 @@ def tempering(
         "round_trips": trips,
         **ratios.detail,
     }
-    return _result(model, ladder, energies, ratios, target, up, detail)
+    found = _result(model, ladder, energies, ratios, target, up, detail)
+    verdict = judge_ladders(model, energies, ratios, target.means() if target else None, found.detail["tau_int"], trips)
+    return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
 def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
@@ -149,7 +154,8 @@ def _counted(chains: TemperedChains, thin: int, up: np.ndarray) -> dict[str, np.
 
 def _errors(terms: np.ndarray) -> np.ndarray:
     """Standard errors level by level, which holds the memory of the Fourier transforms down."""
-    return np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
+    errors = np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
+    return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
 
 
 def _result(
@@ -164,6 +170,9 @@ def _result(
     mean = energies.mean(axis=(0, 1))
     off = energies - mean
     variance = (off**2).mean(axis=(0, 1))
+    tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
+    ess = energies[..., 0].size / (2.0 * tau)
+    missed = unseen(model, betas, ess)
     found = curves(
         betas,
         free_log_z(model) + ratios.log_z,
@@ -172,18 +181,13 @@ def _result(
         variance,
         off,
         off**2 - variance,
+        missed,
         _errors,
         ratios.floor,
     )
     if up is not None:
         equal = np.full(up.shape[:2], 1.0 / len(up))
-        found = found.with_means(model.convention, up, equal, spread_error)
-    tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
-    ess = energies[..., 0].size / (2.0 * tau)
-    shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
-    known = [np.max(diagnostics.r_hat(v)) for v in (energies, *([target.means()] if target else [])) if len(v) >= 4]
-    r_hat = float(max(known)) if known else math.inf
-    converged = _judge(r_hat, shared, ratios.detail.get("discretisation_error", 0.0))
+        found = found.with_means(model.convention, up, equal, missed, spread_error)
     result = {} if target is None else target.result(float(ess[-1]))
     alone = energies[..., 0].size == 1  # one sample tells no error
     return Inference(
@@ -194,32 +198,8 @@ def _result(
         energy_error=None if alone else float(found.energy_error[-1]),
         energy_variance=float(variance[-1]),
         entropy=float(found.entropy[-1]),
-        converged=converged,
         n_samples=energies[..., 0].size,
         ess=float(ess[-1]),
-        detail=detail | {"r_hat": r_hat, "tau_int": tau} | ({} if alone else {KEY: found.as_detail()}),
+        detail=detail | {"tau_int": tau} | ({} if alone else {KEY: found.as_detail()}),
         **result,
     )
-
-
-def _judge(r_hat: float, shared: float, coarse: float) -> bool:
-    """Whether to believe the result; a warning says why not."""
-    reason = ""
-    if not r_hat <= diagnostics.R_HAT_LIMIT:
-        reason = (
-            f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the ladders disagree and the error bars are too "
-            "small. Raise n_sweeps, or n_betas where swap_rates in detail are small"
-        )
-    elif shared < HEALTHY_OVERLAP:
-        reason = (
-            f"two neighbouring temperatures share {shared:.2g} effective samples, and the error bar of log Z is not to "
-            "be trusted. Raise n_betas, or n_sweeps"
-        )
-    elif coarse > COARSEST:
-        reason = (
-            f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats. "
-            'Raise n_betas, or pass engine="bennett"'
-        )
-    if reason:
-        _checks.warn(f"tempering has not converged: {reason}.")
-    return not reason

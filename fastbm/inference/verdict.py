@@ -9,10 +9,12 @@ began).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .. import _checks
 from .annealed_weights import Average
+from .result import Inference
 from .scouting import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
@@ -91,3 +93,13 @@ def _crossed(up: Average, down: Average, other: Average) -> str:
     if apart(gap, up.error, down.error) or apart(-gap, up.error, down.error):
         return f"walks up and walks down from independent states end {abs(gap):.3g} nats apart"
     return ""
+
+
+def judged(found: Inference, verdict: Verdict, way_out: str) -> Inference:
+    """Give a result its verdict, what was seen to `detail`; warn where it has not converged."""
+    if verdict.converged is False:
+        _checks.warn(
+            f"{found.method} has not converged: {verdict.reason}. Its error bars are not to be trusted. {way_out}."
+        )
+    doubt = {"doubt": verdict.reason} if verdict.reason else {}
+    return replace(found, converged=verdict.converged, detail={**found.detail, **verdict.seen, **doubt})
