@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import diagnostics
-from .sampling.unseen import highest_unseen, laplace_error
+from .sampling.unseen import rarely, unseen
 
 if TYPE_CHECKING:
     from .run_sampled import SampledRun as Run
@@ -24,7 +24,7 @@ def energy_error(run: Run, energy: np.ndarray, beta: float | None = None) -> flo
     if error > 0.0:
         return error
     coldest = float(np.max(run.beta)) if beta is None else beta
-    return laplace_error(energy.size) * highest_unseen(run._start, coldest, energy.size)
+    return float(rarely(energy.size) * unseen(run._start, coldest, energy.size).energy)
 
 
 def observable_error(values: np.ndarray, scale: float | None = None) -> float:
@@ -35,13 +35,13 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
     if error > 0.0:
         return error
     size = abs(float(values.flat[0])) or 1.0
-    return laplace_error(values.size) * (size if scale is None else scale)
+    return float(rarely(values.size)) * (size if scale is None else scale)
 
 
 def heat_error(run: Run, energy: np.ndarray, beta: float) -> float:
     """The standard error of a specific heat per unit of energies that did not vary."""
-    height = beta * highest_unseen(run._start, beta, energy.size)
-    return laplace_error(energy.size) * height * height / run._start.n_units
+    height = beta * float(unseen(run._start, beta, energy.size).energy)
+    return float(rarely(energy.size)) * height * height / run._start.n_units
 
 
 def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import rng
 from ..model import BoltzmannMachine
-from .rarities import unseen
+from ..sampling.unseen import unseen
 from .result import moments_of
 
 HEALTHY_ESS = 10.0

@@ -19,11 +19,11 @@ from scipy.special import expit, logsumexp
 
 from .. import _checks, rng
 from ..model import BoltzmannMachine
+from ..sampling.unseen import rarely
 from ..threads import single_threaded_blas
 from .annealed_weights import Average, average
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper
-from .rarities import rarely
 from .result import Inference, check_pairs, moments_of
 from .scouting import BURN_IN, LADDERS, LEVELS, visible_biases
 

@@ -11,7 +11,7 @@ from ..kernels.moments import count_pairs
 from ..model import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.tempering import TemperedChains
-from ..sampling.unseen import highest_unseen, laplace_error
+from ..sampling.unseen import rarely, unseen
 from .chain_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 
@@ -156,7 +156,7 @@ def _result(
     error = float(diagnostics.standard_error(energies))
     result: dict[str, Any] = {
         "energy": float(energies.mean()),
-        "energy_error": error or laplace_error(ess) * highest_unseen(model, beta, ess),
+        "energy_error": error or float(rarely(ess) * unseen(model, beta, ess).energy),
         "energy_variance": float(energies.var()),
         "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
         "mean_error": units.span * errors,

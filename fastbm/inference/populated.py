@@ -19,8 +19,8 @@ import numpy as np
 
 from .. import _checks
 from ..model import BoltzmannMachine
+from ..sampling.unseen import rarely, unseen
 from .ladders import check_ladder
-from .rarities import rarely, unseen
 from .result import Inference, check_pairs, moments_of
 from .subpopulations import Subpopulations
 from .temperatures import KEY, curves, means_fit, spread_error

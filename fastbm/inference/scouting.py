@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 from .. import rng
 from ..model import BoltzmannMachine
 from ..sampling.tempering import TemperedChains
+from ..sampling.unseen import free_spread
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 from .mean_field import climb
@@ -149,11 +150,7 @@ def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
     """
     if beta == 0.0:
         return np.zeros(1)
-    spin = model.to_units("spin")
-    squares = sum(float((array**2).sum()) for array in spin.couplings.arrays)
-    if spin.couplings.kind == "dense":
-        squares *= 0.5  # its matrix holds every pair twice
-    scale = math.sqrt((squares + float((spin.flat_bias**2).sum())) / model.n_units)
+    scale = free_spread(model) / math.sqrt(model.n_units)
     if scale == 0.0:
         return np.array([0.0, beta])
     length = math.sqrt(model.n_units) * math.asinh(2.0 * scale * beta) / 2.0

@@ -10,8 +10,8 @@ from .. import diagnostics
 from ..kernels.moments import count_pairs
 from ..kernels.packing import pack_chains
 from ..model import BoltzmannMachine
+from ..sampling.unseen import rarely
 from .monte_carlo import N_BLOCKS, PairCounts
-from .rarities import rarely
 from .result import moments_from_up
 from .temperatures import FEWEST_SPREAD, spread_error
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..magnitude import near_one
+from ..sampling.unseen import Unseen
 from ..units import Units
-from .rarities import Unseen
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`

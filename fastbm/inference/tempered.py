@@ -12,12 +12,12 @@ import numpy as np
 from .. import _checks, diagnostics
 from ..model import BoltzmannMachine
 from ..sampling.tempering import TemperedChains
+from ..sampling.unseen import unseen
 from .bennett import LogRatios, bennett
 from .integration import integrate
 from .ladders import free_log_z, make_ladder
 from .mbar import mbar, pymbar_solver
 from .monte_carlo import find_burn_in
-from .rarities import unseen
 from .result import Inference
 from .target_moments import TargetMoments
 from .temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error

@@ -15,6 +15,7 @@ import numpy as np
 from .. import diagnostics
 from ..diagnostics.autocorrelation import MANY_CHAINS
 from ..model import BoltzmannMachine
+from ..sampling.valleys import is_even
 from .bennett import LogRatios
 from .verdict import Verdict
 
@@ -58,7 +59,7 @@ def judge_ladders(
 def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int) -> str:
     """Which ladders differ by more than their error bars know of."""
     watched = [(seen["r_hat"], LOOSE if n_ladders >= MANY_CHAINS else diagnostics.R_HAT_LIMIT)]
-    if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not _is_even(model):
+    if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not is_even(model, 1.0):
         watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
     for r_hat, limit in watched:
         if r_hat > limit:
@@ -93,11 +94,6 @@ def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) ->
 def _r_hat(values: np.ndarray) -> float:
     """The largest of all quantities; 0 where there are too few samples."""
     return float(np.max(diagnostics.r_hat(values))) if len(values) >= 4 else 0.0
-
-
-def _is_even(model: BoltzmannMachine) -> bool:
-    """Whether a flip of all spins changes no energy, so that the means of spins are known."""
-    return not model.to_units("spin").flat_bias.any()
 
 
 def _drifts(values: np.ndarray) -> bool:

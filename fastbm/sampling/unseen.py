@@ -1,27 +1,53 @@
-"""What samples that are all alike leave open: states that were not seen, by Laplace's rule of succession."""
+"""What states that no sample has seen may add to averages, so that no error bar is 0 where nothing seemed to vary.
+
+Of s independent samples none has seen what has a probability of less than about 1 / s (Laplace's rule of succession).
+At inverse temperature beta, g states alike that lie D above the others have the probability g exp(-beta D): those that
+were just not seen lie about log(g s) / beta higher.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ..model import BoltzmannMachine
 
-
-def laplace_error(ess: float) -> float:
-    """The standard error of a probability of which nothing was seen in `ess` samples."""
-    p = 1.0 / (ess + 2.0)
-    return math.sqrt(p * (1.0 - p) / ess)
+HOTTEST = 1e-300  # inverse temperature, to divide by
+WIDEST = 4.0  # standard deviations of the energy at beta = 0, above which energies are not looked for
 
 
-def highest_unseen(model: BoltzmannMachine, beta: float, ess: float) -> float:
-    """How far above the others the energy of a state lies that is just too rare to be seen in `ess` samples.
+class Unseen(NamedTuple):
+    """The standard error of the probability of what was never seen, and the energy above the mean at which it lies."""
 
-    Its probability is about 1 / (ess + 2) of theirs; no two energies of the machine are further apart than all its
-    couplings and biases allow.
+    chance: np.ndarray
+    energy: np.ndarray
+
+
+def rarely(ess: float | np.ndarray) -> np.ndarray:
+    """Standard error of a probability by Laplace's rule, where no sample of `ess` differs from the others."""
+    found: np.ndarray = np.sqrt(np.add(ess, 1.0)) / np.add(ess, 2.0) / np.sqrt(ess)
+    return found
+
+
+def free_spread(model: BoltzmannMachine) -> float:
+    """The standard deviation of the energy at beta = 0."""
+    spin = model.to_units("spin")
+    values = [array.ravel() for array in spin.couplings.arrays] + [spin.flat_bias]
+    largest = max(float(np.abs(array).max(initial=0.0)) for array in values)
+    if largest == 0.0:
+        return 0.0
+    *couplings, bias = (float(((array / largest) ** 2).sum()) for array in values)
+    twice = 2.0 if spin.couplings.kind == "dense" else 1.0  # its matrix holds every pair twice
+    return largest * math.sqrt(sum(couplings) / twice + bias)
+
+
+def unseen(model: BoltzmannMachine, betas: float | np.ndarray, ess: float | np.ndarray) -> Unseen:
+    """What `ess` samples at some inverse temperatures leave unseen: any one state of `n_units` alike, or those in the
+    tail of the energy where temperature hardly tells states apart.
     """
-    with np.errstate(over="ignore"):
-        half = float(model.couplings.absolute_sums().sum()) / 2 + float(np.abs(model.flat_bias).sum())
-    reach = min(model.convention.span * half, np.finfo(np.float64).max)
-    return min(math.log(ess + 2.0) / beta, reach) if beta > 0.0 else reach
+    reach = WIDEST * free_spread(model)
+    coldest = np.log(np.maximum(model.n_units * np.asarray(ess, np.float64), math.e))
+    energy = np.minimum(reach, coldest / np.maximum(betas, HOTTEST))
+    return Unseen(rarely(ess), energy)
