@@ -120,8 +120,8 @@ def make_job(
     steps, kind = check_path(n_betas, betas), check_walk(model, walk)
     check_start(model, start)
     found = None
-    if witness or must or (isinstance(start, str) and start == "tempering"):
-        must = must or (isinstance(start, str) and start == "tempering")
+    must = must or (isinstance(start, str) and start == "tempering")
+    if witness or must:
         found = look(model, beta, kind, n_chains * len(steps), seed, threads, must)
     rival, told = None, {}
     if start is None and witness:

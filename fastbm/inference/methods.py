@@ -170,8 +170,10 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
         if "seed" in given and clamped.n_patterns > 1:
             given["seed"] = rng.derive(settings["seed"], k)
         found = _one(entry, clamped.machine(k), given, settings)
-        if "witness" in entry.options:  # patterns share that of the first
+        if "witness" in entry.options:  # patterns share that of the first, and its base
             given["witness"] = False
+            if "start" in entry.options and given.get("start") is None:
+                given["start"] = found.detail["start"]
             if k and found.converged is None:
                 found = replace(found, converged=results[0].converged)
         results.append(expand(found, clamped, k))
