@@ -300,6 +300,7 @@ def fit(
         "fit": settings.as_dict(),
         "classify": None if classify is None else dict(classify),
         "data": read.describe(),
+        "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
     return begin(

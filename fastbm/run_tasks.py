@@ -110,7 +110,8 @@ def _fit(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int
     start = read_model(inputs, spec["model"])
     data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given)
     data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
-    return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads)
+    judged = spec.get("judged", False)
+    return FitTask(start, data, FitSettings(**spec["fit"]), classify=spec["classify"], threads=threads, judged=judged)
 
 
 def _models(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, BoltzmannMachine]:

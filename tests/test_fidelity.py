@@ -207,7 +207,7 @@ def test_hidden_units_that_are_coupled_are_summed_too(units):
 
 def test_refusals():
     model: Any = machine(4)
-    with pytest.raises(TypeError, match=r"Of a run take run\.model"):
+    with pytest.raises(TypeError, match=r"that of a run is fastbm\.open\(path\)\.model"):
         bm.fidelity("m.h5", [[1, 1]])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rows must have a last axis of 4 units"):
         bm.fidelity(model, [[1, 1, 1]])

@@ -67,7 +67,9 @@ def learned(rows: np.ndarray, **options: Any) -> float:
 def test_where_couplings_are_weak_tap_learns_nearly_all_there_is_to_learn(kind: str, units: str) -> None:
     planted = machine(kind, units, seed=5, scale=0.15 if units == "spin" else 0.6)
     rows = helpers.draw(planted, 400)
-    hidden = {"n_hidden": planted.n_hidden, "layout": "general", "units": units}
+    hidden: dict[str, Any] = {"n_hidden": planted.n_hidden, "units": units}
+    if planted.n_hidden:
+        hidden["layout"] = "general"
     start = bm.fit(rows, **hidden, epochs=1, learning_rate=1e-12, evaluate="none").model  # the same for both
     options: dict[str, Any] = {"init": start, "epochs": 150, "learning_rate": 0.05 if units == "spin" else 0.2}
     exact = {"method": "exact", "optimizer": "sgd"}

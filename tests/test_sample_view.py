@@ -87,7 +87,8 @@ def test_reweighting_to_neighbouring_temperatures() -> None:
 
 
 def test_magnetisation_is_of_spins_whatever_the_units_and_whatever_was_recorded() -> None:
-    model = bm.models.sherrington_kirkpatrick(6, seed=1).to_units("binary")
+    weights = bm.models.sherrington_kirkpatrick(6, seed=1).weights
+    model = bm.BoltzmannMachine(weights, np.linspace(-0.3, 0.6, 6)).to_units("binary")
     found = []
     for observables in ((), ("magnetisation",)):
         run = calm(bm.sample, model, beta=0.5, n_chains=8, n_sweeps=50, observables=observables)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+import helpers
 import numba
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from fastbm.inference.methods import METHODS
 from fastbm.inference.task import CellsTask
 from fastbm.learning import inverse_rules
 from fastbm.stopwatch import Stopwatch
+
+end_threads = helpers.end_threads
 
 WORK = 0.05  # seconds
 

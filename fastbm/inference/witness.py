@@ -34,7 +34,7 @@ ENERGY_BARS = 5.0
 
 def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
     """Return the result of a sampling method with what an independent look says of it."""
-    if found.converged is False:
+    if found.converged is not True:
         return found
     seconds = float(found.detail.get("n_updates", 0)) * attempt_seconds(model)
     seen = scout(model, beta, SCOUT_PART * seconds, rng.derive(seed, SCOUT), threads)

@@ -70,7 +70,9 @@ class FitTask:
         *,
         classify: dict[str, Any] | None,
         threads: int,
+        judged: bool = True,
     ) -> None:
+        self._judged = judged  # whether the run has a place for the verdict; those of older files have none
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self.n_epochs, self._evaluated = 0, False
         self._ending = Ending()
@@ -159,7 +161,7 @@ class FitTask:
             **({} if self._chains is None else self._chains.streams),
             **({} if self._ais is None else self._ais.streams),
             **self._evaluation.streams,
-            **verdicts.STREAMS,
+            **(verdicts.STREAMS if self._judged else {}),
         }
         if (packed := self._driver.samples()) is not None and self.settings.samples_every:
             attrs: dict[str, int | float | str] = {
@@ -244,7 +246,7 @@ class FitTask:
         if astray is None and self._best is None:
             self._driver.judge(self.n_epochs)
         r_hat = np.nan if self._chains is None else self._chains.r_hat
-        return verdicts.rows(self._driver, self._stopping, astray, r_hat)
+        return verdicts.rows(self._driver, self._stopping, astray, r_hat) if self._judged else {}
 
     def _look_by_ais(self) -> dict[str, np.ndarray]:
         assert self._ais is not None
