@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
 
 HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
 
@@ -12,3 +16,13 @@ def pytest_configure() -> None:
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def end_threads() -> Iterator[None]:
+    """Leave no pool of threads behind: tests that fork must not find any."""
+    yield
+    if "fastbm.threads" in sys.modules:
+        import helpers
+
+        helpers.close_pools()

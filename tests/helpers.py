@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,6 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 KINDS = ("visible", "restricted", "layers", "general", "sparse")
 UNITS = ("spin", "binary")
 SURE = 1e-6  # false-alarm rate of one test of a distribution: all of them together stay below 1e-4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def end_threads() -> Iterator[None]:
-    """Leave no pool of threads behind: tests that fork must not find any. Used by naming it in a module."""
-    yield
-    close_pools()
 
 
 def close_pools() -> None:

@@ -163,6 +163,7 @@ LEARNING = {
     "exact": _fitting(method="exact", l2=1e-3, epochs=8, evaluate="auto", holdout=ROWS[:3]),
     "exact-hidden": _fitting(method="exact", n_hidden=2, layout="general", l2=1e-2, epochs=6),
     "exact-sgd": _fitting(method="exact", n_hidden=2, optimizer="sgd", momentum=0.5, batch_size=2),
+    "exact-starts": _fitting(method="exact", n_hidden=2, n_starts=2),
     "exact-adam": _fitting(method="exact", optimizer="adam"),
     "exact-fisher": _fitting(MANY, method="exact", l2=1e-3, epochs=8, errors="fisher"),
     "exact-bootstrap": _fitting(MANY, method="exact", l2=1e-3, epochs=8, errors="bootstrap", n_resamples=3),

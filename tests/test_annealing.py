@@ -14,8 +14,6 @@ import fastbm as bm
 from fastbm.halting import Halted
 from fastbm.sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
 
-end_threads = helpers.end_threads
-
 GLASS = bm.models.sherrington_kirkpatrick(30, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
 

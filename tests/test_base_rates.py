@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import helpers
 import numpy as np
 import pytest
 from model_helpers import KINDS, make
@@ -17,8 +16,6 @@ from model_helpers import KINDS, make
 import fastbm as bm
 from fastbm import config
 from fastbm.moments import LEAST_RATE
-
-end_threads = helpers.end_threads
 
 ROWS = (np.random.default_rng(0).random((60, 4)) < [0.1, 0.4, 0.6, 0.9]).astype(np.uint8)
 RATES = (ROWS.sum(axis=0) + 1.0) / 62.0

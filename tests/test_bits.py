@@ -16,8 +16,6 @@ from sample_helpers import WORKLOADS, work as sample_work
 import fastbm as bm
 from fastbm.store import open_reader
 
-end_threads = helpers.end_threads
-
 GENERATOR = np.random.default_rng(0)
 DEEP = bm.BoltzmannMachine([GENERATOR.normal(size=(30, 20)), GENERATOR.normal(size=(20, 10))], units="binary")
 GLASS = bm.models.sherrington_kirkpatrick(70, seed=1)

@@ -22,8 +22,6 @@ from fastbm.kernels.random import draw_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from fastbm.sampling.engine import start_bits
 
-end_threads = helpers.end_threads
-
 THIN = {"wolff": 48, "swendsen-wang": 8}  # sweeps between samples that are as good as independent
 GENERATOR = np.random.default_rng(5)
 

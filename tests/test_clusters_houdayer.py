@@ -14,8 +14,6 @@ from fastbm import rng
 from fastbm.kernels.clusters_houdayer import houdayer_pairs
 from fastbm.sampling.chains import make_chains
 
-end_threads = helpers.end_threads
-
 
 def glass(n: int, seed: int, density: float = 0.5) -> bm.BoltzmannMachine:
     """A frustrated machine with fields."""

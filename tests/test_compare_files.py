@@ -6,14 +6,11 @@ import math
 import warnings
 from pathlib import Path
 
-import helpers
 import pytest
 from helpers import calm
 
 import fastbm as bm
 from fastbm import config, report
-
-end_threads = helpers.end_threads
 
 SEVERAL = """
 [[model]]

@@ -7,12 +7,9 @@ import importlib
 import warnings
 from pathlib import Path
 
-import helpers
 import pytest
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 PACKAGE = Path(bm.__file__).parent
 WITH_EXAMPLES = [

@@ -21,8 +21,6 @@ from fastbm.sampling import make_chains
 from fastbm.sampling.engine import Engine
 from fastbm.sampling.orders import ORDERS
 
-end_threads = helpers.end_threads
-
 RULES = ("gibbs", "metropolis")
 GENERATOR = np.random.default_rng(0)
 DEEP = bm.BoltzmannMachine([GENERATOR.normal(size=(13, 9)), GENERATOR.normal(size=(9, 4))], GENERATOR.normal(size=26))

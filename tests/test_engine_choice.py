@@ -15,8 +15,6 @@ from fastbm.couplings import DENSE_LIMIT
 from fastbm.sampling import make_chains
 from fastbm.sampling.kernels import choose_kernel, why_not_multispin
 
-end_threads = helpers.end_threads
-
 SPIN_GLASS = bm.models.sherrington_kirkpatrick(40, seed=1)
 LATTICE = bm.models.ising((6, 6))
 LAYERED = bm.BoltzmannMachine([np.ones((5, 4)), np.ones((4, 3))])

@@ -19,8 +19,6 @@ from fastbm.sampling.engine import PIECE_SECONDS, Engine
 from fastbm.sampling.fixed_point import FixedPoint
 from fastbm.sampling.orders import ORDERS
 
-end_threads = helpers.end_threads
-
 PROMPT = 0.2  # seconds, the design's
 ROOM = 5.0  # times that: machines that run tests may be slow and busy
 

@@ -19,8 +19,6 @@ import fastbm as bm
 from fastbm.inference import annealed_starts, annealed_units, annealed_walk
 from fastbm.inference.annealed_weights import average
 
-end_threads = helpers.end_threads
-
 GROUPS, EACH = 200, 64
 KERNELS = {"dense": "visible", "sparse": "visible", "layered": "layers"}
 

@@ -7,15 +7,12 @@ import re
 import time
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from helpers import calm, machine
 
 import fastbm as bm
 from fastbm.inference.sizing import BudgetTooSmall, fit_into
-
-end_threads = helpers.end_threads
 
 
 def test_exact_where_it_fits() -> None:

@@ -15,7 +15,6 @@ import fastbm as bm
 from fastbm.inference import bethe as module
 from fastbm.inference.bethe import bethe
 
-end_threads = helpers.end_threads
 SCALES = [1e-12, 0.5, 1.0, 30.0, 1e3]
 
 

@@ -13,8 +13,6 @@ from helpers import calm, machine
 import fastbm as bm
 from fastbm.inference.comparison import Cell, Reference
 
-end_threads = helpers.end_threads
-
 
 def test_compare_holds_everything_against_exact() -> None:
     models = {"rbm": machine("restricted"), "deep": machine("layers", "binary")}

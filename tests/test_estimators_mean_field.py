@@ -13,8 +13,6 @@ import fastbm as bm
 from fastbm.inference.fill import widest_level
 from fastbm.inference.inverse import invert
 
-end_threads = helpers.end_threads
-
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("units", UNITS)

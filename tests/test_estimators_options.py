@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-import helpers
 import numpy as np
 import pytest
 from helpers import KINDS, UNITS, calm, machine
 
 import fastbm as bm
 from fastbm.inference.methods import METHODS
-
-end_threads = helpers.end_threads
 
 SMALL = {
     "mean-field": {},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 import reference_bennett as slow
@@ -18,8 +17,6 @@ import fastbm as bm
 from fastbm.inference.stored import from_json, to_json
 from fastbm.inference.subpopulations import Subpopulations
 from fastbm.inference.temperatures import Temperatures
-
-end_threads = helpers.end_threads
 
 METHOD = "population-annealing"
 MACHINES = ("sk", "restricted", "lattice", "frustrated")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 
-import helpers
 import numpy as np
 import pytest
 from helpers import KINDS, UNITS, assert_covers, calm, flat, machine
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize("units", UNITS)

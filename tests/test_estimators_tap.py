@@ -15,8 +15,6 @@ from helpers import KINDS, UNITS, calm, machine
 import fastbm as bm
 from fastbm.inference.tap import tap
 
-end_threads = helpers.end_threads
-
 
 def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.Inference:
     return calm(tap, model, **{"beta": beta, "moments": True, "seed": 0, **options})

@@ -25,8 +25,6 @@ from fastbm.inference.stored import from_json, to_json
 from fastbm.inference.temperatures import Temperatures
 from fastbm.inference.tempered_verdict import judge_ladders
 
-end_threads = helpers.end_threads
-
 SEEDS = range(25)
 BETAS = [0.0, 0.3, 0.9]
 MACHINES = ("sk", "restricted", "lattice", "frustrated")

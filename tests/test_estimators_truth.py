@@ -6,15 +6,12 @@ import functools
 import math
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 import reference_bennett
 from helpers import calm
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "mean-field": {},

@@ -11,8 +11,6 @@ from helpers import KINDS, UNITS, enumerate_machine, flat, machine, patterns
 
 import fastbm as bm
 
-end_threads = helpers.end_threads
-
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 

@@ -38,9 +38,6 @@ from fastbm.halting import Halted, never
 from fastbm.kernels import blocks as kernels
 from fastbm.kernels.descent import descend
 
-end_threads = helpers.end_threads
-
-
 # Sums, against all states with 50 digits
 
 

@@ -6,7 +6,6 @@ import functools
 import math
 import tracemalloc
 
-import helpers
 import numpy as np
 import pytest
 import reference
@@ -31,8 +30,6 @@ from fastbm.exact.blocks_plan import Leaf
 from fastbm.exact.integers import IntegerMachine
 from fastbm.exact.plan import Wanted
 from fastbm.kernels import blocks as kernels
-
-end_threads = helpers.end_threads
 
 
 def states_of(n: int, order: np.ndarray, leaf: Leaf) -> np.ndarray:

@@ -24,8 +24,6 @@ from fastbm.exact.speeds import Speeds
 from fastbm.halting import Halted
 from fastbm.kernels.block_draws import draw_blocks, draw_uniforms, find
 
-end_threads = helpers.end_threads
-
 ANY = Forecast(1.0, 1.0, "")
 
 

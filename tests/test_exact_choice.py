@@ -19,8 +19,6 @@ from fastbm.exact import calibration, choosing
 from fastbm.exact.plan import Forecast, Wanted
 from fastbm.exact.speeds import Speeds
 
-end_threads = helpers.end_threads
-
 DENSE = bm.models.sherrington_kirkpatrick(26, seed=1)
 RESTRICTED = bm.models.restricted(40, 8, seed=2)
 LATTICE = bm.models.ising((9, 9), periodic=False)

@@ -19,8 +19,6 @@ from hypothesis import given, settings, strategies as st
 import fastbm as bm
 from fastbm import lattice
 
-end_threads = helpers.end_threads
-
 EPS = float(np.finfo(float).eps)
 SCALES = ("1e-12", "1", "30", "1e3", "mixed", "ties")
 TAKES = {

@@ -21,8 +21,6 @@ from fastbm.exact.plan import Wanted
 from fastbm.exact.speeds import Speeds
 from fastbm.halting import Halted
 
-end_threads = helpers.end_threads
-
 EPS = float(np.finfo(float).eps)
 
 

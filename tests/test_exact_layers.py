@@ -26,7 +26,6 @@ from fastbm.halting import Halted
 from fastbm.kernels import layer_sum
 from fastbm.kernels.layer_draws import draw_layers
 
-end_threads = helpers.end_threads
 small_blocks = layers_helpers.small_blocks
 
 # Kernels and their twins

@@ -16,7 +16,6 @@ from fastbm import rng
 from fastbm.exact import layers_source
 from fastbm.halting import Halted
 
-end_threads = helpers.end_threads
 small_blocks = layers_helpers.small_blocks
 
 

@@ -32,8 +32,6 @@ from fastbm.inference.exact_sums import ExactSums
 from fastbm.inference.stored import from_json, to_json
 from fastbm.inference.task import CellsTask
 
-end_threads = helpers.end_threads
-
 LATTICE = bm.models.ising((9, 9), periodic=False)
 
 

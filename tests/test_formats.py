@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import helpers
 import numpy as np
 import pytest
 import store_helpers
@@ -22,7 +21,6 @@ import fastbm as bm
 from fastbm import store
 from fastbm.store import schema
 
-end_threads = helpers.end_threads
 tmp_path = store_helpers.tmp_path
 EXPECTED = {name: json.loads((DATA / name / "expected.json").read_text()) for name in FORMATS}
 RUNS = [(name, run) for name in FORMATS for run in EXPECTED[name]]

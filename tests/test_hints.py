@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import helpers
 import numpy as np
 import pytest
 import scipy.sparse
 from helpers import calm
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 MODEL = bm.models.curie_weiss(4)
 ROWS = np.array([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 1]])

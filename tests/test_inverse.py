@@ -17,8 +17,6 @@ from fastbm import config, report
 from fastbm.learning import inverse_planted, inverse_rules
 from fastbm.learning.inverse_comparison import RuleCell
 
-end_threads = helpers.end_threads
-
 PLANTED = bm.models.sherrington_kirkpatrick(6, seed=1, field=0.2)
 RULES: list[Any] = ["exact", {"method": "rise", "l1": 0.02}, "bethe"]
 NUMBERS = ("gamma", "coupling_off", "bias_off", "mean_off", "pair_off", "likelihood_off")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-import helpers
 import pytest
 from scipy.integrate import quad
 
 import fastbm as bm
 from fastbm import lattice
 from fastbm.run_physics import lattice_energy
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize("beta", [0.0, 1e-6, 0.2, lattice.CRITICAL_BETA, 0.6, 2.0, 50.0])

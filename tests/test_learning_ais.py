@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from crashing import assert_same_run
@@ -14,8 +13,6 @@ import fastbm as bm
 from fastbm.inference.hidden_layers import lower_bounds
 from fastbm.inference.likelihood import log_sums
 from fastbm.run_summary import _bracket
-
-end_threads = helpers.end_threads
 
 
 def rows_of(m: int, n: int, seed: int = 0) -> np.ndarray:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import helpers
 import numpy as np
 import pytest
 from learning_helpers import fit_task
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize("n_visible", [33, 34, 35, 36])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import helpers
 import numpy as np
 import pytest
 from helpers import draw, machine
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 def test_convergence_does_not_depend_on_what_is_recorded() -> None:

@@ -36,8 +36,6 @@ from fastbm.learning.phase import PhaseSettings
 from fastbm.learning.pretraining import Copies, Pretraining, Tied
 from fastbm.plots import plot_run
 
-end_threads = helpers.end_threads
-
 BARS = bm.data.bars_and_stripes(3)
 MANY = np.repeat(BARS, 10, axis=0)
 

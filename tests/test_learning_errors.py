@@ -21,8 +21,6 @@ from fastbm.learning.sufficient import Statistics, all_probabilities, exact_mome
 from fastbm.plots import plot_run
 from fastbm.plots_errors import draw_errors
 
-end_threads = helpers.end_threads
-
 
 def information_by_differences(model: bm.BoltzmannMachine, beta: float) -> np.ndarray:
     """Minus the Hessian of the mean of log p(v) over all states v as probable as the machine has them."""

@@ -16,8 +16,6 @@ from fastbm.learning.errors import Errors
 from fastbm.learning.fisher import fisher_errors
 from fastbm.learning.moments import Parameters
 
-end_threads = helpers.end_threads
-
 
 def statistics(model: bm.BoltzmannMachine) -> np.ndarray:
     """phi of all states, by the twin's order of pairs."""

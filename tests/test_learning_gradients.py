@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import helpers
 import numpy as np
 import pytest
 import reference
@@ -14,8 +13,6 @@ from learning_helpers import STEP, as_vector, fit_task, gradient_by_differences,
 
 import fastbm as bm
 from fastbm.learning.likelihood import Likelihood
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize(("beta", "l2", "l2_bias"), [(1.0, 0.0, 0.0), (0.6, 0.3, 0.0), (1.7, 0.1, 0.4)])

@@ -22,8 +22,6 @@ from fastbm.learning.local_rules import LocalRules
 from fastbm.learning.moments import Parameters
 from fastbm.learning.patterns import Patterns, distinct
 
-end_threads = helpers.end_threads
-
 RULES = ("pseudolikelihood", "rise", "log-rise", "minimum-probability-flow")
 DIFFERENT = RULES[:3]  # the last has the objective of rise
 EVALUATE: dict[str, Any] = {"evaluate": "none", "weights_every": 0}

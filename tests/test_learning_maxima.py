@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from helpers import draw
@@ -13,8 +12,6 @@ import fastbm as bm
 from fastbm.learning.climbs import Climbs
 from fastbm.learning.curvature import smallest_curvature, way_down
 from fastbm.learning.lbfgs import Lbfgs
-
-end_threads = helpers.end_threads
 
 XOR = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]] * 25, np.uint8)
 BEST_OF_XOR = {1: -1.96203, 2: -1.73287, 3: -np.log(4.0)}  # by hundreds of starts

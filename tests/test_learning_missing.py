@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import gaps_helpers as gaps
-import helpers
 import numpy as np
 import pytest
 from gaps_helpers import errors_of
@@ -23,7 +22,6 @@ from fastbm.learning.settings import FitSettings
 from fastbm.learning.task import FitTask
 from fastbm.rows import Rows
 
-end_threads = helpers.end_threads
 SUMS = (completions.MOST_LISTED, 0)  # all fillings listed, and a sum for each set of missing entries
 
 

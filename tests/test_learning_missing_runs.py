@@ -7,7 +7,6 @@ from typing import Any
 
 import gaps_helpers as gaps
 import h5py
-import helpers
 import numpy as np
 import pytest
 from gaps_helpers import errors_of
@@ -17,8 +16,6 @@ from run_helpers import assert_same
 import fastbm as bm
 from fastbm import gathering
 from fastbm.learning import evaluation, gaps_checks
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize("units", UNITS)

@@ -12,8 +12,6 @@ from learning_helpers import as_vector, coupled_pairs, gradient_by_differences
 
 import fastbm as bm
 
-end_threads = helpers.end_threads
-
 
 def standard_errors(model: bm.BoltzmannMachine, n_rows: int) -> np.ndarray:
     """Of maximum-likelihood couplings and biases of a visible machine, by the Fisher information."""

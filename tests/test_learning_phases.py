@@ -18,8 +18,6 @@ from fastbm.learning.clamped import ClampedExact, ClampedGibbs, ClampedMeanField
 from fastbm.learning.free import FreeExact, FreeGibbs, FreeMeanField
 from fastbm.learning.phase import PhaseSettings
 
-end_threads = helpers.end_threads
-
 
 def phase_settings(**changes: Any) -> PhaseSettings:
     values = {

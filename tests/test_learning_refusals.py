@@ -5,14 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from helpers import machine
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 ROWS = [[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
 

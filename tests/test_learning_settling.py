@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from helpers import DATA, draw
@@ -16,8 +15,6 @@ from fastbm.learning.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
 from fastbm.learning.moments import PhaseMoments
 from fastbm.learning.sufficient import Statistics
 from fastbm.learning.task import FitTask
-
-end_threads = helpers.end_threads
 
 
 def log_likelihood(run: bm.Run) -> float:

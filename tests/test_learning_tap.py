@@ -18,8 +18,6 @@ import fastbm as bm
 from fastbm._checks import Diverged
 from fastbm.learning.tap import refuse_unsolved
 
-end_threads = helpers.end_threads
-
 TAP: dict[str, Any] = {"method": "mean-field", "clamped": "tap", "free": "tap"}
 
 

@@ -17,8 +17,6 @@ from helpers import UNITS, calm, machine
 import fastbm as bm
 from fastbm.inference.stored import from_json, to_json
 
-end_threads = helpers.end_threads
-
 HIDDEN = ["visible", "restricted", "layers"]
 
 

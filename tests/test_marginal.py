@@ -19,8 +19,6 @@ from fastbm.inference.annealed_weights import average
 from fastbm.inference.marginal import Marginal
 from fastbm.inference.marginal_tempering import temper
 
-end_threads = helpers.end_threads
-
 LAYERS = ("restricted", "layers")
 BETA = 1.3
 

@@ -14,8 +14,6 @@ import fastbm as bm
 from fastbm.sampling.conditioned import Conditioned
 from fastbm.sampling.own_temperatures import FREE, FROZEN, MOVING, hot_beta, own_betas
 
-end_threads = helpers.end_threads
-
 GAUSS = bm.models.edwards_anderson((5, 5), distribution="gaussian", seed=3)
 LAYERED = helpers.machine("restricted", "binary")
 MODELS = {"dense": SK, "sparse": GAUSS, "layered": LAYERED, "fields": small("binary")}

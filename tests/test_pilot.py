@@ -15,8 +15,6 @@ from fastbm.halting import Halted
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.pilot import Profile, energy_profile, equal_steps
 
-end_threads = helpers.end_threads
-
 SK = bm.models.sherrington_kirkpatrick(32, seed=1)
 
 

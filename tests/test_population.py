@@ -18,8 +18,6 @@ from fastbm.halting import Halted
 from fastbm.kernels.resampling import resample_systematic, sum_weights
 from fastbm.sampling.population import Population, choose_step, measure_families
 
-end_threads = helpers.end_threads
-
 GLASS = bm.models.sherrington_kirkpatrick(30, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
 

@@ -6,14 +6,11 @@ import copy
 import pickle
 from pathlib import Path
 
-import helpers
 import numpy as np
 import pytest
 from run_helpers import ROWS, fit, sample
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 LABELS = np.arange(len(ROWS)) % 2
 

@@ -19,7 +19,6 @@ from run_helpers import MODEL, ROWS, begin_and_stop, fit, sample
 import fastbm as bm
 from fastbm import cli, report
 
-end_threads = helpers.end_threads
 tmp_path = store_helpers.tmp_path
 
 slow = pytest.mark.slow

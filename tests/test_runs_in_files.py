@@ -16,8 +16,6 @@ from run_helpers import ALL, assert_same, sample
 
 import fastbm as bm
 
-end_threads = helpers.end_threads
-
 
 @pytest.mark.parametrize("begin", ALL)
 def test_a_run_in_a_file_is_the_run_in_memory(begin: Callable[..., bm.Run], tmp_path: Path) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
 from run_helpers import MODEL, assert_same, begin_and_stop, fit, sample
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 def test_nothing_is_overwritten_unless_asked(tmp_path: Path) -> None:

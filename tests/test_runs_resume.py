@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import crashing
-import helpers
 import pytest
 from run_helpers import ALL, assert_same, begin_and_stop, fit, sample
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 @pytest.mark.parametrize("begin", ALL)

@@ -15,8 +15,6 @@ from run_helpers import LEARNING, MODEL, assert_same, fit, sample
 
 import fastbm as bm
 
-end_threads = helpers.end_threads
-
 
 def interrupt_at(block: int) -> Callable[[Any, Any], None]:
     """A progress callback that does as Ctrl-C does, once the `block`-th block with rows is there."""

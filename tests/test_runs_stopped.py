@@ -5,14 +5,11 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import helpers
 import pytest
 import stopping
 from crashing import assert_same_run
 
 from fastbm import cli
-
-end_threads = helpers.end_threads
 
 SAMPLE = """
 [model]

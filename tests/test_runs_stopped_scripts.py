@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 import stopping
@@ -26,8 +25,6 @@ from fastbm import cli, config, report, run as run_module, run_age, run_stop
 from fastbm.run_loop import execute
 from fastbm.run_stop import SIGNALS, Broken, Stop
 from fastbm.store import Memory, Stream, files, merging
-
-end_threads = helpers.end_threads
 
 FILE = '[model]\nname = "ising"\nshape = [3, 3]\n[sample]\nbeta = 0.4\nn_chains = 4\nn_sweeps = 20\n'
 COMPARE = '[model]\nname = "ising"\nshape = [3, 3]\n[compare]\nmethods = ["mean-field"]\nbeta = [0.1, 0.2, 0.3]\n'

@@ -14,8 +14,6 @@ from sample_helpers import FERRO, GLASS, SK, small
 import fastbm as bm
 from fastbm.sampling.best import Best
 
-end_threads = helpers.end_threads
-
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 3), st.integers(0, 40))

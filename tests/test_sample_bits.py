@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import crashing
-import helpers
 import numpy as np
 import pytest
 from helpers import calm
@@ -17,8 +16,6 @@ from sample_helpers import GLASS, WORKLOADS, work
 
 import fastbm as bm
 from fastbm.sampling import blocks, samplers
-
-end_threads = helpers.end_threads
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from sample_helpers import FERRO, GLASS, PATTERNS, SK, small
 import fastbm as bm
 from fastbm.run_physics import by_temperature, square_lattice
 
-end_threads = helpers.end_threads
-
 SAMPLERS: dict[str, dict[str, Any]] = {
     "gibbs": {"n_sweeps": 60, "thin": 6},
     "metropolis": {"sampler": "metropolis", "n_sweeps": 100, "thin": 10},

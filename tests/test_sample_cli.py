@@ -14,8 +14,6 @@ import pytest
 import fastbm as bm
 from fastbm import cli, config, report
 
-end_threads = helpers.end_threads
-
 RUNS = Path(__file__).parents[1] / "runs"
 MODEL = '[model]\nname = "edwards_anderson"\nshape = [4, 4]\n[sample]\nn_chains = 8\n'
 LADDER = MODEL + 'sampler = "tempering"\nbeta = 1.5\nn_sweeps = 300\nobservables = ["overlap"]\nswap_every = 2\n'

@@ -20,8 +20,6 @@ from fastbm.sampling.exact_sources import make_groups
 from fastbm.sampling.samplers import SAMPLERS, SPECIAL
 from fastbm.sampling.settings import SampleSettings
 
-end_threads = helpers.end_threads
-
 ENGINES = {
     "blocks": ("visible", "restricted", "layers", "general", "sparse"),
     "layers": ("restricted", "layers"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import crashing
-import helpers
 import numpy as np
 import pytest
 import reference
@@ -23,8 +22,6 @@ from fastbm.halting import Halt, Halted, look, never
 from fastbm.sampling import exact
 from fastbm.sampling.exact import ExactChains
 from fastbm.sampling.exact_sources import Group
-
-end_threads = helpers.end_threads
 
 
 class Listed:

@@ -15,8 +15,6 @@ import fastbm as bm
 from fastbm.sampling import blocks
 from fastbm.sampling.observables import TAKEN
 
-end_threads = helpers.end_threads
-
 
 def spins(run: bm.Run) -> np.ndarray:
     return np.where(np.asarray(run.states) == 1, 1, -1)

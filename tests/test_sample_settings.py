@@ -19,8 +19,6 @@ from fastbm.sampling.own_temperatures import hot_beta, own_betas
 from fastbm.sampling.samplers import SAMPLERS, SPECIAL
 from fastbm.sampling.settings import SampleSettings
 
-end_threads = helpers.end_threads
-
 GIVEN: dict[str, Any] = {
     "rule": "gibbs", "order": "random", "kernel": "dense", "burn_in": 5, "betas": [0.1, 1.0], "n_betas": 3,
     "lowest_beta": 0.1, "schedule": "linear", "swap_every": 2, "cluster": True, "target_ess": 0.8,

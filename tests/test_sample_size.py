@@ -6,12 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import helpers
 import pytest
 
 from fastbm.sampling import memory
-
-end_threads = helpers.end_threads
 
 MEMORY = """
 import resource, sys

@@ -17,8 +17,6 @@ from fastbm import diagnostics
 from fastbm.run_convergence import quantities
 from fastbm.sampling.monitor import Grouped, Relaxation, Rule, bins_for, look_after
 
-end_threads = helpers.end_threads
-
 
 def ar1(n_samples: int, n_chains: int, rho: float, seed: int, start: float = 0.0) -> np.ndarray:
     """Autoregressive chains of unit variance."""

@@ -16,8 +16,6 @@ from fastbm.diagnostics.drift import drifts
 from fastbm.run_units import FEWEST, MOST_BITS, spaced
 from fastbm.sampling import valleys
 
-end_threads = helpers.end_threads
-
 FERRO = bm.BoltzmannMachine(0.8 * (np.ones((8, 8)) - np.eye(8)))
 STORED = np.where(np.random.default_rng(0).random((2, 30)) < 0.5, -1, 1)
 HOPFIELD = bm.models.hopfield(STORED)

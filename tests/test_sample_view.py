@@ -14,8 +14,6 @@ from sample_helpers import FERRO, GLASS, SK, small, work
 import fastbm as bm
 from fastbm import diagnostics
 
-end_threads = helpers.end_threads
-
 RING = bm.models.ising((6,))
 SIGMA = 5.0  # two-sided: a false alarm in 2e6 comparisons
 

@@ -12,8 +12,6 @@ from hypothesis import assume, given, settings, strategies as st
 
 import fastbm as bm
 
-end_threads = helpers.end_threads
-
 RULES = ("gibbs", "metropolis")
 ORDERS = ("sequential", "permuted", "random")
 MANY = {"n_chains": 1600, "n_sweeps": 64 * 8, "thin": 8, "burn_in": 40}  # 102400 samples, 8 sweeps apart

@@ -18,8 +18,6 @@ import fastbm as bm
 from fastbm.sampling.chains import couple_chains
 from fastbm.sampling.engine import Engine
 
-end_threads = helpers.end_threads
-
 ORDERS = ("sequential", "permuted", "random", "coloured")
 RULES = ("gibbs", "metropolis")
 CHAINS, SAMPLES, THIN, BURN_IN = 28_672, 4, 16, 60

@@ -16,8 +16,6 @@ import fastbm as bm
 from fastbm.inference.methods import METHODS
 from fastbm.sampling.samplers import SAMPLERS
 
-end_threads = helpers.end_threads
-
 REFUSAL = r"is beyond the largest number; lower beta, or rescale weights and bias\.$"
 N = 6
 KINDS = list(itertools.product(("dense", "sparse", "layered"), helpers.UNITS))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-import helpers
 import numba
 import numpy as np
 import pytest
@@ -21,8 +20,6 @@ from fastbm.inference.methods import METHODS
 from fastbm.inference.task import CellsTask
 from fastbm.learning import inverse_rules
 from fastbm.stopwatch import Stopwatch
-
-end_threads = helpers.end_threads
 
 WORK = 0.05  # seconds
 

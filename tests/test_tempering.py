@@ -20,8 +20,6 @@ from fastbm.sampling import houdayer
 from fastbm.sampling.pilot import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
 
-end_threads = helpers.end_threads
-
 GLASS = bm.models.sherrington_kirkpatrick(40, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
 BETAS = [0.2, 0.5, 0.9, 1.4]

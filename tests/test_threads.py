@@ -6,12 +6,9 @@ import os
 import threading
 from collections.abc import Iterator
 
-import helpers
 import pytest
 
 from fastbm.threads import _controller, single_threaded_blas
-
-end_threads = helpers.end_threads
 
 _controller()  # has SciPy's BLAS loaded too
 BLAS = _controller().select(user_api="blas")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import helpers
 import numpy as np
 import pytest
 import truth_machines
 from truth_coverage import OPTIONS, Cell, Claim, collect, deviations, failures, machine_of
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 
 def hold(estimator: str, n_seeds: int) -> None:

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import helpers
 import numpy as np
 import pytest
 
 import fastbm as bm
-
-end_threads = helpers.end_threads
 
 STUCK = bm.BoltzmannMachine(4.0 * (1 - np.eye(6)), units="spin")  # two valleys that no chain leaves
 ROWS = np.array([[1, 1, 1], [-1, -1, -1], [1, 1, 1], [-1, -1, -1]], np.int8)

@@ -12,8 +12,6 @@ from helpers import calm, machine
 import fastbm as bm
 from fastbm.inference import annealed_job, annealed_starts, exact_sums, methods, witness
 
-end_threads = helpers.end_threads
-
 VISIBLE = 60
 TRUTH = float(np.logaddexp(VISIBLE * np.logaddexp(0, -1.0), -210 + VISIBLE * np.logaddexp(0, 4.0)))
 ENERGY = -float(VISIBLE * 4.0 / (1 + np.exp(-4.0)) - 210)  # where the hidden unit is up
