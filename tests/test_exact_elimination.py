@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference_exact_elimination as twin
 from elimination_helpers import GRAPHS, every_pair, lattice, on_graph, plan, summed
-from helpers import KINDS, UNITS, end_threads, enumerate_machine, machine, parameters  # noqa: F401
+from helpers import KINDS, UNITS, enumerate_machine, machine, parameters
 
 import fastbm as bm
 from fastbm import lattice as known

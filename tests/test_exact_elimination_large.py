@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import reference_exact_elimination as twin
 from elimination_helpers import SPEEDS, lattice, on_graph, plan
-from helpers import end_threads  # noqa: F401
 
 from fastbm import lattice as known, rng
 from fastbm.exact import elimination_source

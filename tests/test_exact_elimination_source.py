@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference
 from elimination_helpers import GRAPHS, SPEEDS, lattice, on_graph, plan
-from helpers import SURE, UNITS, end_threads, enumerate_machine  # noqa: F401
+from helpers import SURE, UNITS, enumerate_machine
 
 import fastbm as bm
 from fastbm import rng
