@@ -91,7 +91,10 @@ def scout(
     With `must` the fewest rounds are done however long they take.
     """
     look = _on_one_side if has_marginal(model) else _in_temperature
-    found = look(model, beta, max(seconds, LEAST_SECONDS), seed, threads, FEWEST_ROUNDS if must else 0)
+    seconds = max(seconds, LEAST_SECONDS)
+    found = look(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
+    if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
+        return found
     lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)
     bound = _mean_field_bound(model, beta, lowest, seed, threads)
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
@@ -127,7 +130,7 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
         chains.sweep(1)
         visited[:, t] = chains.bits()
     up = visited.reshape(-1, model.n_units)
-    energies = np.asarray(model.energy(model.convention.values(np.unique(up, axis=0), np.float64)))
+    energies = model.energy_of_bits(np.unique(up, axis=0))
     return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
 
 
@@ -162,7 +165,7 @@ def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
 
 def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
     """The lowest states, one of every part of those visited."""
-    energies = np.asarray(model.energy(model.convention.values(up, np.float64)))
+    energies = model.energy_of_bits(up)
     parts = np.array_split(np.arange(len(up)), FROM_STATES)
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
 

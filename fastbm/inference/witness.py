@@ -93,8 +93,7 @@ def _walked(
     """Compare with walks from the scout's means, and back from its states."""
     log_z, error = _claim(found)
     if log_z is None:
-        ladders = seen.ladders()
-        means = np.array([model.energy(model.convention.values(one, np.float64)).mean() for one in ladders])
+        means = np.array([model.energy_of_bits(one).mean() for one in seen.ladders()])
         # of four ladders the spread is known badly: Student's quantile is twice the normal one here
         reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))
         return reason, {"energy": float(means.mean())}, True
