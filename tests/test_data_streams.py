@@ -346,7 +346,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         {"method": "mean-field", "epochs": 2},
         {"method": "pseudolikelihood", "epochs": 3},
         {"method": "monte-carlo", "n_hidden": 3, "epochs": 1, "n_sweeps": 1, "clamped_sweeps": 1},
-        {"method": "exact", "n_hidden": 2, "epochs": 2},
+        {"method": "exact", "n_hidden": 2, "epochs": 2, "n_starts": 1},
     ],
     ids=lambda options: options["method"],
 )

@@ -19,6 +19,7 @@ from .sufficient import Statistics
 STRETCHES = 16
 CALLS = 4  # of the phases, a stretch
 FORGOTTEN = 8  # calls before the first, in which chains come to rest
+N_CALLS = FORGOTTEN + STRETCHES * CALLS  # of a whole test
 LEAST_P = 0.01  # of all differences together
 MOST_EXCESS = 0.3
 SMALLEST = 1e-12  # a variance of rounding
@@ -71,7 +72,7 @@ class MomentTest:
     @property
     def full(self) -> bool:
         """Whether there is enough to judge by."""
-        return self._n_calls == FORGOTTEN + STRETCHES * CALLS
+        return self._n_calls == N_CALLS
 
     def add(self, clamped: PhaseMoments, free: PhaseMoments) -> None:
         """Take in both phases of the same parameters."""

@@ -11,7 +11,7 @@ from ..rows import Rows
 from .batches import order_of_rows
 from .gaps import values_of
 from .in_parts import PART_NUMBERS, clamped_moments, parts_of
-from .moment_test import MomentTest, Verdict
+from .moment_test import N_CALLS, MomentTest, Verdict
 from .moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
 from .monitors import root_mean_square
 from .natural import Natural
@@ -103,7 +103,11 @@ class Steps:
         return self._noise.of_chains
 
     def judge(self, number: int) -> None:
-        """Hold moments against the data's after `number` epochs, the last, unless that was done."""
+        """Hold moments against the data's after `number` epochs, the last, unless that was done, or takes longer than
+        they did: every call goes over all rows again where hidden units are sampled given these.
+        """
+        if self._whole is None and number < N_CALLS:
+            return
         while self._test is not None and self._tested < number and self._look(number):
             pass
 
