@@ -311,7 +311,7 @@ def test_few_healthy_chains_have_converged() -> None:
     """No handful of weights is worth more than their number, and what has not converged comes with a warning."""
     found = bm.infer(machine("layers", scale=0.2), "ais", n_chains=8)
     assert found.ess > 7.9
-    assert found.converged
+    assert found.converged is None and "so few walks" in found.detail["doubt"]
 
 
 def test_ais_of_huge_couplings_is_finite() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import helpers
@@ -59,6 +60,23 @@ def test_who_misses_the_valley_does_not_converge(
     if method != "reverse-ais":
         right = right and abs(found.energy - ENERGY) < 0.1
     assert right or found.converged is False
+
+
+@pytest.mark.usefixtures("no_sums")
+@pytest.mark.parametrize("method", ["ais", "reverse-ais", "importance-sampling", "auto", "tempering", "gibbs"])
+def test_a_valley_of_the_side_that_is_kept_is_not_missed_surely(method: str) -> None:
+    """The small side is the visible one, and its biases lead away from where most of the weight is."""
+    model = bm.models.restricted(
+        weights=np.ones((20, 60)), visible_bias=np.full(20, -53.4), hidden_bias=np.full(60, -2.0), units="binary"
+    )
+    count = np.arange(21)
+    log_choose = np.array([np.log(float(math.comb(20, k))) for k in count])
+    truth = np.logaddexp.reduce(log_choose - 53.4 * count + 60 * np.logaddexp(0, count - 2.0))
+    found = calm(bm.infer, model, method, **({"exact": False} if method == "auto" else {}))
+    if found.log_z is not None and abs(found.log_z - truth) > 0.2:
+        assert found.converged is not True
+    if found.log_z is None and abs(found.energy + 13.2) > 3.0:
+        assert found.converged is not True
 
 
 @pytest.mark.usefixtures("no_sums")

@@ -111,7 +111,8 @@ def ais(
         log_w, holds, told = job.down(source, n_sweeps)
         back, chains = average(-log_w), told if holds is False else None
         detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
-    verdict = _judge("ais", job, found, back, chains, witness)
+    judged = None if source == "gibbs" and witness else back  # which chains that agree cannot vouch for
+    verdict = _judge("ais", job, found, judged, chains, witness)
     if back is not None:
         certain = source == "exact" or (holds is not False and verdict.converged is True)
         detail |= _ends(found, back) | {"upper_holds": certain}
@@ -216,6 +217,8 @@ def _judge(
         if name == "ais" and down is None:
             down = job.witness_down()
         verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
+        if verdict.converged and not witness:
+            verdict = Verdict(None, UNASKED, verdict.seen)
         if verdict.converged is False:
             verdict = replace(verdict, reason=f"{verdict.reason}. Raise n_betas, or take {ANSWERS}")
     if verdict.converged is False:

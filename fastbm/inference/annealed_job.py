@@ -128,7 +128,7 @@ def make_job(
         trials = tried(model, beta, kind, len(steps), found, seed, threads)
         start, base = trials[0].name, trials[0].base
         told = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
-        rival = max(((one.name, one.lower) for one in trials), key=lambda one: one[1])
+        rival = (trials[1].name, trials[1].lower) if len(trials) > 1 else None
     else:
         if start is None:
             start = "uniform" if model.base_rates is None else "data"

@@ -18,6 +18,7 @@ from ..sampling.exact_sources import ENGINES
 
 SOURCES = ("tempering", "exact", "gibbs")
 N_SWEEPS = 1_000  # of Gibbs chains, unless told
+LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
 FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
@@ -38,16 +39,17 @@ def check_source(source: Any, n_sweeps: Any) -> tuple[str, int]:
 def draw_starts(
     model: BoltzmannMachine, beta: float, n_chains: int, source: str, n_sweeps: int, seed: int, threads: int
 ) -> Starts:
-    """Draw from the exact distribution, or by Gibbs chains of `n_sweeps` sweeps.
+    """Draw from the exact distribution, or by Gibbs chains of `n_sweeps` sweeps; "auto" takes the first where it is
+    soon done.
 
     Raises
     ------
     ValueError
         If exact samples are asked for and cannot be had.
     """
-    if source == "gibbs":
+    found = None if source == "gibbs" else _cheapest(model, beta, n_chains, threads)
+    if source == "gibbs" or (source == "auto" and (found is None or found[1] > LONGEST)):
         return _gibbs(model, beta, n_chains, n_sweeps, seed, threads)
-    found = _cheapest(model, beta, n_chains, threads)
     if found is None:
         raise ValueError(
             f"source='exact' cannot make its tables for {model.n_units} units within {LARGEST_GIGABYTES:g} GB. "

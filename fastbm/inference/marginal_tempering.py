@@ -68,6 +68,10 @@ def temper(
     def climb(c: int) -> tuple[np.ndarray, int, int]:
         generator = rng.keyed(seed, rng.INITIAL, c)
         up = aligned.copy((generator.random((m, lanes)) < expit(base[machine.kept])[:, None]).astype(np.uint8))
+        up[:, 1::4], up[:, 3::4] = (
+            1,
+            0,
+        )  # some replicas begin in the corners, where a mode may lie that no path leads to
         fields, sums = aligned.zeros((n, lanes), weights.dtype), np.zeros(lanes)
         set_fields(fields, up, weights, bias)
         level = np.where(np.arange(lanes) < n_levels, np.arange(lanes), 0)

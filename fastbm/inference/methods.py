@@ -174,8 +174,9 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
             given["witness"] = False
             if "start" in entry.options and given.get("start") is None:
                 given["start"] = found.detail["start"]
-            if k and found.converged is None:
-                found = replace(found, converged=results[0].converged)
+            if k and found.detail.get("doubt") == UNASKED:
+                told = {name: value for name, value in found.detail.items() if name != "doubt"}
+                found = replace(found, converged=results[0].converged, detail=told)
         results.append(expand(found, clamped, k))
     return stack(results) if np.ndim(values) == 2 else results[0]
 

@@ -25,7 +25,8 @@ from .annealed_weights import Average, average
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper
 from .result import Inference, check_pairs, moments_of
-from .scouting import BURN_IN, LADDERS, LEVELS, visible_biases
+from .scouting import BURN_IN, LADDERS, LEVELS, mean_field_bound, visible_biases
+from .verdict import apart
 
 RATES = (0.02, 0.1, 0.25)
 N_SWEEPS = 250  # rounds of the tempering, unless told
@@ -57,10 +58,10 @@ class Mixture:
     @property
     def doubt(self) -> str:
         """Why it is not to be believed; empty where it is."""
-        if self.all.ess < LEAST_ESS:
+        if not self.all.ess >= LEAST_ESS:
             return f"{self.all.ess:.0f} of {len(self.log_w)} draws carry the average"
         for one in self.each:
-            if abs(one.log_mean - self.all.log_mean) > BARS * (one.error or 0.0) + BARS * (self.all.error or 0.0):
+            if not abs(one.log_mean - self.all.log_mean) <= BARS * ((one.error or 0.0) + (self.all.error or 0.0)):
                 return f"a ladder alone is {abs(one.log_mean - self.all.log_mean):.2g} nats off"
         return ""
 
@@ -90,17 +91,16 @@ def _log_q(up: np.ndarray, visited: np.ndarray) -> np.ndarray:
     distance = np.arange(n + 1)[:, None]
     log_q = distance * np.log(RATES) + (n - distance) * np.log1p(-np.array(RATES))
     table = logsumexp(log_q, axis=1) - np.log(len(RATES))
-    table, top = np.exp(table - table.max()), table.max()
     shares, signs = counts / counts.sum(), 1.0 - 2.0 * states.astype(np.float32)
     found = np.empty(len(up))
     step = max(1, TABLE // len(states))
     for first in range(0, len(up), step):
         # the distance of x and x' is sum_j x'_j + x_j (1 - 2 x'_j)
         far = up[first : first + step].astype(np.float32) @ signs.T + states.sum(axis=1, dtype=np.float32)
-        found[first : first + step] = table[np.rint(far).astype(np.int64)] @ shares
-    with np.errstate(divide="ignore"):
-        logs: np.ndarray = np.log(found) + top
-    return logs
+        logs = table[np.rint(far).astype(np.int64)]
+        top = logs.max(axis=1)
+        found[first : first + step] = top + np.log(np.exp(logs - top[:, None]) @ shares)
+    return found
 
 
 def importance_sampling(
@@ -152,9 +152,13 @@ def importance_sampling(
         found = mix(side, visited.up, n_samples, rng.derive(seed, attempt))
         if not found.doubt:
             break
-    if found.doubt:
+    doubt = found.doubt
+    bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed, threads)
+    if not doubt and apart(bound - found.all.log_mean, found.all.error):
+        doubt = f"log Z lies {bound - found.all.log_mean:.3g} nats below the bound of mean field"
+    if doubt:
         _checks.warn(
-            f"importance-sampling: {found.doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
+            f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
             'tens of units in the smaller side, use "ais" with walk="marginal".'
         )
     detail = {
@@ -169,7 +173,7 @@ def importance_sampling(
         log_z=found.all.log_mean,
         log_z_error=found.all.error,
         **averages(model, beta, side, found, moments),
-        converged=not found.doubt,
+        converged=not doubt,
         n_samples=len(found.log_w),
         ess=found.all.ess,
         detail=detail,

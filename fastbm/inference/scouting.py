@@ -61,8 +61,9 @@ class Scout:
     round_trips: int = 0
 
     def some(self, n_states: int) -> np.ndarray:
-        """That many states, evenly from all ladders and rounds."""
+        """That many states, evenly from all ladders and rounds; fewer where there are not as many."""
         assert self.up is not None
+        n_states = min(n_states, len(self.up))
         found: np.ndarray = self.up[np.linspace(0, len(self.up) - 1, n_states).round().astype(np.int64)]
         return found
 
@@ -96,7 +97,7 @@ def scout(
     if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
         return found
     lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)
-    bound = _mean_field_bound(model, beta, lowest, seed, threads)
+    bound = mean_field_bound(model, beta, lowest, seed, threads)
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
 
 
@@ -170,10 +171,11 @@ def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
 
 
-def _mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int) -> float:
+def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int) -> float:
     """The best bound by mean field, begun at states and at random."""
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
+    starts[0], starts[1] = STAY, -STAY  # the corners
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import _checks
-from .annealed_weights import Average
+from .annealed_weights import HEALTHY_ESS, Average
 from .result import Inference
 from .scouting import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
+ROUNDING = 1e-12  # of log Z
 SLACK = 0.05  # nats that nobody quarrels over
 ANSWERS = 'infer(model, "auto")'  # what finds an answer where one can be had
 UNASKED = "nothing stood witness: witness=False"
@@ -45,7 +46,7 @@ def apart(gap: float, *errors: float | None) -> bool:
 
 def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     """What is wrong with an estimate that a rigorous bound exceeds; empty where nothing is."""
-    if not apart(found.bound - log_z, error):
+    if not apart(found.bound - log_z - ROUNDING * abs(log_z), error):
         return ""
     return (
         f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): chains "
@@ -70,7 +71,11 @@ def of_walks(
     seen = _seen(up, down, own, found)
     if reason:
         return Verdict(False, reason, seen)
-    return Verdict(None, TOO_SHORT, seen) if up is None or down is None else Verdict(True, "", seen)
+    if up is None or down is None:
+        return Verdict(None, TOO_SHORT, seen)
+    if min(up.ess, down.ess) < HEALTHY_ESS:
+        return Verdict(None, f"so few walks cannot tell; pass n_chains of {2 * HEALTHY_ESS:.0f} or more", seen)
+    return Verdict(True, "", seen)
 
 
 def _seen(up: Average | None, down: Average | None, own: Average, found: Scout | None) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
         told |= more
     if reason:
         _checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
-    verdict = Verdict(False if reason else sure, reason or ("" if sure else TOO_SHORT), told)
+    unsure = TOO_SHORT if seen.up is None else f"the look around was not sure itself; compare with {ANSWERS}"
+    verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), told)
     return replace(found, converged=all_of([found.converged, verdict.converged]), detail=verdict.told | found.detail)
 
 
@@ -118,4 +119,4 @@ def _walked(
         return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", told, True
     if healthy and apart(log_z + down.log_mean, error, down.error):
         return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", told, True
-    return "", told, True if healthy or not model.is_layered else None
+    return "", told, True if healthy or (seen.round_trips and not model.is_layered) else None

@@ -36,15 +36,15 @@ def _add_group(fields, pull, low, high, weights, signs, first, last, sums, produ
     x = low pull + high (y + sign w). Mutates `sums`, `product`, `rise`.
     """
     product[:] = np.float32(1.0)
-    rise[:] = np.float32(0.0)
+    rise[:] = rise.dtype.type(0.0)
     for i in range(first, last):
         a, w, row = pull[i], weights[i], fields[i]
         for lane in range(row.size):
-            x = np.float32(low[lane] * a + high[lane] * (row[lane] + signs[lane] * w))
-            product[lane] *= np.float32(1.0) + exp_float32(-abs(x))
-            rise[lane] += max(x, np.float32(0.0))
+            x = low[lane] * a + high[lane] * (row[lane] + signs[lane] * w)
+            product[lane] *= np.float32(1.0) + exp_float32(-np.float32(min(abs(x), rise.dtype.type(100.0))))
+            rise[lane] += max(x, rise.dtype.type(0.0))
     for lane in range(rise.size):
-        sums[lane] += np.float64(rise[lane] + log_float32(product[lane]))
+        sums[lane] += np.float64(rise[lane]) + np.float64(log_float32(product[lane]))
 
 
 @kernel
@@ -58,7 +58,7 @@ def sum_out(fields, pull, steps, sums):
     lanes = fields.shape[1]
     low, high, none = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.zeros(lanes, fields.dtype)
     still = np.zeros(fields.shape[0], fields.dtype)
-    product, rise = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
+    product, rise = np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
     for lane in range(lanes):
         low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
         sums[lane] = 0.0
@@ -80,7 +80,7 @@ def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
     n, lanes = fields.shape
     bits = np.empty(lanes, np.uint32)
     low, high, signs = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype)
-    flipped, product, rise = np.empty(lanes), np.empty(lanes, np.float32), np.empty(lanes, np.float32)
+    flipped, product, rise = np.empty(lanes), np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
     for lane in range(lanes):
         low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
     for j in range(up.shape[0]):
@@ -171,6 +171,10 @@ def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams
     lanes = up.shape[1]
     steps, after = np.empty(lanes), np.empty(lanes)
     for k in range(path.size - 1):
+        if k % 16 == 0:
+            set_fields(fields, up, weights, bias)
+            steps[:] = path[k]
+            sum_out(fields, pull, steps, sums)
         step = path[k + 1] - path[k]
         steps[:] = path[k + 1]
         sum_out(fields, pull, steps, after)
@@ -181,6 +185,4 @@ def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams
             rise = step * (field[j] - base[j])
             for lane in range(lanes):
                 log_w[lane] += rise * np.float64(up[j, lane])
-        if k % 16 == 15:
-            set_fields(fields, up, weights, bias)
         sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
