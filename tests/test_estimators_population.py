@@ -40,7 +40,7 @@ def coverage(kind: str, seeds: range, **options: Any) -> dict[str, float]:
     """The part of 95 % intervals that hold the truth, by what they are of."""
     model, beta = known_machine(kind)
     truth = bm.infer(model, "exact", beta=beta, energy_variance=True)
-    found = [bm.infer(model, METHOD, beta=beta, seed=s, threads=1, **options) for s in seeds]
+    found = [calm(bm.infer, model, METHOD, beta=beta, seed=s, threads=1, **options) for s in seeds]
     ends = [Temperatures.of(f) for f in found]
     heat = beta**2 * truth.energy_variance
     assert min(f.ess for f in found) > 30
@@ -64,7 +64,8 @@ def test_error_bars_cover() -> None:
 @pytest.mark.parametrize("kind", MACHINES)
 def test_error_bars_cover_over_many_seeds(kind: str) -> None:
     for name, part in coverage(kind, range(200), n_chains=1024).items():
-        assert 0.90 <= part <= 0.99, (name, part)
+        # bars of the heat capacity have a floor, for rare states that nobody saw
+        assert 0.90 <= part <= (1.0 if name == "heat capacity" else 0.99), (name, part)
 
 
 @pytest.mark.parametrize("units", UNITS)
