@@ -84,7 +84,7 @@ def _moves(run: Run) -> dict[str, Any]:
         found["beta"] = f"{betas.min():g} to {betas.max():g}, {len(betas)} values"
     elif settings["sampler"] == "annealing":
         found["beta"] = f"{min(settings['betas']):g} to {betas[0]:g}"
-    elif settings.get("keep") == "best":  # it may be the machine's own
+    elif settings.get("keep") == "best" and len(betas):  # it may be the machine's own
         found["beta"] = f"{betas[0]:g}"
     if "tempering/attempted" in run.streams and len(run.sweep):
         rates, trips = run.swap_rates, run.round_trips

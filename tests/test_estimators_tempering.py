@@ -155,7 +155,8 @@ def test_error_bars_cover_over_many_seeds(kind: str, engine: str) -> None:
     found, truth, beta = estimates(kind, range(200), **options)
     assert all(f.detail.get("discretisation_error", 0.0) < 0.3 * f.log_z_error for f in found)
     for name, inside in covered(found, truth, beta).items():
-        assert 0.90 <= np.mean(inside) <= 0.99, (name, np.mean(inside))
+        most = 1.0 if name == "heat capacity" else 0.99  # whose bar has a floor
+        assert 0.90 <= np.mean(inside) <= most, (name, np.mean(inside))
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ from .variational import Settings, starting_means
 
 LADDERS = 4
 LEVELS = 40  # of the path on one side of a layered machine
-MOST_ROUNDS, FEWEST_ROUNDS = 250, 25
+MOST_ROUNDS, FEWEST_ROUNDS = 250, 25  # on one side of a layered machine
+MOST_IN_TEMPERATURE = 2_000  # rounds of one spin at a time, which go round a ladder slowly
 BURN_IN = 0.2  # of the rounds, on top
 ROUND_SECONDS = 3e-4  # that Python takes in a round of tempering in the temperature
 LEAST_SECONDS = 0.1  # that are always granted
@@ -104,7 +105,7 @@ def scout(
 def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
     """Temper the smaller side of a layered machine, the other summed out."""
     side = Marginal.of(model, beta)
-    rounds = max(_rounds(seconds, temper_seconds(side, LADDERS, LEVELS, 1)), least)
+    rounds = max(_rounds(seconds, temper_seconds(side, LADDERS, LEVELS, 1), MOST_ROUNDS), least)
     if not rounds:
         return Scout(-math.inf, "nothing", side=side)
     found = temper(
@@ -121,7 +122,7 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     """Temper a machine in the temperature, from beta = 0."""
     ladder = _ladder(model, beta)
     each = LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS
-    rounds = max(_rounds(seconds, each), least)
+    rounds = max(_rounds(seconds, each, MOST_IN_TEMPERATURE), least)
     if not rounds:
         return Scout(-math.inf, "nothing")
     chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads)
@@ -135,9 +136,9 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
 
 
-def _rounds(seconds: float, each: float) -> int:
+def _rounds(seconds: float, each: float, most: int) -> int:
     """Rounds that fit; 0 where they are too few."""
-    rounds = int(min(seconds / ((1.0 + BURN_IN) * each), MOST_ROUNDS))
+    rounds = int(min(seconds / ((1.0 + BURN_IN) * each), most))
     return rounds if rounds >= FEWEST_ROUNDS else 0
 
 
