@@ -14,7 +14,7 @@ import scipy.linalg  # noqa: F401
 from threadpoolctl import threadpool_info
 
 from fastbm import __version__
-from fastbm.threads import available
+from fastbm._base.threads import available
 
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "openjij", "dwave-samplers", "peapods", "mcising", "scikit-learn")
 TWO_CORES = pytest.mark.skipif(available() < 2, reason="needs two processors")

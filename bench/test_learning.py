@@ -10,10 +10,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fastbm as bm
+from fastbm._base.threads import single_threaded_blas
 from fastbm.learning import settings as fit_settings
-from fastbm.learning.start import smoothed_means, start_machine
-from fastbm.learning.task import FitTask
-from fastbm.threads import single_threaded_blas
+from fastbm.learning.training_set import smoothed_means, start_machine
+from fastbm.runs.fit.task import FitTask
 
 from . import numpy_peers
 from .machine import installed

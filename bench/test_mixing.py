@@ -14,7 +14,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.diagnostics import ess, standard_error
-from fastbm.lattice import kaufman_log_z
+from fastbm.models.square_lattice import kaufman_log_z
 
 from . import external, peapods_peer
 from .machine import installed

@@ -9,68 +9,69 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data, diagnostics, lattice, models
-    from ._checks import ConvergenceWarning, Interrupted, StorageError
+    from . import data, diagnostics, models
+    from ._base.checks import ConvergenceWarning, Interrupted, StorageError
+    from .data.moments import Moments, smoothed_rates
+    from .data.sources import Packed, Source
     from .inference.comparison import Comparison
+    from .inference.conditional.apply import complete, reconstruct, transform
     from .inference.likelihood import LogLikelihood, log_likelihood, pseudo_likelihood
     from .inference.result import Inference
     from .inference.temperatures import Temperatures
-    from .inference.use import complete, reconstruct, transform
-    from .learning.classifier import BoltzmannClassifier
-    from .learning.fidelity import fidelity
-    from .learning.inverse_comparison import RuleComparison
-    from .model import BoltzmannMachine
-    from .modelfile import load
-    from .moments import Moments, smoothed_rates
-    from .run import merge, open, resume
-    from .run_compare import compare
-    from .run_extend import extend
-    from .run_fit import fit
-    from .run_infer import infer
-    from .run_rules import compare_rules
-    from .run_sample import sample
-    from .run_view import Run
-    from .sources import Packed, Source
-    from .store.verifying import Verification, verify
+    from .learning.classifier.classifier import BoltzmannClassifier
+    from .learning.fidelity.fidelity import fidelity
+    from .learning.planted.comparison import RuleComparison
+    from .machine.file import load
+    from .machine.machine import BoltzmannMachine
+    from .models import square_lattice as lattice
+    from .runs.begin import merge, open, resume
+    from .runs.extend import extend
+    from .runs.fit.verb import fit
+    from .runs.infer.compare import compare
+    from .runs.infer.verb import infer
+    from .runs.planted.verb import compare_rules
+    from .runs.run import Run
+    from .runs.sample.verb import sample
+    from .store.verify import Verification, verify
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "BoltzmannClassifier": "learning.classifier",
-    "BoltzmannMachine": "model",
+    "BoltzmannClassifier": "learning.classifier.classifier",
+    "BoltzmannMachine": "machine.machine",
     "Comparison": "inference.comparison",
-    "ConvergenceWarning": "_checks",
+    "ConvergenceWarning": "_base.checks",
     "Inference": "inference.result",
-    "Interrupted": "_checks",
+    "Interrupted": "_base.checks",
     "LogLikelihood": "inference.likelihood",
-    "Moments": "moments",
-    "Packed": "sources",
-    "RuleComparison": "learning.inverse_comparison",
-    "Run": "run_view",
-    "Source": "sources",
-    "StorageError": "_checks",
+    "Moments": "data.moments",
+    "Packed": "data.sources",
+    "RuleComparison": "learning.planted.comparison",
+    "Run": "runs.run",
+    "Source": "data.sources",
+    "StorageError": "_base.checks",
     "Temperatures": "inference.temperatures",
-    "Verification": "store.verifying",
-    "compare": "run_compare",
-    "compare_rules": "run_rules",
-    "complete": "inference.use",
-    "extend": "run_extend",
-    "fidelity": "learning.fidelity",
-    "fit": "run_fit",
-    "infer": "run_infer",
-    "load": "modelfile",
+    "Verification": "store.verify",
+    "compare": "runs.infer.compare",
+    "compare_rules": "runs.planted.verb",
+    "complete": "inference.conditional.apply",
+    "extend": "runs.extend",
+    "fidelity": "learning.fidelity.fidelity",
+    "fit": "runs.fit.verb",
+    "infer": "runs.infer.verb",
+    "load": "machine.file",
     "log_likelihood": "inference.likelihood",
-    "merge": "run",
-    "open": "run",
+    "merge": "runs.begin",
+    "open": "runs.begin",
     "pseudo_likelihood": "inference.likelihood",
-    "reconstruct": "inference.use",
-    "resume": "run",
-    "sample": "run_sample",
-    "smoothed_rates": "moments",
-    "transform": "inference.use",
-    "verify": "store.verifying",
+    "reconstruct": "inference.conditional.apply",
+    "resume": "runs.begin",
+    "sample": "runs.sample.verb",
+    "smoothed_rates": "data.moments",
+    "transform": "inference.conditional.apply",
+    "verify": "store.verify",
 }
-_MODULES = ("data", "diagnostics", "lattice", "models")
+_MODULES = {"data": "data", "diagnostics": "diagnostics", "lattice": "models.square_lattice", "models": "models"}
 
 __all__ = [
     "BoltzmannClassifier",
@@ -115,7 +116,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name in _PLACES:
         return getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,9 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from ._checks import ConvergenceWarning, DamagedRun, Interrupted, StorageError
-from .run_age import process_age
-from .run_stop import SIGNALS, Broken, Stop, Unshown
+from ._base.checks import ConvergenceWarning, DamagedRun, Interrupted, StorageError
+from .runs.stop import SIGNALS, Broken, Stop, Unshown, process_age
 
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 3
 INTERRUPTED = 130  # as shells have it
@@ -125,26 +124,26 @@ def resume(
 @app.command()
 def verify(out: Out) -> None:
     """Check every byte of a run; leave with 1 if anything is damaged."""
-    from . import report
+    from .report import tables
 
-    if not report.verify_run(out):
+    if not tables.verify_run(out):
         raise Stopped(f"{out} is damaged.", FAILED)
 
 
 @app.command()
 def merge(out: Out) -> None:
     """Merge the parts of a finished run into one file."""
-    from . import report
+    from .report import tables
 
-    report.merge_run(out)
+    tables.merge_run(out)
 
 
 @app.command()
 def show(out: Out) -> None:
     """Show what a run was told and what it found, and how it stands; leave with 1 if it is damaged."""
-    from . import report
+    from .report import tables
 
-    if not report.show(out):
+    if not tables.show(out):
         raise Stopped(f"{out} is damaged; this is what is whole.", FAILED)
 
 
@@ -158,9 +157,9 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
 ) -> None:
     """Show a run as it goes on, from another terminal or host; leave when it ends: 0 finished, 3 stopped, 1 damaged."""
-    from . import report_watch
+    from .report.watch import screen
 
-    if code := report_watch.watch(out, every=every, wait=wait, once=once):
+    if code := screen.watch(out, every=every, wait=wait, once=once):
         raise typer.Exit(code)
 
 
@@ -173,9 +172,9 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a run."""
-    from . import report
+    from .report import tables
 
-    report.draw(out, picture)
+    tables.draw(out, picture)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -235,9 +234,9 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
     stop = Stop(SIGNALS, alone=_alone, began=time.monotonic() - process_age() if _alone else None)
     try:
         with stop, stop.breaking():
-            from . import report
+            from .report import tables
 
-            getattr(report, name)(place, *arguments, stop=stop, **options)
+            getattr(tables, name)(place, *arguments, stop=stop, **options)
     except Interrupted as stopped:
         path = None if stopped.run is None else stopped.run.path
         raise Stopped(stopped.reason + _way_on(path)) from None

@@ -22,7 +22,7 @@ def pytest_configure() -> None:
 def end_threads() -> Iterator[None]:
     """Leave no pool of threads behind: tests that fork must not find any."""
     yield
-    if "fastbm.threads" in sys.modules:
-        import helpers
+    if "fastbm._base.threads" in sys.modules:
+        from tests.support import machines
 
-        helpers.close_pools()
+        machines.close_pools()

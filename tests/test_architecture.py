@@ -103,10 +103,10 @@ def test_imports_point_down(file):
 
 def test_imports_are_read_wherever_they_stand():
     source = """
-import fastbm.rng
+import fastbm._base.rng
 from . import threads, _checks
 from ..couplings import Dense as D
-from fastbm.kernels import dense
+from fastbm.kernels.sampling import dense
 if TYPE_CHECKING:
     from .cli import main
 def late():
@@ -115,7 +115,7 @@ def late():
     found = {file_of(module) for module in imported_modules(ast.parse(source), "sampling/chains.py")}
     assert {"rng.py", "couplings/__init__.py", "kernels/dense.py"} <= found
     names = imported_modules(ast.parse(source), "sampling/chains.py")
-    assert {"fastbm.sampling.threads", "fastbm.couplings.Dense", "fastbm.store.schema"} <= set(names)
+    assert {"fastbm.sampling.threads", "fastbm.machine.couplings.Dense", "fastbm.store.schema"} <= set(names)
     assert not any("cli" in name for name in names)
 
 

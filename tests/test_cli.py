@@ -9,7 +9,7 @@ import pytest
 
 import fastbm as bm
 from fastbm import cli
-from fastbm._checks import DamagedRun, StorageError
+from fastbm._base.checks import DamagedRun, StorageError
 
 SAMPLE = """
 [model]
@@ -212,7 +212,7 @@ def test_exit_codes_of_errors_of_a_disk(monkeypatch):
         def fail(*arguments, error=error, **options):
             raise error
 
-        monkeypatch.setattr("fastbm.report.show", fail)
+        monkeypatch.setattr("fastbm.report.tables.show", fail)
         assert call("show", "run.h5") == code
 
 

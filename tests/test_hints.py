@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers import calm
 
 import fastbm as bm
+from tests.support.machines import calm
 
 MODEL = bm.models.curie_weiss(4)
 ROWS = np.array([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 1]])

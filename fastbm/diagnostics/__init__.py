@@ -17,13 +17,7 @@ from .jackknife import Estimate, jackknife as jackknife
 from .ranks import R_HAT_LIMIT, ess_bulk, ess_tail, r_hat
 from .reweighting import Reweighted, reweight
 from .stationarity import LogBins, is_stationary
-from .thermodynamics import (
-    OverlapDistribution,
-    binder_cumulant,
-    overlap_distribution,
-    specific_heat,
-    susceptibility,
-)
+from .thermodynamics import OverlapDistribution, binder_cumulant, overlap_distribution, specific_heat, susceptibility
 
 __all__ = [
     "R_HAT_LIMIT",

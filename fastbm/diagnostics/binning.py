@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
+from .._base import checks
 from .autocorrelation import MANY_CHAINS, tau_int
 from .ranks import split_ratio
 
@@ -50,9 +50,9 @@ class Binned:
     """
 
     def __init__(self, shape: int | tuple[int, ...], *, n_bins: int = N_BINS) -> None:
-        if _checks.whole("n_bins", n_bins, least=2) % 2:
+        if checks.whole("n_bins", n_bins, least=2) % 2:
             raise ValueError(f"n_bins must be even, as bins are joined in pairs; got {n_bins}.")
-        sizes = tuple(_checks.whole("shape", size, least=1) for size in np.atleast_1d(np.asarray(shape)).tolist())
+        sizes = tuple(checks.whole("shape", size, least=1) for size in np.atleast_1d(np.asarray(shape)).tolist())
         self.shape, self.n_bins, self.n_samples, self.width = sizes, n_bins, 0, 1
         self._origin = np.zeros(sizes)
         self._sums = np.zeros((2, n_bins, *sizes))  # of the values and of their squares

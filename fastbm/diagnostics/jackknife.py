@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _checks
+from .._base import checks
 from .autocorrelation import MANY_CHAINS, finite, tau_int
 
 FEWEST, MOST = 8, 64  # blocks
@@ -160,7 +160,7 @@ def jackknife(
     >>> bool(abs(value - 1.0) < 3.0 * error)
     True
     """
-    _checks.choice("of", of, ("means", "arrays"))
+    checks.choice("of", of, ("means", "arrays"))
     arrays = [finite(value) for value in values]
     if not arrays or any(array.shape[:2] != arrays[0].shape[:2] for array in arrays):
         raise ValueError(
@@ -168,7 +168,7 @@ def jackknife(
             f"{', '.join(str(array.shape) for array in arrays) or 'none'}."
         )
     n_samples, n_chains = arrays[0].shape[:2]
-    if n_blocks is not None and not 2 <= _checks.whole("n_blocks", n_blocks) <= n_samples:
+    if n_blocks is not None and not 2 <= checks.whole("n_blocks", n_blocks) <= n_samples:
         raise ValueError(f"n_blocks must lie between 2 and n_samples = {n_samples}; got {n_blocks}.")
     tau = 0.5 if n_blocks is not None else max(float(np.max(tau_int(array))) for array in arrays)
     blocks = cut_blocks(n_samples, n_chains, tau, n_blocks)
@@ -212,6 +212,6 @@ def of_sums(
 
 def unknown_error(value: Any, reason: str) -> Estimate:
     """A value whose error cannot be told, with a warning that says why."""
-    _checks.warn(reason)
+    checks.warn(reason)
     array = np.asarray(value, np.float64)
     return Estimate(array[()], np.full(array.shape, math.nan)[()])

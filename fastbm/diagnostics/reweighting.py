@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _checks
+from .._base import checks
 from .autocorrelation import ess, finite
 from .jackknife import jackknife
 
@@ -70,8 +70,8 @@ def reweight(energy: Any, observable: Any, beta: float, new_beta: Any, *, n_bloc
             "energy must have shape (n_samples, n_chains) and observable (n_samples, n_chains, ...); got "
             f"{energies.shape} and {observed.shape}."
         )
-    old = _checks.real("beta", beta)
-    wanted = _checks.finite_array("new_beta", new_beta)
+    old = checks.real("beta", beta)
+    wanted = checks.finite_array("new_beta", new_beta)
     if wanted.ndim > 1:
         raise ValueError(f"new_beta must be a number or a vector; got shape {wanted.shape}.")
     effective = float(ess(energies)) / energies.size
@@ -89,7 +89,7 @@ def _one(
     weights = np.exp(log_weights - log_weights.max())
     left = effective * float(weights.sum() ** 2 / (weights**2).sum())
     if left < FEWEST:
-        _checks.warn(
+        checks.warn(
             f"reweighting from beta = {beta:g} to {new_beta:g} leaves {left:.3g} effective samples of {energy.size}: "
             "do not trust the value or its error. Sample nearer to it.",
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
+from .._base import checks
 from .autocorrelation import MANY_CHAINS, standard_error
 
 N_WINDOWS = 3
@@ -48,7 +48,7 @@ def is_stationary(means: Any, *, z: float = Z) -> bool:
             "means must have shape (n_windows, n_bins, n_observables, n_chains) and at least two windows; got "
             f"{array.shape}."
         )
-    z, n_chains = _checks.real("z", z, above=0.0), array.shape[3]
+    z, n_chains = checks.real("z", z, above=0.0), array.shape[3]
     old, recent = array[-2:]
     differences = (recent - old).mean(axis=0)
     if n_chains >= MANY_CHAINS:
@@ -109,10 +109,10 @@ class LogBins:
     """
 
     def __init__(self, n_observables: int, n_chains: int, *, unit: int = UNIT, z: float = Z) -> None:
-        sizes = [_checks.whole("n_observables", n_observables, least=1), _checks.whole("n_chains", n_chains, least=1)]
-        if _checks.whole("unit", unit, least=N_BINS) % N_BINS:
+        sizes = [checks.whole("n_observables", n_observables, least=1), checks.whole("n_chains", n_chains, least=1)]
+        if checks.whole("unit", unit, least=N_BINS) % N_BINS:
             raise ValueError(f"unit must be a multiple of {N_BINS}, the bins of a window; got {unit}.")
-        self.unit, self.z, self.n_rows = unit, _checks.real("z", z, above=0.0), 0
+        self.unit, self.z, self.n_rows = unit, checks.real("z", z, above=0.0), 0
         self._origin = np.zeros(sizes)
         self._sums = np.zeros((N_WINDOWS, N_BINS, *sizes))
 
@@ -125,7 +125,7 @@ class LogBins:
             Whether the chains are stationary, when it is time for a look; else None.
         """
         values = np.asarray(row, np.float64)
-        _checks.shape("row", values, self._origin.shape)
+        checks.shape("row", values, self._origin.shape)
         if not np.isfinite(values).all():
             raise ValueError(f"row must be finite; {int((~np.isfinite(values)).sum())} of {values.size} are not.")
         if not self.n_rows:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _checks
+from .._base import checks
 from .autocorrelation import finite, tau_int
 from .jackknife import Estimate, cut_blocks, jackknife, of_sums
 
@@ -68,8 +68,8 @@ def specific_heat(energy: Any, beta: float, n_units: int) -> Estimate:
     Estimate
         Value, in units of Boltzmann's constant, and jackknife error.
     """
-    n = _checks.whole("n_units", n_units, least=1)
-    factor = _checks.real("beta", beta) / math.sqrt(n)
+    n = checks.whole("n_units", n_units, least=1)
+    factor = checks.real("beta", beta) / math.sqrt(n)
     return _variance(_series("energy", energy), "specific heat", factor=factor)
 
 
@@ -91,8 +91,8 @@ def susceptibility(magnetisation: Any, beta: float, n_units: int, modulus: bool 
     Estimate
         Value and jackknife error.
     """
-    n, m = _checks.whole("n_units", n_units, least=1), _series("magnetisation", magnetisation)
-    return _variance(np.abs(m) if modulus else m, "susceptibility", scale=_checks.real("beta", beta) * n)
+    n, m = checks.whole("n_units", n_units, least=1), _series("magnetisation", magnetisation)
+    return _variance(np.abs(m) if modulus else m, "susceptibility", scale=checks.real("beta", beta) * n)
 
 
 def binder_cumulant(magnetisation: Any) -> Estimate:
@@ -149,12 +149,12 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     ----------
     Young, Phys. Rev. Lett. 51, 1206 (1983), doi:10.1103/PhysRevLett.51.1206.
     """
-    q, n = _series("overlap", overlap), _checks.whole("n_units", n_units, least=1)
+    q, n = _series("overlap", overlap), checks.whole("n_units", n_units, least=1)
     if np.abs(q).max() > 1.0 + 1e-9:
         raise ValueError(f"overlap must lie between -1 and 1; got {q.flat[np.abs(q).argmax()]:g}. Divide by n_units.")
     if bins is None:
         bins = n + 1 if n <= NATURAL else MANY_BINS + (n + 1) % 2
-    elif not 1 <= _checks.whole("bins", bins) <= n + 1:
+    elif not 1 <= checks.whole("bins", bins) <= n + 1:
         raise ValueError(f"bins must lie between 1 and n_units + 1 = {n + 1}, the values q can have; got {bins}.")
     edges = _edges(n + 1, bins)
     which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1

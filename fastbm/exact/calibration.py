@@ -19,12 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import _jit
-from ..model import BoltzmannMachine
-from ..threads import single_threaded_blas
-from .choosing import BUILT_IN, FARTHEST, Limits, Request
-from .plan import Wanted
-from .speeds import Speeds
+from .._base.threads import single_threaded_blas
+from ..kernels import jit
+from ..machine.machine import BoltzmannMachine
+from .choice import BUILT_IN, FARTHEST, Limits, Request
+from .plan import Speeds, Wanted
 
 PRODUCT_SIZE = 1024
 
@@ -94,11 +93,11 @@ def _key() -> str:
             if line.startswith("model name"):
                 processor = line.partition(":")[2].strip()
                 break
-    return f"{processor}, numba {version('numba')}, numpy {np.__version__}, {Path(_jit.CACHE_FOLDER or '').name}"
+    return f"{processor}, numba {version('numba')}, numpy {np.__version__}, {Path(jit.CACHE_FOLDER or '').name}"
 
 
 def _file() -> Path | None:
-    return Path(_jit.CACHE_FOLDER).parent / "speeds.json" if _jit.CACHE_FOLDER else None
+    return Path(jit.CACHE_FOLDER).parent / "speeds.json" if jit.CACHE_FOLDER else None
 
 
 def _read() -> dict[str, object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..model import BoltzmannMachine
+from ..machine.machine import BoltzmannMachine
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,27 @@
-"""Which method `infer(model, "auto")` takes: an exact sum if it fits the budget, else what estimates best."""
+"""Which method `infer(model, "auto")` takes: an exact sum if it fits the budget, else what estimates best.
+
+How much of a method fits into a budget of seconds: found by doing a little of it.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..clamping import Clamped
-from ..exact.choosing import duration
-from ..magnitude import refuse_beyond_range
-from ..model import BoltzmannMachine
-from .exact import forecast_seconds
-from .marginal import Marginal, has_marginal
-from .marginal_tempering import temper_seconds
+from ..exact.choice import duration
+from ..kernels.stopwatch import Stopwatch
+from ..machine.clamping import Clamped
+from ..machine.machine import BoltzmannMachine
+from ..machine.magnitude import refuse_beyond_range
+from .exact.method import forecast_seconds
+from .importance_sampling import N_SWEEPS
 from .methods import run_method
-from .mixture import N_SWEEPS
-from .scouting import FEWEST_ROUNDS, LADDERS, LEVELS
+from .scout.marginal import Marginal, has_marginal
+from .scout.marginal_tempering import temper_seconds
+from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS
 from .witness import MOST_KEPT
 
 BUDGET = 60.0  # seconds
@@ -87,3 +92,61 @@ def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:
         return model, 1
     clamped = Clamped.of(model, *clamp)
     return (clamped.machine(0), clamped.n_patterns) if clamped.free.size else (model, 0)
+
+
+PILOT = 0.06  # part of the budget that the largest trial should take, about
+AFFORDED = 0.3  # part of the budget that no trial should exceed
+KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
+SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
+LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
+
+
+class BudgetTooSmall(ValueError):
+    """Not even the least that a method can do fits into the budget."""
+
+
+def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, most: int) -> int:
+    """Return the size, a multiple of `least` up to `most`, at which `run` takes about `seconds`.
+
+    The trials take some part of as much, on top.
+
+    Parameters
+    ----------
+    run : function
+        Its time must grow about evenly with the size.
+    knob : str
+        What the size is called, for the error.
+
+    Raises
+    ------
+    BudgetTooSmall
+        If the least size takes longer. Trials are timed, so that the answer differs from one call to the next.
+    """
+    _timed(run, least)  # compiles what has not been compiled yet
+    size, taken = least, _timed(run, least)
+    if taken > seconds:
+        raise BudgetTooSmall(
+            f"{knob} = {least}, the least that is of any use, takes {taken:.2g} s, and the budget is {seconds:g} s."
+        )
+    slope = taken / size
+
+    while size < most and (size == least or taken < PILOT * seconds):
+        growth = min(max(int(PILOT * seconds / taken), SLOWEST_GROWTH), FASTEST_GROWTH)
+        if growth * taken > AFFORDED * seconds:
+            growth = 2
+            if size > least or growth * taken > seconds:
+                break
+        before = size, taken
+        size = min(most, growth * size)
+        taken = _timed(run, size)
+        slope = max((taken - before[1]) / (size - before[0]), LEAST_SLOPE * taken / size)  # part of the time is fixed
+    found = min(most, int(size + ((1.0 - KEPT_BACK) * seconds - taken) / slope))
+    return max(least, found - found % least)
+
+
+def _timed(run: Callable[[int], Any], size: int) -> float:
+    watch = Stopwatch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so short a run need not converge
+        run(size)
+    return max(watch.seconds, 1e-9)

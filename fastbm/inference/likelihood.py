@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, data as datasets, rng, threads as threads_module
-from ..magnitude import refuse_beyond_range
-from ..model import BoltzmannMachine, check_machine
-from ..moments import smoothed_rates
-from ..threads import fan_out
-from .completions import log_sums_of_known
-from .conditionals import log_conditionals
-from .hidden import has_free_energy, hidden_are_independent
+from .._base import checks, rng, threads as threads_module
+from .._base.threads import fan_out
+from ..data import datasets
+from ..data.moments import smoothed_rates
+from ..machine.hidden import has_free_energy, hidden_are_independent
+from ..machine.machine import BoltzmannMachine, check_machine
+from ..machine.magnitude import refuse_beyond_range
+from .conditional.completions import log_sums_of_known
+from .conditional.layers import log_conditionals
 from .methods import check_options, infer, run_method
 from .result import Inference
 
@@ -121,7 +122,7 @@ def log_likelihood(
     >>> round(bm.log_likelihood(model, [[1, 1, 1, 1], [-1, 1, -1, 1]]).mean, 6)
     -2.525415
     """
-    beta, n_threads = _checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
+    beta, n_threads = checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
     refuse_beyond_range(model, beta)
     check_options(clamped, {})
@@ -176,7 +177,7 @@ def pseudo_likelihood(
     ValueError
         If hidden units are coupled to one another.
     """
-    beta = _checks.real("beta", beta, least=0.0)
+    beta = checks.real("beta", beta, least=0.0)
     rows = _rows(model, data)
     refuse_beyond_range(model, beta)
     if np.isnan(rows).any():
@@ -222,7 +223,7 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     check_machine(model)
     found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
     missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
-    array = found.data if isinstance(found, np.ma.MaskedArray) else _checks.any_array("data", found)
+    array = found.data if isinstance(found, np.ma.MaskedArray) else checks.any_array("data", found)
     if array.dtype.kind == "f":
         missing = missing | np.isnan(array)
     up = model.check_states(np.where(missing, model.convention.lo, array), argument="data", n_units=model.n_visible)

@@ -11,25 +11,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _checks, rng, threads as threads_module
-from ..clamping import Clamped
-from ..magnitude import refuse_beyond_range
-from ..model import BoltzmannMachine, check_machine
-from ..stopwatch import Stopwatch
-from ..threads import single_threaded_blas
-from .annealed import ais, reverse_ais
-from .bethe import bethe
-from .exact import exact
+from .._base import checks, rng, threads as threads_module
+from .._base.threads import single_threaded_blas
+from ..kernels.stopwatch import Stopwatch
+from ..machine.clamping import Clamped
+from ..machine.machine import BoltzmannMachine, check_machine
+from ..machine.magnitude import refuse_beyond_range
+from .ais.method import ais, reverse_ais
+from .exact.method import exact
+from .fixed_point.bethe import bethe
+from .fixed_point.mean_field import mean_field
+from .fixed_point.tap import tap
 from .idle import refuse_idle
-from .mean_field import mean_field
-from .mixture import importance_sampling
+from .importance_sampling import importance_sampling
 from .monte_carlo import monte_carlo
-from .populated import population_annealing
+from .population_annealing import population_annealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
-from .sampled_states import sampled_states
+from .sampled_states.method import sampled_states
 from .subject import Subject, clamp_of
-from .tap import tap
-from .tempered import tempering
+from .tempering.method import tempering
 from .verdict import UNASKED
 from .witness import examine
 
@@ -95,12 +95,11 @@ def check_options(method: str, options: Mapping[str, Any]) -> None:
     """Refuse an unknown method or option, naming the nearest and listing those there are, and what would do nothing."""
     if method == "auto":
         raise ValueError("auto chooses a method for infer alone; name one here.")
-    valid = METHODS[_checks.choice("method", method, METHODS)].options
+    valid = METHODS[checks.choice("method", method, METHODS)].options
     for name in options:
         if name not in valid:
             raise TypeError(
-                f"{method} has no option {name!r}.{_checks.nearest(name, valid)} It takes: "
-                f"{', '.join(valid) or 'none'}."
+                f"{method} has no option {name!r}.{checks.nearest(name, valid)} It takes: {', '.join(valid) or 'none'}."
             )
     refuse_idle(method, options)
 
@@ -207,7 +206,7 @@ def infer(
 ) -> Inference:
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     check_machine(model)
-    beta = _checks.real("beta", beta, least=0.0)
+    beta = checks.real("beta", beta, least=0.0)
     check_call(model, method, beta, clamp, options, moments)
     return run_method(
         model,

@@ -1,4 +1,7 @@
-"""Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation."""
+"""Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation.
+
+Means and second moments of recorded states, gathered piece by piece.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, diagnostics
-from ..kernels.moments import count_pairs
-from ..model import BoltzmannMachine
+from .. import diagnostics
+from .._base import checks
+from ..kernels.bits import count_pairs, pack_chains
+from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import rarely, unseen
-from .chain_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
+from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
+from .temperatures import FEWEST_SPREAD, spread_error
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
@@ -85,7 +90,7 @@ def monte_carlo(
         chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
         machine is known to have one valley only; `detail["doubt"]` says why.
     """
-    n_sweeps, thin = _checks.whole("n_sweeps", n_sweeps, least=1), _checks.whole("thin", thin, least=1)
+    n_sweeps, thin = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("thin", thin, least=1)
     n_samples = n_sweeps // thin
     if not n_samples:
         raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
@@ -96,7 +101,7 @@ def monte_carlo(
     if burn_in == "auto":
         burnt = find_burn_in(chains, n_sweeps)
     else:
-        burnt = _checks.whole("burn_in", burn_in)
+        burnt = checks.whole("burn_in", burn_in)
         chains.sweep(burnt)
     halves = PairHalves(model.n_units, n_chains, n_samples) if moments else None
     flips = chains.n_flips
@@ -166,3 +171,39 @@ def _result(
     if verdict.reason:
         detail = detail | {"doubt": verdict.reason}
     return Inference(rule, **result, converged=verdict.converged, n_samples=energies.size, ess=ess, detail=detail)
+
+
+class TargetMoments:
+    """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken."""
+
+    def __init__(self, model: BoltzmannMachine, n_samples: int, n_chains: int) -> None:
+        self._units, self._n_units = model.convention, model.n_units
+        self._pairs = PairCounts(model.n_units)
+        self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
+        self._sums = np.zeros((self._block[-1] + 1, n_chains, model.n_units))
+        self._done = 0
+
+    def add(self, packed: np.ndarray) -> None:
+        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        up = np.unpackbits(packed, axis=2, count=self._n_units, bitorder="little")
+        for t, states in enumerate(up):
+            self._sums[self._block[self._done + t]] += states
+        rows = np.ascontiguousarray(up.reshape(-1, self._n_units).T)
+        words = np.empty((self._n_units, -(-rows.shape[1] // 64)), np.uint64)
+        pack_chains(rows, rows.shape[1], words)
+        count_pairs(words, self._pairs.counts)
+        self._pairs.n += rows.shape[1]
+        self._done += len(packed)
+
+    def means(self) -> np.ndarray:
+        """The part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
+        return self._sums / np.bincount(self._block)[:, None, None]
+
+    def result(self, ess: float) -> dict[str, Any]:
+        """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
+        blocks = self.means()
+        error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
+        if blocks.shape[1] >= FEWEST_SPREAD:
+            of_chains = blocks.mean(axis=0)
+            error = np.maximum(error, spread_error(of_chains - of_chains.mean(axis=0)))
+        return moments_from_up(self._units, self._pairs.up()) | {"mean_error": self._units.span * error}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model import BoltzmannMachine
+from ..machine.machine import BoltzmannMachine
 
 
 class Subject:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from ..magnitude import near_one
+from ..machine.magnitude import near_one
+from ..machine.units import Units
 from ..sampling.unseen import Unseen
-from ..units import Units
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`

@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import _checks
-from .annealed_weights import HEALTHY_ESS, Average
+from .._base import checks
+from .ais.weights import HEALTHY_ESS, Average
 from .result import Inference
-from .scouting import Scout
+from .scout.scout import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
 ROUNDING = 1e-12  # of log Z
@@ -103,7 +103,7 @@ def _crossed(up: Average, down: Average, other: Average) -> str:
 def judged(found: Inference, verdict: Verdict, way_out: str) -> Inference:
     """Give a result its verdict, what was seen to `detail`; warn where it has not converged."""
     if verdict.converged is False:
-        _checks.warn(
+        checks.warn(
             f"{found.method} has not converged: {verdict.reason}. Its error bars are not to be trusted. {way_out}."
         )
     doubt = {"doubt": verdict.reason} if verdict.reason else {}

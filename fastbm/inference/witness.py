@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng
+from .._base import checks, rng
 from ..diagnostics.verdicts import all_of
-from ..model import BoltzmannMachine
-from .annealed_job import FEWEST_WITNESSES, SCOUT, SCOUT_PART
-from .annealed_weights import average
-from .bases import log_odds
-from .mixture import averages, mix
+from ..machine.machine import BoltzmannMachine
+from .ais.method import FEWEST_WITNESSES, SCOUT, SCOUT_PART
+from .ais.walks import make_walk
+from .ais.weights import average
+from .importance_sampling import averages, mix
 from .result import Inference
-from .scouting import Scout, attempt_seconds, scout
+from .scout.bases import log_odds
+from .scout.scout import Scout, attempt_seconds, scout
 from .verdict import ANSWERS, TOO_SHORT, Verdict, apart, below_bound
-from .walks import make_walk
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
 N_DRAWS = 4_000
@@ -47,7 +47,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
         reason, more, sure = look(model, found, seen, beta, seconds, seed, threads)
         told |= more
     if reason:
-        _checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
+        checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
     unsure = TOO_SHORT if seen.up is None else f"the look around was not sure itself; compare with {ANSWERS}"
     verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), told)
     return replace(found, converged=all_of([found.converged, verdict.converged]), detail=verdict.told | found.detail)

@@ -5,7 +5,7 @@ E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
 
 import numpy as np
 
-from .._jit import kernel
+from .jit import kernel
 
 
 @kernel

@@ -7,7 +7,7 @@ Logarithms are polynomials in float32 (no libm, no re-association), so that the 
 
 import numpy as np
 
-from .._jit import inlined, kernel
+from .jit import inlined, kernel
 
 _LN2 = np.float32(0.6931471805599453)
 _HALF_BITS = np.int32(0x3F000000)

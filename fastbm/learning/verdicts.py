@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..store import Stream
-from .closed_driver import ClosedForm
-from .divergence import Watch
-from .drivers import Driver
-from .mixing import R_HAT_OF_CHAINS
-from .stopping import Stopping
+from .learners.closed import ClosedForm
+from .make import Driver
+from .monitor.chains import R_HAT_OF_CHAINS
+from .monitor.divergence import Watch
+from .monitor.early_stopping import Stopping
 
 UNKNOWN = -1
 GROUP = "verdict"

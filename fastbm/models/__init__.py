@@ -1,11 +1,10 @@
 """Named models of physics, of optimisation and of learning, ready made."""
 
-from .files import from_qubo, from_rudy
-from .graphs import from_graph
+from .fully_connected import curie_weiss, hopfield, random_machine, sherrington_kirkpatrick
+from .graphs import from_graph, random_tree
 from .lattices import edwards_anderson, ising
-from .mean_field import curie_weiss, hopfield, random_machine, sherrington_kirkpatrick
+from .problem_files import from_qubo, from_rudy
 from .restricted import restricted
-from .trees import random_tree
 
 __all__ = [
     "curie_weiss",

@@ -1,4 +1,7 @@
-"""A machine on any graph of networkx, or of anything that looks like one."""
+"""A machine on any graph of networkx, or of anything that looks like one.
+
+Trees: machines on which belief propagation is exact.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
-from ..couplings import Sparse
-from ..model import BoltzmannMachine
+from .._base import checks
+from ..machine.couplings import Sparse
+from ..machine.machine import BoltzmannMachine
+from .origin import generator, named
 
 
 def from_graph(
@@ -52,15 +56,15 @@ def from_graph(
             raise TypeError(f"graph must be a networkx.Graph, or like one; got {type(graph).__name__} without {name}.")
     if graph.is_directed():
         raise ValueError("graph must be undirected, as couplings are symmetric. Pass graph.to_undirected().")
-    default = _checks.real("default", default)
+    default = checks.real("default", default)
     nodes = list(graph.nodes(data=bias, default=0.0))
     if not nodes:
         raise ValueError("graph must have at least one node; got an empty graph.")
     index = {node: k for k, (node, _) in enumerate(nodes)}
-    biases = np.array([_checks.real(f"{bias} of node {node!r}", value) for node, value in nodes])
+    biases = np.array([checks.real(f"{bias} of node {node!r}", value) for node, value in nodes])
     edges = list(graph.edges(data=weight, default=default))
     _refuse_loops_and_repeats(edges, index)
-    values = np.array([_checks.real(f"{weight} of edge {(u, v)!r}", value) for u, v, value in edges], np.float64)
+    values = np.array([checks.real(f"{weight} of edge {(u, v)!r}", value) for u, v, value in edges], np.float64)
     i, j = (np.array([index[edge[end]] for edge in edges], np.int32) for end in (0, 1))
     return BoltzmannMachine(Sparse.of_pairs(len(nodes), i, j, values), biases, units=units)
 
@@ -81,3 +85,42 @@ def _refuse_loops_and_repeats(edges: list[Any], index: dict[Any, int]) -> None:
                 "Add their weights up in a networkx.Graph."
             )
         seen.add(pair)
+
+
+def random_tree(
+    n: int, *, scale: float = 1.0, bias_scale: float = 0.0, units: str = "spin", seed: int | None = 0
+) -> BoltzmannMachine:
+    """Return a machine on a random recursive tree: every unit but the first is coupled to one of those before it.
+
+    Parameters
+    ----------
+    n : int
+    scale, bias_scale : float
+        Couplings of the tree are drawn from N(0, scale^2), biases from N(0, bias_scale^2).
+    units : {"spin", "binary"}
+    seed : int or None
+
+    Returns
+    -------
+    BoltzmannMachine
+        Sparse couplings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an argument out of range; the text names it.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> bm.models.random_tree(1000)
+    <BoltzmannMachine: 1000 spin units, 999 couplings>
+    """
+    n = checks.whole("n", n, least=1)
+    scale, bias_scale = checks.real("scale", scale, least=0.0), checks.real("bias_scale", bias_scale, least=0.0)
+    draws = generator(seed)
+    units_after = np.arange(1, n, dtype=np.int32)
+    parents = draws.integers(0, units_after).astype(np.int32)
+    couplings = Sparse.of_pairs(n, parents, units_after, draws.normal(scale=scale, size=n - 1))
+    made = BoltzmannMachine(couplings, draws.normal(scale=bias_scale, size=n), units=units)
+    return named(made, "random_tree", n=n, scale=scale, bias_scale=bias_scale, units=units, seed=seed)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .. import _checks
-from ..couplings import Sparse
-from ..model import BoltzmannMachine
-from .making import generator, named
+from .._base import checks
+from ..machine.couplings import Sparse
+from ..machine.machine import BoltzmannMachine
+from .origin import generator, named
 
 DISTRIBUTIONS = ("bimodal", "gaussian")
 
@@ -53,7 +53,7 @@ def ising(
     <BoltzmannMachine: 1024 spin units, 2048 couplings>
     """
     sides = _check_sides(shape, periodic)
-    coupling, field = _checks.real("coupling", coupling), _checks.real("field", field)
+    coupling, field = checks.real("coupling", coupling), checks.real("field", field)
     i, j = _bonds(sides, periodic)
     made = _lattice(sides, i, j, np.full(len(i), coupling), field)
     return named(made, "ising", shape=sides, coupling=coupling, field=field, periodic=bool(periodic))
@@ -104,7 +104,7 @@ def edwards_anderson(
     <BoltzmannMachine: 512 spin units, 1536 couplings>
     """
     sides = _check_sides(shape, periodic)
-    distribution, field = _checks.choice("distribution", distribution, DISTRIBUTIONS), _checks.real("field", field)
+    distribution, field = checks.choice("distribution", distribution, DISTRIBUTIONS), checks.real("field", field)
     i, j = _bonds(sides, periodic)
     draws = generator(seed)
     values = draws.normal(size=len(i)) if distribution == "gaussian" else 2.0 * draws.integers(0, 2, len(i)) - 1.0
@@ -114,7 +114,7 @@ def edwards_anderson(
 
 
 def _check_sides(shape: Sequence[int], periodic: bool) -> list[int]:
-    sides = [_checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(np.atleast_1d(shape).tolist())]
+    sides = [checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(np.atleast_1d(shape).tolist())]
     if not sides:
         raise ValueError("shape must name at least one side; got an empty shape.")
     if periodic and 1 in sides:

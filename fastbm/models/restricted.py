@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
-from ..model import BoltzmannMachine
-from .making import generator
+from .._base import checks
+from ..machine.machine import BoltzmannMachine
+from .origin import generator
 
 
 def restricted(
@@ -60,10 +60,10 @@ def restricted(
     if weights is None:
         if n_visible is None or n_hidden is None:
             raise ValueError("restricted needs weights=, or n_visible and n_hidden to draw them.")
-        size = (_checks.whole("n_visible", n_visible, least=1), _checks.whole("n_hidden", n_hidden, least=1))
-        weights = generator(seed).normal(scale=_checks.real("scale", scale, least=0.0), size=size)
-    block = _checks.finite_array("weights", weights)
-    _checks.shape("weights", block, ("n_visible", "n_hidden"))
+        size = (checks.whole("n_visible", n_visible, least=1), checks.whole("n_hidden", n_hidden, least=1))
+        weights = generator(seed).normal(scale=checks.real("scale", scale, least=0.0), size=size)
+    block = checks.finite_array("weights", weights)
+    checks.shape("weights", block, ("n_visible", "n_hidden"))
     for name, wanted, found in (("n_visible", n_visible, block.shape[0]), ("n_hidden", n_hidden, block.shape[1])):
         if wanted not in (None, found):
             raise ValueError(f"{name} is {wanted}, but weights has shape {block.shape}.")
@@ -72,7 +72,7 @@ def restricted(
         ("visible_bias", visible_bias, block.shape[0]),
         ("hidden_bias", hidden_bias, block.shape[1]),
     ):
-        vector = _checks.finite_array(name, np.zeros(size) if bias is None else bias)
-        _checks.shape(name, vector, (size,))
+        vector = checks.finite_array(name, np.zeros(size) if bias is None else bias)
+        checks.shape(name, vector, (size,))
         biases.append(vector)
     return BoltzmannMachine([block], biases, units=units)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .engine import Engine
+from .engine.engine import Engine
 
 
 class Adapter:

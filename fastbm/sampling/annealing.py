@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..model import BoltzmannMachine
+from ..machine.machine import BoltzmannMachine
 from ..store import Stream
 from .adapter import Adapter
 from .chains import make_chains
-from .pilot import MOST_BETAS, energy_profile, equal_steps
+from .ladder import MOST_BETAS, energy_profile, equal_steps
 
 SCHEDULES = ("linear", "geometric", "adaptive")
 STEPS = 1000  # distinct temperatures of a schedule: a change of temperature takes 10 to 100 microseconds

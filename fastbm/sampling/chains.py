@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, threads as threads_module
-from ..couplings import Couplings
-from ..model import BoltzmannMachine
-from ..units import Units
-from .engine import Engine as Chains, start_bits
-from .kernels import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
-from .orders import ORDERS
+from .._base import checks, threads as threads_module
+from ..machine.couplings import Couplings
+from ..machine.machine import BoltzmannMachine
+from ..machine.units import Units
+from .engine.choice import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
+from .engine.engine import Engine as Chains, start_bits
+from .engine.orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
 FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
@@ -27,12 +27,12 @@ def resolve_order(order: str | None, rule: str) -> str:
     """
     if order is None:
         return "random" if rule == "metropolis" else "sequential"
-    return _checks.choice("order", order, ORDERS)
+    return checks.choice("order", order, ORDERS)
 
 
 def check_beta(beta: Any, n_chains: int) -> np.ndarray:
     """Check an inverse temperature, or several: then equal groups of consecutive chains get one each."""
-    values = np.atleast_1d(_checks.finite_array("beta", beta))
+    values = np.atleast_1d(checks.finite_array("beta", beta))
     if values.ndim != 1 or not values.size or n_chains % len(values):
         raise ValueError(
             f"beta must be one number, or a list whose length divides n_chains ({n_chains}); got shape {values.shape}."
@@ -62,8 +62,8 @@ def make_chains(
     `kernel` is the fastest one unless given; `bias`, trusted, replaces that of the model, (n_chains, n_units);
     `highest_beta` is the largest that `set_beta` will be told.
     """
-    n_chains = _checks.whole("n_chains", n_chains, least=1)
-    rule = _checks.choice("sampler", rule, RULES)
+    n_chains = checks.whole("n_chains", n_chains, least=1)
+    rule = checks.choice("sampler", rule, RULES)
     chosen = resolve_order(order, rule)
     betas = check_beta(beta, n_chains)
     bias = model.flat_bias if bias is None else bias
@@ -118,7 +118,7 @@ def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
         why = "with these couplings many flips cost nothing"
         if free:
             why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
-        _checks.warn(
+        checks.warn(
             f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
             'never reach some states. Use order="random" or sampler="gibbs".',
             UserWarning,

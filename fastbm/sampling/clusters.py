@@ -1,4 +1,8 @@
-"""Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
+"""The gauge of an unfrustrated machine: signs g_i with g_i g_j W_ij >= 0, so that the units g_i s_i are a ferromagnet.
+
+Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0.
+
+Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
 
 Units are turned by the gauge, so that kernels see a ferromagnet; what comes out is in the machine's own bits.
 """
@@ -11,15 +15,62 @@ from typing import Any
 
 import numpy as np
 
-from ..couplings import Couplings
-from ..halting import Halted, never
-from ..kernels.clusters import swendsen_wang_update, wolff_update
+from .._base.halting import Halted, never
+from .._base.threads import fan_out
 from ..kernels.energy import energies_sparse
+from ..kernels.graph import fix_gauge
+from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
+from ..machine.couplings import Couplings
+from ..machine.units import Units
 from ..store import Stream
-from ..threads import fan_out
-from ..units import Units
-from .engine import PIECE_SECONDS, WORTH_A_THREAD
-from .gauge import require_gauge
+from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
+
+
+def find_gauge(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray | None, tuple[int, int] | None]:
+    """Find the signs that turn couplings into a ferromagnet, or an edge of a loop that forbids it.
+
+    Parameters
+    ----------
+    indptr, indices, values : arrays
+        The whole symmetric matrix by rows (CSR), without stored zeros.
+
+    Returns
+    -------
+    signs : (n_units,) int8 array or None
+        1 and -1, the first unit of every connected part being 1; None if a loop is frustrated.
+    edge : (int, int) or None
+        Two coupled units on a frustrated loop (one whose couplings have a negative product), the smaller first.
+
+    Notes
+    -----
+    Breadth first along every connected part.  Cost O(n_units + edges).
+    """
+    n_units = len(indptr) - 1
+    signs = np.zeros(n_units, np.int8)
+    i, j = fix_gauge(signs, np.empty(n_units, np.int32), indptr, indices, values)
+    return (signs, None) if i < 0 else (None, (min(i, j), max(i, j)))
+
+
+def require_gauge(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, sampler: str) -> np.ndarray:
+    """Return the signs of `find_gauge`.
+
+    Raises
+    ------
+    ValueError
+        If couplings are frustrated; the text names an edge of such a loop and the samplers to use.
+    """
+    signs, edge = find_gauge(indptr, indices, values)
+    if signs is None:
+        assert edge is not None
+        raise ValueError(
+            f'sampler="{sampler}" needs couplings without frustration; the loop through units {edge[0]} and {edge[1]} '
+            'is frustrated (the product of its couplings is negative). Use sampler="tempering", which takes any '
+            "couplings."
+        )
+    return signs
+
 
 RULES = ("wolff", "swendsen-wang")
 BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times

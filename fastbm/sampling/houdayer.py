@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import rng
-from ..couplings import Couplings
-from ..halting import Halted, never
-from ..kernels.clusters_houdayer import houdayer_pairs
-from ..threads import fan_out
-from ..units import Units
-from .engine import PIECE_SECONDS, WORTH_A_THREAD
+from .._base import rng
+from .._base.halting import Halted, never
+from .._base.threads import fan_out
+from ..kernels.sampling.houdayer import houdayer_pairs
+from ..machine.couplings import Couplings
+from ..machine.units import Units
+from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
 
 PLANAR_DEGREE = 4.0  # mean number of neighbours up to which half of the units do not percolate
 FEW_UNITS = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .conditioned import Conditioned
-from .engine import lanes_of
-from .resolving import n_lanes
+from .clamped import Conditioned
+from .engine.engine import lanes_of
+from .resolve import n_lanes
 from .samplers import SAMPLERS
 from .settings import SampleSettings
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
-from ..model import BoltzmannMachine
+from .._base import checks
+from ..machine.machine import BoltzmannMachine
 from ..store import Stream
 
 Function = Callable[[np.ndarray], Any]
@@ -38,7 +38,7 @@ def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Func
         if callable(what):
             named[name], functions[name] = None, what
         else:
-            named[name] = _checks.choice(f"observables[{name!r}]", what, NAMED)
+            named[name] = checks.choice(f"observables[{name!r}]", what, NAMED)
     return named, functions
 
 
@@ -51,7 +51,7 @@ def _entries(given: Any) -> Mapping[Any, Any]:
     for name in names:
         if callable(name):
             raise TypeError('observables that are functions need names: pass a dict, {"name": function}.')
-        _checks.choice("observables", name, NAMED)
+        checks.choice("observables", name, NAMED)
     return {name: name for name in names}
 
 
@@ -160,7 +160,7 @@ class Observables:
         return found
 
     def _theirs(self, name: str, value: Any) -> np.ndarray:
-        array = _checks.any_array(f"observables[{name!r}]", value)
+        array = checks.any_array(f"observables[{name!r}]", value)
         if array.dtype.kind not in "biuf" or array.ndim > 1:
             raise TypeError(
                 f"observables[{name!r}] must return numbers, ({self._n_chains},) for one a chain or any other length; "

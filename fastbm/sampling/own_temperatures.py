@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import rng
-from ..threads import single_threaded_blas
+from .._base import rng
+from .._base.threads import single_threaded_blas
 from .chains import make_chains
-from .conditioned import Conditioned
+from .clamped import Conditioned
 
 FREE, MOVING, FROZEN = 0.5, 10.0, 30.0  # log-odds
 QUENCHED = 1e6  # log-odds by the largest field

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _checks, rng
-from ..kernels.resampling import resample_systematic, sum_weights
-from ..model import BoltzmannMachine
+from .._base import checks, rng
+from ..kernels.sampling.tempering import resample_systematic, sum_weights
+from ..machine.machine import BoltzmannMachine
 from ..store import Stream
 from .adapter import Adapter
 from .annealing import last_samples
@@ -133,7 +133,7 @@ class Population(Adapter):
         bias = None if bias is None else np.atleast_2d(bias)
         if bias is not None and (bias != bias[0]).any():
             raise ValueError("population annealing takes one clamped pattern; got several. Run them one by one.")
-        self.n_chains, self.n_units = _checks.whole("n_chains", n_chains, least=2), model.n_units
+        self.n_chains, self.n_units = checks.whole("n_chains", n_chains, least=2), model.n_units
         self.engine = make_chains(
             model,
             self.n_chains,

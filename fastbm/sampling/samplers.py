@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import rng
+from .._base import rng
 from .annealing import AnnealedChains, make_schedule
 from .chains import make_chains
+from .clamped import Conditioned
 from .clusters import ClusterChains
-from .conditioned import Conditioned
-from .engine import start_bits
-from .exact import ExactChains
-from .exact_sources import make_groups
+from .engine.engine import start_bits
+from .exact import ExactChains, make_groups
 from .population import Population
 from .tempering import TemperedChains
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks, rng
-from ..exact.choosing import LARGEST_GIGABYTES, LONGEST_SECONDS
+from .._base import checks, rng
+from ..exact.choice import LARGEST_GIGABYTES, LONGEST_SECONDS
 from .annealing import SCHEDULES
 from .chains import RULES, check_beta, resolve_order
-from .exact_sources import ENGINES
+from .exact import ENGINES
 from .observables import check_observables
 from .samplers import SAMPLERS, SPECIAL, Row, names_with
 
@@ -60,14 +60,14 @@ class SampleSettings:
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> SampleSettings:
         """Check the arguments of `sample`, those left out being None, and fill in what needs no machine."""
-        sampler = _checks.choice("sampler", given["sampler"], SAMPLERS)
+        sampler = checks.choice("sampler", given["sampler"], SAMPLERS)
         row = SAMPLERS[sampler]
         _refuse_foreign(sampler, row, given)
-        n_chains = _checks.whole("n_chains", given["n_chains"], least=1)
-        rule = row.rule or _checks.choice("rule", _or(given["rule"], "gibbs"), RULES)
-        n_sweeps = _checks.whole("n_sweeps", _or(given["n_sweeps"], row.n_sweeps), least=int(row.ends))
+        n_chains = checks.whole("n_chains", given["n_chains"], least=1)
+        rule = row.rule or checks.choice("rule", _or(given["rule"], "gibbs"), RULES)
+        n_sweeps = checks.whole("n_sweeps", _or(given["n_sweeps"], row.n_sweeps), least=int(row.ends))
         betas = _ladder(given["betas"], rising="swap_every" in row.takes)
-        keep = _checks.choice("keep", given["keep"], KEEP)
+        keep = checks.choice("keep", given["keep"], KEEP)
         settings = cls(
             sampler=sampler,
             rule=rule,
@@ -75,10 +75,10 @@ class SampleSettings:
             n_chains=n_chains,
             n_sweeps=n_sweeps,
             burn_in=_burn_in(given["burn_in"], n_sweeps, row, keep),
-            thin=_checks.whole("thin", _or(given["thin"], 1), least=1),
+            thin=checks.whole("thin", _or(given["thin"], 1), least=1),
             beta=_beta(sampler, row, given["beta"], betas, n_chains, searches=row.searches or keep == "best"),
             seed=rng.resolve(given["seed"]),
-            first_chain=_checks.whole("first_chain", _or(given["first_chain"], 0)),
+            first_chain=checks.whole("first_chain", _or(given["first_chain"], 0)),
             betas=betas,
             keep=keep,
             k=_k(given["k"], keep),
@@ -165,7 +165,7 @@ class SampleSettings:
     def read(cls, spec: Mapping[str, Any]) -> SampleSettings:
         """The way back from `as_dict`, also for specs of version 0.1."""
         if unknown := set(spec) - {one.name for one in fields(cls)}:
-            raise _checks.StorageError(
+            raise checks.StorageError(
                 f"the run was told {', '.join(sorted(unknown))}, which this version of fastbm does not know. Resume it "
                 "with the version that began it."
             )
@@ -207,7 +207,7 @@ def _ladder(given: Any, *, rising: bool) -> tuple[float, ...]:
     """Inverse temperatures, the hottest first and the target last; those of a schedule may stay where they are."""
     if given is None:
         return ()
-    values = _checks.finite_array("betas", given)
+    values = checks.finite_array("betas", given)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(f"betas must list at least two inverse temperatures; got shape {values.shape}.")
     if values.min() < 0:
@@ -232,12 +232,12 @@ def _burn_in(given: Any, n_sweeps: int, row: Row, keep: str) -> int | str:
         return given
     if given is None:  # what is hot at the start is no best state, but does no harm either
         return 0 if keep == "best" or not row.relaxes else n_sweeps // 10
-    return _checks.whole("burn_in", given)
+    return checks.whole("burn_in", given)
 
 
 def _k(given: Any, keep: str) -> int | None:
     if keep == "best":
-        return _checks.whole("k", _or(given, DEFAULT_K), least=1)
+        return checks.whole("k", _or(given, DEFAULT_K), least=1)
     if given is not None:
         raise ValueError('k is the number of best states, so it goes with keep="best".')
     return None
@@ -250,8 +250,8 @@ def _until(given: Any, n_chains: int) -> dict[str, float]:
         raise TypeError(f'until must be a dict such as {{"ess": 1000}} or {{"r_hat": 1.01}}; got {given!r}.')
     found = {}
     for name, value in given.items():
-        _checks.choice("until", name, LIMITS)
-        found[name] = _checks.real(f"until[{name!r}]", value, above=1.0 if name == "r_hat" else 0.0)
+        checks.choice("until", name, LIMITS)
+        found[name] = checks.real(f"until[{name!r}]", value, above=1.0 if name == "r_hat" else 0.0)
     if "r_hat" in found and n_chains < 2:
         raise ValueError('until={"r_hat": ...} compares chains, so n_chains must be at least 2; got 1.')
     return found
@@ -261,20 +261,20 @@ def _of_schedule(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
     """What only samplers with several temperatures take."""
     found: dict[str, Any] = {}
     if "n_betas" in row.takes and given["n_betas"] is not None:
-        found["n_betas"] = _checks.whole("n_betas", given["n_betas"], least=2)
+        found["n_betas"] = checks.whole("n_betas", given["n_betas"], least=2)
     if "lowest_beta" in row.takes and given["lowest_beta"] is not None:
-        found["lowest_beta"] = _checks.real("lowest_beta", given["lowest_beta"], least=0.0)
+        found["lowest_beta"] = checks.real("lowest_beta", given["lowest_beta"], least=0.0)
     if "swap_every" in row.takes:
-        found["swap_every"] = _checks.whole("swap_every", _or(given["swap_every"], 1), least=1)
+        found["swap_every"] = checks.whole("swap_every", _or(given["swap_every"], 1), least=1)
     if "cluster" in row.takes:
         found["cluster"] = _cluster(given["cluster"])
     if "target_ess" in row.takes:
-        target = _checks.real("target_ess", _or(given["target_ess"], TARGET_ESS), above=0.0)
+        target = checks.real("target_ess", _or(given["target_ess"], TARGET_ESS), above=0.0)
         if target >= 1.0:
             raise ValueError(f"target_ess is a part of the population, between 0 and 1; got {target:g}.")
         found["target_ess"] = target
     if "schedule" in row.takes and given["betas"] is None:
-        found["schedule"] = _checks.choice("schedule", _or(given["schedule"], "linear"), SCHEDULES)
+        found["schedule"] = checks.choice("schedule", _or(given["schedule"], "linear"), SCHEDULES)
     return found
 
 
@@ -284,13 +284,13 @@ def _of_tables(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     seconds, size = _or(given["max_forecast_seconds"], LONGEST_SECONDS), _or(given["max_gigabytes"], LARGEST_GIGABYTES)
     return {
-        "engine": "" if given["engine"] is None else _checks.choice("engine", given["engine"], ENGINES),
-        "max_forecast_seconds": _checks.real("max_forecast_seconds", seconds, above=0.0),
-        "max_gigabytes": _checks.real("max_gigabytes", size, above=0.0),
+        "engine": "" if given["engine"] is None else checks.choice("engine", given["engine"], ENGINES),
+        "max_forecast_seconds": checks.real("max_forecast_seconds", seconds, above=0.0),
+        "max_gigabytes": checks.real("max_gigabytes", size, above=0.0),
     }
 
 
 def _cluster(given: Any) -> bool:
     if given is None or isinstance(given, bool):
         return bool(given)
-    return _checks.choice("cluster", given, ("houdayer",)) == "houdayer"
+    return checks.choice("cluster", given, ("houdayer",)) == "houdayer"

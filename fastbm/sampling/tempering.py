@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import rng, threads as threads_module
-from ..kernels.tempering import count_round_trips, swap_neighbours
-from ..model import BoltzmannMachine
+from .._base import rng, threads as threads_module
+from ..kernels.sampling.tempering import count_round_trips, swap_neighbours
+from ..machine.machine import BoltzmannMachine
 from ..store import Stream
 from .adapter import Adapter
 from .chains import make_chains

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..model import BoltzmannMachine
+from ..machine.machine import BoltzmannMachine
 
 HOTTEST = 1e-300  # inverse temperature, to divide by
 WIDEST = 4.0  # standard deviations of the energy at beta = 0, above which energies are not looked for

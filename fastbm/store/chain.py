@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from .._checks import DamagedRun, StorageError
+from .._base.checks import DamagedRun, StorageError
 from . import hdf
-from .header import Header, read_header
 from .image import Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .schema import INPUTS, META, SPEC, Arrays, Stream
+from .segment import Header, read_header
 
 
 @dataclass

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .._checks import StorageError
-from . import files
+from .._base.checks import StorageError
+from . import disk
 from .chain import blocks_safe
-from .header import Header
 from .image import write_sealed
 from .lock import Lock
 from .names import Names
 from .schema import LARGE_STATE_BYTES, Arrays, Stream
-from .segment import Contents, segment_image, write_state_file
+from .segment import Contents, Header, segment_image, write_state_file
 
 STATE_SHARE = 0.03
 KEPT_STATES = 4
@@ -178,7 +177,7 @@ def drop_state(names: Names, number: int) -> None:
     """
     if number > 0 and number & (number - 1):
         with suppress(OSError):
-            files.unlink(names.state(number))
+            disk.unlink(names.state(number))
 
 
 def prune_states(names: Names, last: int) -> None:
@@ -186,7 +185,7 @@ def prune_states(names: Names, last: int) -> None:
     for number in names.state_numbers():
         if number > last:
             with suppress(OSError):
-                files.unlink(names.state(number))
+                disk.unlink(names.state(number))
         elif number <= last - KEPT_STATES:
             drop_state(names, number)
 

@@ -1,4 +1,11 @@
-"""HDF5 images built in memory, and the trailer that makes a file checkable.
+"""What the file objects that HDF5 writes to have in common: a place, a size, and ways to move.
+
+A file in memory that HDF5 writes, whose large arrays never pass through HDF5.
+
+HDF5 is asked where a dataset will lie, and the array's own memory takes that place: an image of rows costs no copy of
+them. All else, a few kilobytes of structure, is kept as HDF5 wrote it.
+
+HDF5 images built in memory, and the trailer that makes a file checkable.
 
 A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG02" | u64 length | hash`` of all before
 (`blockhash`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. HDF5 ignores what follows an image, so any HDF5
@@ -8,24 +15,125 @@ tool reads the file; and HDF5 itself never writes to a disk, so it never meets a
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import h5py
+import numpy as np
 from h5py import h5f, h5fd, h5p
 
-from .._checks import StorageError
-from . import files
-from .blockhash import BlockHash
+from .._base.checks import StorageError
+from . import disk
 from .hdf import Put
-from .imagefile import ImageFile
 from .schema import package_version
+from .seal import BlockHash
+
+
+class Placed(io.RawIOBase):
+    """A file object that knows its place and its size; reading and writing are left to others.
+
+    Attributes
+    ----------
+    place, size : int
+        Where the next read or write begins, and the length of the file.
+    """
+
+    def __init__(self) -> None:
+        self.place, self.size = 0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to a place in the file."""
+        self.place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: self.size}[whence]
+        return self.place
+
+    def tell(self) -> int:
+        return self.place
+
+    def passed(self, n_bytes: int) -> int:
+        """Move on behind what was written; return how much it was."""
+        self.place += n_bytes
+        self.size = max(self.size, self.place)
+        return n_bytes
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the length of the file."""
+        self.size = self.place if size is None else size
+        return self.size
+
+
+SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own
+
+
+class ImageFile(Placed):
+    """A file object for HDF5 that keeps what is written as pieces, in order.
+
+    Memory is that of the pieces: arrays of at least `SMALL` bytes are kept by reference, everything else twice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writes: list[tuple[int, bytes]] = []
+        self._placed: list[tuple[int, memoryview]] = []
+
+    def put(self, dataset: h5py.h5d.DatasetID, arrays: Iterable[np.ndarray]) -> None:
+        """Let arrays, one after the other, be the contents of a dataset whose place in the file is allocated."""
+        offset = dataset.get_offset()
+        for array in arrays:
+            if array.size:
+                data = array.reshape(-1).view(np.uint8).data
+                if len(data) < SMALL:
+                    self._writes.append((offset, bytes(data)))
+                else:
+                    self._placed.append((offset, data))
+                offset += len(data)
+
+    def pieces(self) -> list[memoryview]:
+        """Return the bytes of the whole file, in order; what was never written is zero."""
+        found, end = [], 0
+        for offset, data in sorted([*self._placed, (self.size, memoryview(b""))], key=lambda placed: placed[0]):
+            if offset > end:
+                found.append(memoryview(self._between(end, offset)))
+            found.append(data)
+            end = offset + len(data)
+        return [piece for piece in found if piece]
+
+    def _between(self, start: int, stop: int) -> bytearray:
+        buffer = bytearray(stop - start)
+        for offset, data in self._writes:
+            low, high = max(offset, start), min(offset + len(data), stop)
+            if low < high:
+                buffer[low - start : high - start] = memoryview(data)[low - offset : high - offset]
+        return buffer
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at the place what HDF5 itself has written; it never asks for an array that was put."""
+        view = memoryview(buffer).cast("B")
+        view[:] = self._between(self.place, self.place + len(view))
+        self.place += len(view)
+        return len(view)
+
+    def write(self, data: Any) -> int:
+        """Keep a copy: HDF5 uses its buffers again."""
+        copy = bytes(data)
+        self._writes.append((self.place, copy))
+        return self.passed(len(copy))
+
 
 MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
 _ANY_MAGIC = re.compile(rb"FBMSEG\d\d")
@@ -104,7 +212,7 @@ def write_sealed(image: Image, path: Path) -> str:
                 yield block
         yield trailer(len(image), digest.digest())
 
-    files.publish(blocks(), path.with_name(path.name + ".tmp"), path)
+    disk.publish(blocks(), path.with_name(path.name + ".tmp"), path)
     return digest.digest().hex()
 
 

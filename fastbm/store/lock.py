@@ -1,15 +1,156 @@
-"""The lock that one writer holds on a run for its whole life."""
+"""Take a run's lock: by flock, or where the file system has none, by name.
+
+A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
+another host is believed to live. Whoever would write the text first creates ``lock.taking``, which only one can, and
+removes it when the text stands.
+
+The lock that one writer holds on a run for its whole life.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
+import time
 import weakref
 from contextlib import suppress
+from pathlib import Path
 
-from .._checks import StorageError
-from .acquiring import acquire
-from .holder import myself
+from .._base.checks import StorageError
+from . import disk
+from .holder import myself, read_holder
 from .names import Names
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+TAKING = "lock.taking"
+_ATTEMPTS, _PAUSE = 10, 0.02
+
+
+def acquire(names: Names) -> tuple[int, str]:
+    """Return the open lock file, and why its lock is one by name, if it is."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
+        handle = _open(names)
+        if handle < 0:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            continue
+        except OSError as error:
+            os.close(handle)
+            if error.errno not in NO_LOCKS:
+                raise cannot_write(names, error) from error
+            handle = _take_by_name(names)
+            if handle >= 0:
+                return handle, str(error.strerror)
+            continue
+        with suppress(OSError):
+            # A lock on a file that its finished writer has removed keeps nobody out.
+            if os.stat(names.lock).st_ino == os.fstat(handle).st_ino:
+                return handle, ""
+        os.close(handle)
+    raise busy(names)
+
+
+def cannot_write(names: Names, error: OSError, folder: Path | None = None) -> StorageError:
+    """The error for a folder that takes no files."""
+    where = folder or names.merged.parent
+    return StorageError(
+        f"cannot write {names.shown}: {error.strerror or error} (in {where}). Nothing was changed. Write elsewhere."
+    )
+
+
+def _open(names: Names) -> int:
+    """Return the lock file, opened, or -1 where a writer that finished took the folder away in between."""
+    try:
+        disk.make_folder(names.parts)
+    except FileExistsError as error:
+        if os.path.lexists(names.parts):
+            raise StorageError(
+                f"{names.shown}.parts is not a folder. Nothing was changed. Move it away or write elsewhere."
+            ) from error
+        return -1
+    except OSError as error:
+        raise cannot_write(names, error) from error
+    try:
+        handle = os.open(names.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except FileNotFoundError:
+        return -1
+    except OSError as error:
+        raise cannot_write(names, error) from error
+    if stat.S_ISREG(os.fstat(handle).st_mode) and _is_ours(handle):
+        return handle
+    os.close(handle)
+    raise StorageError(
+        f"{names.shown}.parts/lock is not a lock of fastbm. Nothing was changed. Move it away or write elsewhere."
+    )
+
+
+def _is_ours(handle: int) -> bool:
+    """Whether a file is empty, or says what a writer says; of a text that a power cut took, zeros are left."""
+    head = os.pread(handle, 5, 0)
+    return not any(head) or head == b"host "
+
+
+def _take_by_name(names: Names) -> int:
+    """Return the lock file with this process's name in it, or -1 where the folder was taken away in between."""
+    taking = names.lock.with_name(TAKING)
+    try:
+        if not _create(names, taking):
+            return -1
+        try:
+            return _take_named(names)
+        finally:
+            os.unlink(taking)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise cannot_write(names, error) from error
+
+
+def _take_named(names: Names) -> int:
+    handle = _open(names)
+    try:
+        holder = read_holder(names.lock)
+        if holder is not None and holder.alive is not False:
+            hint = "" if holder.alive else f" If that process is gone, remove {names.shown}.parts/lock."
+            raise StorageError(f"{busy(names)}{hint}")
+        text = myself().text.encode()
+        os.pwrite(handle, text, 0)
+        os.truncate(handle, len(text))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _create(names: Names, taking: Path) -> bool:
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
+        try:
+            os.close(os.open(taking, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            return True
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            return False
+    raise StorageError(
+        f"{names.shown} is being taken by another process, or one was killed at just that. "
+        f"If there is none, remove {names.shown}.parts/{TAKING}."
+    )
+
+
+def busy(names: Names) -> StorageError:
+    """The error for a run that another process is writing."""
+    holder = read_holder(names.lock) or "another process"
+    return StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
+
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import nearest
-from ..halting import Halt, never
-from .extension import Extension
-from .rows import copy_arrays, copy_rows
-from .schema import Stream, canonical_json, check_streams
+from .._base.checks import nearest
+from .._base.halting import Halt, never
+from .hdf import copy_arrays, copy_rows
+from .schema import Extension, Stream, canonical_json, check_streams
 
 
 class Memory:

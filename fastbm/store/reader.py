@@ -15,18 +15,17 @@ from typing import Any, TypeVar, overload
 import h5py
 import numpy as np
 
-from .._checks import StorageError, nearest
+from .._base.checks import StorageError, nearest
 from . import hdf
 from .chain import Origin, blocks_safe, damage, follow, read_inputs
-from .cut import whole_part
+from .find import Merged, find
 from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
 from .memory import Memory
 from .names import Names
-from .parts import At, Parts, stamp
+from .parts import At, Parts, stamp, whole_part
 from .schema import INPUTS, STATE, Arrays, Stream
 from .segment import read_state
-from .standing import Merged, find
 
 MAX_OPEN_FILES = 8
 _LOOKS, _PAUSE = 3, 0.02

@@ -1,11 +1,14 @@
-"""Names, dtypes and layouts of a run: the one place that knows what is called what in the files."""
+"""Names, dtypes and layouts of a run: the one place that knows what is called what in the files.
+
+What a finished run goes on with past its end.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -13,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import StorageError
+from .._base.checks import StorageError
 
 FORMAT = "fastbm"
 FORMAT_VERSION = (1, 0)
@@ -166,3 +169,29 @@ def _normal(stream: Stream) -> Stream:
 def _short(value: Any) -> str:
     text = canonical_json(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A longer run, as it stands where it goes on.
+
+    Attributes
+    ----------
+    spec : dict
+    state : mapping of name to array, optional
+        Where to go on from; the last state unless given.
+    n_rows : mapping of name to int, optional
+        How many rows of each stream there are at that place, where the end of the run has brought more: those are left
+        out, by readers and by the merge. All unless given.
+    """
+
+    spec: dict[str, Any]
+    state: Mapping[str, Any] | None = None
+    n_rows: Mapping[str, int] | None = None
+
+    def kept(self, written: Mapping[str, int]) -> dict[str, int]:
+        """Of the rows that are written, how many count for the longer run."""
+        return {name: min(n, (self.n_rows or written)[name]) for name, n in written.items()}
+
+
+Extend = Callable[[dict[str, Any], Arrays, Arrays], Extension]  # of the spec, the inputs and the last state

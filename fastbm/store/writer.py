@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import StorageError, warn
-from ..halting import Halt, never
+from .._base.checks import StorageError, warn
+from .._base.halting import Halt, never
 from .commit import Committer, Job, Pace
-from .extension import Extension
-from .header import Header
+from .hdf import copy_arrays, copy_rows
 from .lock import Lock
-from .merge import merge_chain, reason_to_keep_parts
+from .merge.merge import merge_chain, reason_to_keep_parts
 from .names import Names
-from .rows import copy_arrays, copy_rows
-from .schema import Arrays, Stream, canonical_json
-from .segment import spec_hash
+from .schema import Arrays, Extension, Stream, canonical_json
+from .segment import Header, spec_hash
 
 State = Mapping[str, Any]
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from format_helpers import DATA, N_BASE, N_BLOCKS, append, fit, known, sample, state_after, stored
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastbm as bm
-from fastbm import run_loop, store
-from fastbm.sampling import blocks
+from fastbm import store
+from fastbm.runs import loop
+from fastbm.runs.sample import pace
 from fastbm.store import commit, schema
+from tests.support.formats import DATA, N_BASE, N_BLOCKS, append, fit, known, sample, state_after, stored
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def make(folder: Path) -> None:
     """Make one run of every kind of standing that a run can have."""
     sample(folder / "sample.h5", compression="gzip")
     fit(folder / "fit.h5", compression="gzip")
-    with mock.patch.object(blocks, "BLOCK_SECONDS", 0.0):  # one record a block
+    with mock.patch.object(pace, "BLOCK_SECONDS", 0.0):  # one record a block
         sample(folder / "finished.h5", merge=False)
         stop_after(4, sample, folder / "stopped.h5", commit_seconds=0.0)
     with mock.patch.object(commit, "LARGE_STATE_BYTES", 0):
@@ -59,7 +59,7 @@ def make(folder: Path) -> None:
 
 def stop_after(n_blocks: int, begin: Callable[..., bm.Run], path: Path, **options: Any) -> None:
     """Begin a run and stop it after some blocks."""
-    stop, seen = run_loop.Stop(), []
+    stop, seen = loop.Stop(), []
 
     def look(task: Any, rows: Any) -> None:
         seen.append(rows)

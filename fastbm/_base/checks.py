@@ -1,0 +1,197 @@
+"""Errors that fastbm raises, and the checks made once at the public edge.
+
+Every text names the argument, what was expected, what came, where, and the way out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import math
+import numbers
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# frames between the user's and ours: fastbm's own, and those of the standard library through which it calls itself
+_PASSED_THROUGH = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__, functools.__file__)
+_INVERSE = "Temperatures are given by their inverse here: beta = 1 / temperature."
+# what others call an option: the option without which the hint is no use, and the hint
+ELSEWHERE = {
+    "temperature": ("", _INVERSE),
+    "T": ("", _INVERSE),
+    "num_reads": ("n_chains", "Reads are chains here: n_chains."),
+    "n_samples": ("n_sweeps", "Each of n_chains chains gives n_sweeps // thin samples: set n_sweeps."),
+}
+LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
+
+
+class StorageError(OSError):
+    """A run's files are damaged, busy, foreign, or cannot be written; the text names the file and the way out.
+
+    Attributes
+    ----------
+    resumable : bool
+        Whether a disk has stopped a run that can go on once there is space again.
+    """
+
+    resumable = False
+
+
+class DamagedRun(StorageError):
+    """So much of a run is damaged that nothing of it can be trusted."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A result that did not converge; it carries ``converged=False``."""
+
+
+def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn the caller of fastbm, however deep the call is in which this is found: the line told is never fastbm's."""
+    if sys.version_info >= (3, 12):
+        warnings.warn(text, category, skip_file_prefixes=_PASSED_THROUGH)
+    else:
+        warnings.warn(text, category, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel`, as `warn` counts, of the innermost frame that is not passed through."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PASSED_THROUGH):
+        frame = frame.f_back
+        while frame.f_back is not None and "importlib._bootstrap" in frame.f_code.co_filename:
+            frame = frame.f_back  # which `warnings` leaves out as it counts
+        level += 1
+    return level
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C (or SIGTERM) stopped a run cleanly; ``run`` holds what was done and can be resumed.
+
+    Attributes
+    ----------
+    run : Run
+        All that was finished before the stop.
+    reason : str
+        What stopped it, and where.
+    """
+
+    def __init__(self, reason: str, run: Any = None) -> None:
+        path = getattr(run, "path", None)
+        super().__init__(f"{reason} Go on with: fastbm.resume({str(path)!r})" if path else reason)
+        self.run, self.reason = run, reason
+
+
+class Diverged(ValueError):
+    """Learning came to parameters that mean nothing; ``run``, where there is one, holds what was learned before."""
+
+    run: Any = None
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string; of a name that others
+    use, what it is called here.
+    """
+    valid = list(valid)
+    needs, hint = ELSEWHERE.get(name, ("", ""))
+    if hint and (not needs or needs in valid):
+        return f" {hint}"
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def no_file(path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with a path at which there is no file."""
+    return "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+
+
+def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
+    """Check that `value` is one of the names in `valid`."""
+    valid = list(valid)
+    if not isinstance(value, str) or value not in valid:
+        listed = ", ".join(map(repr, valid))
+        raise ValueError(f"{argument} must be one of {listed}; got {value!r}.{nearest(str(value), valid)}")
+    return str(value)
+
+
+def whole(argument: str, value: Any, *, least: int = 0, most: int | None = LARGEST_COUNT) -> int:
+    """Check that `value` is a whole number from `least` to `most`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{argument} must be a whole number; got {value!r} ({type(value).__name__}).")
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{argument} must be at least {least}; got {number}.")
+    if most is not None and number > most:
+        raise ValueError(f"{argument} must be at most {most}; got {number}.")
+    return number
+
+
+def real(argument: str, value: Any, *, least: float = -math.inf, above: float | None = None) -> float:
+    """Check that `value` is a finite number, at least `least` and, if given, above `above`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{argument} must be a number; got {value!r} ({type(value).__name__}).")
+    try:
+        value = float(value)
+    except OverflowError:  # of a whole number
+        value = math.inf if value > 0 else -math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{argument} must be finite; got {value}.")
+    if value < least:
+        raise ValueError(f"{argument} must be at least {least:g}; got {value:g}.")
+    if above is not None and value <= above:
+        raise ValueError(f"{argument} must be above {above:g}; got {value:g}.")
+    return value
+
+
+def any_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as an array; rows of unequal length are refused, and so are masked entries. Sparse matrices are
+    filled, and missing entries of tables with nullable columns become NaN.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{argument} must have no masked entries here. Fill them in, or leave their rows out.")
+    try:
+        found = np.asarray(value.toarray() if hasattr(value, "toarray") else value)
+        if found.dtype.kind == "O" and hasattr(value, "to_numpy"):
+            with contextlib.suppress(TypeError, ValueError):
+                found = value.to_numpy(dtype=np.float64, na_value=math.nan)
+        return found
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{argument} must be an array with rows of equal length: {error}") from None
+
+
+def finite_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as a new read-only C-contiguous float64 array, all entries finite."""
+    given = any_array(argument, value)
+    if given.dtype.kind not in "biuf":
+        example = f", for instance {given.flat[0]!r}" if given.size else ""
+        raise TypeError(f"{argument} must be an array of real numbers; got dtype {given.dtype}{example}.")
+    array = np.array(given, dtype=np.float64, order="C")
+    if not array.ndim:
+        real(argument, float(array))
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        place = tuple(int(k) for k in bad[0])
+        raise ValueError(f"{argument} must be finite; {array[place]} at {place}, {len(bad)} such entries in all.")
+    array.setflags(write=False)
+    return array
+
+
+def shape(argument: str, array: np.ndarray, expected: tuple[int | str, ...]) -> None:
+    """Check the shape of `array`; words in `expected` stand for any size."""
+    fits = array.ndim == len(expected) and all(
+        isinstance(want, str) or want == got for want, got in zip(expected, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = "(" + ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "") + ")"
+        raise ValueError(f"{argument} must have shape {wanted}; got {array.shape}.")
+
+
+def seed(value: Any) -> int | None:
+    """Check a seed: a whole number from 0, or None to draw one."""
+    return None if value is None else whole("seed", value, most=None)

@@ -1,0 +1,128 @@
+"""Fan-out over threads: compiled kernels release the interpreter lock, so blocks of chains run side by side.
+
+A block belongs to its own streams and rows, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from itertools import repeat
+from threading import Lock, get_ident
+from typing import Any, TypeVar
+
+from . import checks
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+os.register_at_fork(after_in_child=_pools.clear)
+
+
+def available() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def resolve(threads: int | None) -> int:
+    """Check a number of threads; None stands for all that are available."""
+    return available() if threads is None else checks.whole("threads", threads, least=1)
+
+
+def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
+    """Apply `function` to every item on up to `threads` threads; results in the order of the items."""
+    work: Sequence[T] = list(items)
+    if threads == 1 or len(work) < 2:
+        return [function(item) for item in work]
+    if threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastbm")
+    return list(_pools[threads].map(function, work))
+
+
+@cache
+def _controller() -> Any:
+    import scipy.linalg  # noqa: F401  (SciPy's BLAS must be loaded before the controller looks for libraries)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _per_thread(library: Any) -> bool:
+    """Whether a library's number of threads is that of the calling thread, and not the process's."""
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set_threads(libraries: Iterable[Any], numbers: Iterable[int]) -> list[int]:
+    """Tell each library its number of threads, from whatever thread; return what it was."""
+    before = []
+    for library, number in zip(libraries, numbers, strict=False):
+        # some threadpoolctl silently refuse all threads but the one that set a number first, until it is cleared
+        clear = getattr(library, "clear_controlling_thread", lambda **_: None)
+        before.append(library.get_num_threads() or 1)
+        clear(force=True)
+        library.set_num_threads(number)
+        clear(force=True)
+    return before
+
+
+class _BlasLimit:
+    """BLAS at one thread for as long as anyone holds it: the first holder sets the limit, the last one out ends it.
+
+    The limit is the whole process's, so holders in several threads share one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders: list[int] = []  # threads, each as often as it holds
+        self._before: list[int] | None = None
+
+    def hold(self, thread: int, libraries: Sequence[Any]) -> None:
+        """Count one holder more."""
+        with self._lock:
+            if self._before is None:
+                self._before = _set_threads(libraries, repeat(1))
+            self._holders.append(thread)
+
+    def release(self, thread: int, libraries: Sequence[Any]) -> None:
+        """Count one holder less."""
+        with self._lock:
+            self._holders.remove(thread)
+            if not self._holders:
+                _set_threads(libraries, self._before or ())
+                self._before = None
+
+    def after_fork(self) -> None:
+        """Forget holders that a child process does not have; the limit stays until its next holder is out, as a
+        library that was just forked is better not called.
+        """
+        self._lock = Lock()
+        self._holders = [thread for thread in self._holders if thread == get_ident()]
+
+
+_blas_limit = _BlasLimit()
+os.register_at_fork(after_in_child=_blas_limit.after_fork)
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold BLAS to one thread: a product split over threads gives other bits than one that is not.
+
+    Runs side by side in threads of one process, and holds within holds, share the limit until the last of them ends.
+    """
+    libraries = _controller().select(user_api="blas").lib_controllers
+    own = [library for library in libraries if _per_thread(library)]
+    shared = [library for library in libraries if not _per_thread(library)]
+    thread = get_ident()
+    before = _set_threads(own, repeat(1))
+    _blas_limit.hold(thread, shared)
+    try:
+        yield
+    finally:
+        _blas_limit.release(thread, shared)
+        _set_threads(own, before)

@@ -1,0 +1,200 @@
+"""Data that `fit` may be given: arrays, packed arrays, generators of blocks, and names of what lies in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._base import checks
+from ..machine.units import BINARY, SPIN, Units, units as convention
+from . import datasets
+from .packing import gather
+from .rows import NUMBERS, Rows
+
+HDF5 = (".h5", ".hdf5", ".mat")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows of bits that are packed already.
+
+    Attributes
+    ----------
+    bits : (n_rows, ceil(n_units / 8)) uint8 array
+        Eight units a byte, unit 0 in the lowest bit (`np.packbits(..., axis=1, bitorder="little")`).
+    n_units : int
+    units : {"binary", "spin"}
+        Of the machine that is to be learned.
+    """
+
+    bits: np.ndarray
+    n_units: int
+    units: str = "binary"
+
+    def check(self, argument: str) -> Rows:
+        """The rows, checked."""
+        n_units = checks.whole(f"{argument}.n_units", self.n_units, least=1)
+        bits = checks.any_array(argument, self.bits)
+        if bits.dtype != np.uint8 or bits.ndim != 2 or not len(bits) or bits.shape[1] != -(-n_units // 8):
+            raise ValueError(
+                f"{argument} must have packed bits (n_rows, {-(-n_units // 8)}) uint8 for {n_units} units; got shape "
+                f"{bits.shape}, {bits.dtype}. Pack them by np.packbits(up, axis=1, bitorder='little')."
+            )
+        if n_units % 8 and (bits[:, -1] >> (n_units % 8)).any():
+            raise ValueError(
+                f"{argument} has bits set beyond unit {n_units - 1}. Is n_units right, and bitorder 'little'?"
+            )
+        return Rows.of_packed(bits, n_units)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows by the name of where they are; a part of them, made binary by a threshold.
+
+    HDF5 datasets are read in blocks, never whole.
+
+    Attributes
+    ----------
+    name : str or Path
+        "FILE.h5:dataset", "FILE.mat:variable" (MATLAB v7.3), "FILE.npz:member", "FILE.npy", or a set that
+        `fastbm.data.load` makes.
+    threshold : float, optional
+        Values above it are 1, others 0; NaN stays missing.
+    max_rows : int, optional
+        The first so many.
+    holdout : float
+        Part of the rows that is drawn, by `seed`, to be held out.
+    held : bool
+        Take the rows that are held out in place of the others.
+    side : int, optional
+        Of the sets that have a size.
+    """
+
+    name: str
+    threshold: float | None = None
+    max_rows: int | None = None
+    holdout: float = 0.0
+    seed: int = 0
+    held: bool = False
+    side: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, (str, Path)):
+            raise TypeError(f"source must be a text or a Path; got {self.name!r} ({type(self.name).__name__}).")
+        object.__setattr__(self, "name", str(self.name))
+        if self.threshold is not None:
+            checks.real("data.threshold", self.threshold)
+        if self.max_rows is not None:
+            checks.whole("data.max_rows", self.max_rows, least=1)
+        checks.whole("data.seed", self.seed, most=None)
+        if not isinstance(self.held, bool):
+            raise TypeError(f"data.held must be True or False; got {self.held!r}.")
+        if self.held and not self.holdout:
+            raise ValueError(
+                "data.held takes the rows that holdout draws, but holdout is 0. Give it, or leave held out."
+            )
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the rows lie in an HDF5 file, so that they can be read again, block by block."""
+        return datasets.parts_of(self.name)[0].endswith(HDF5)
+
+    def absolute(self) -> Source:
+        """The same by an absolute path, where it is one."""
+        path, member = datasets.parts_of(self.name)
+        return replace(self, name=f"{Path(path).absolute()}:{member}") if self.in_file else self
+
+    def opposite(self) -> Source:
+        """The rows that are held out here, or the others."""
+        return replace(self, held=not self.held)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the spec of a run."""
+        return asdict(self)
+
+    def n_rows(self) -> int:
+        """How many rows there are, with those that are held out."""
+        with self._table() as table:
+            return self._limit(len(table))
+
+    @contextmanager
+    def _table(self) -> Iterator[Any]:
+        """What rows are read from."""
+        with datasets.opened(self.name, self.side) as table:
+            if self.side is not None and self.name not in datasets.PATTERNS:
+                raise ValueError(
+                    f"data.side goes with {' and '.join(map(repr, datasets.PATTERNS))}; source is {self.name!r}."
+                )
+            if table.shape is None or len(table.shape) != 2:
+                raise ValueError(f"{self.name} must have shape (n_rows, n_units); got {table.shape}.")
+            if table.dtype.kind not in "biuf":
+                raise TypeError(f"{self.name} must hold numbers; got dtype {table.dtype}.")
+            yield table
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """The rows, a block at a time."""
+        with self._table() as table:
+            n_rows, step = self._limit(len(table)), max(NUMBERS // max(table.shape[1], 1), 1)
+            is_held = datasets.holding_out(n_rows, self.holdout, self.seed)
+            for first in range(0, n_rows, step):
+                last = min(first + step, n_rows)
+                block = np.asarray(table[first:last])
+                if self.holdout:
+                    block = block[is_held(first, last) == self.held]
+                if self.threshold is not None:
+                    block = _above(block, self.threshold)
+                if len(block):
+                    yield block
+
+    def _limit(self, n_rows: int) -> int:
+        return n_rows if self.max_rows is None else min(n_rows, self.max_rows)
+
+
+def _above(block: np.ndarray, threshold: float) -> np.ndarray:
+    """1 where a value is above the threshold, 0 elsewhere; NaN where it is NaN."""
+    above = block > threshold
+    if block.dtype.kind == "f" and (missing := np.isnan(block)).any():
+        return np.where(missing, np.nan, above)
+    return above.astype(np.uint8)
+
+
+def read(data: Any, kind: Units | None, argument: str = "data") -> tuple[Rows, Units]:
+    """Check data as users give them, and pack them.
+
+    Rows of arrays stay in memory; those of HDF5 files and generators only where they are few.
+    """
+    if isinstance(data, (str, Path)):
+        data = Source(str(data))
+    if isinstance(data, Packed):
+        told = convention(data.units)
+        if kind is not None and kind != told:
+            raise ValueError(f"{argument} is packed for {told.name} units; the machine has {kind.name} units.")
+        return data.check(argument), told
+    if isinstance(data, Source):
+        return gather(data.blocks(), kind, argument, keep=not data.in_file)
+    if callable(data):
+        data = data()
+    if isinstance(data, Iterator):
+        return gather(data, kind, argument, keep=False)
+    if hasattr(data, "tocsr"):
+        return gather(_filled(data.tocsr()), kind or _tell(data.tocsr().data), argument, keep=True)
+    whole = data if isinstance(data, np.ma.MaskedArray) else checks.any_array(argument, data)
+    return gather([whole], kind or _tell(whole), argument, keep=True)
+
+
+def _filled(table: Any) -> Iterator[np.ndarray]:
+    """The rows of a scipy.sparse table, a block at a time."""
+    step = max(NUMBERS // max(table.shape[1], 1), 1)
+    for first in range(0, table.shape[0], step):
+        yield table[first : first + step].toarray()
+
+
+def _tell(whole: np.ndarray) -> Units:
+    """Spins where there is a -1, else binary units."""
+    has_minus = whole.dtype.kind in "if" and bool(np.ma.filled(whole == -1, False).any())
+    return SPIN if has_minus else BINARY

@@ -1,0 +1,1 @@
+"""Sums with the units in three blocks."""

@@ -1,0 +1,169 @@
+"""The passes over tables that a sum in three blocks is made of: for small tables by compiled loops, for large by BLAS.
+
+BLAS works a tile at a time, each weighed while it is in the cache. Tiles are cut by the size of the tables alone and
+done by one thread of BLAS each, so that the bits do not depend on how many threads there are; they do on the build of
+BLAS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..._base.halting import Halt, look
+from ..._base.threads import fan_out
+from ...kernels.exact.blocks import covary, covary_products, fill_table, sum_product, weigh, weigh_product
+
+TILE = 10  # a tile is up to 2^10 x 2^10: 8 MB, and a tenth of a second between two looks for a stop
+FILL_ROWS = 64
+
+Form = tuple[np.ndarray, np.ndarray, np.ndarray, int]
+
+
+class Weighed(NamedTuple):
+    """Joint weights of two blocks, summed by row and by column as `kernels.blocks.weigh` does."""
+
+    by_row: np.ndarray
+    by_col: np.ndarray
+
+    @classmethod
+    def empty(cls, n_rows: int, n_cols: int) -> Weighed:
+        """Sums of nothing, over tables or tiles of 2^k columns."""
+        return cls(np.zeros((n_rows, n_cols.bit_length())), np.zeros((3, n_cols)))
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(self.by_col[0].sum())
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Mean and variance of the table's height."""
+        total, first, second = self.by_col.sum(axis=1).tolist()
+        mean = first / total
+        return mean, max(second / total - mean**2, 0.0)
+
+
+class Passes(Protocol):
+    """What is done with tables; products are weighed and not kept."""
+
+    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
+        """Exponentials of a form, as `fill_table` writes them."""
+
+    def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """left @ right."""
+
+    def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
+        """The sum of (left @ right) * table."""
+
+    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
+        """Sums of (left @ right) * table by row and column."""
+
+    def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
+        """The two sums of the kernel `covary`."""
+
+
+class Small:
+    """Whole tables in one call each: below some 2^21 terms a call of BLAS costs more than it saves."""
+
+    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
+        table = np.empty((form[0].size, form[1].size))
+        fill_table(form, beta, tilt, centre, table, 0)
+        return table
+
+    def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return left @ right
+
+    def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
+        return sum_product(left, right, table)
+
+    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
+        found = Weighed.empty(*table.shape)
+        weigh_product(np.ascontiguousarray(left), np.ascontiguousarray(right), table, form, *found)
+        return found
+
+    def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
+        sums = np.zeros((2, table.shape[1]))
+        covary_products(tuple(left), tuple(right), table, form, sums)
+        return sums.sum(axis=1)
+
+
+class Large:
+    """Tiles by BLAS, on threads; to be used where BLAS is held to one thread."""
+
+    def __init__(self, threads: int, halt: Halt) -> None:
+        self._threads, self._halt = threads, halt
+
+    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
+        table = np.empty((form[0].size, form[1].size))
+
+        def fill(first: int) -> None:
+            fill_table(form, beta, tilt, centre, table[first : first + FILL_ROWS], first)
+
+        self._each(fill, range(0, len(table), FILL_ROWS))
+        return table
+
+    def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        product = np.empty((len(left), right.shape[1]))
+
+        def multiply(place: tuple[slice, slice]) -> None:
+            rows, cols = place
+            product[rows, cols] = left[rows] @ right[:, cols]
+
+        self._each(multiply, tiles(product))
+        return product
+
+    def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
+        def add(place: tuple[slice, slice]) -> float:
+            rows, cols = place
+            return float(np.einsum("ij,ij->", left[rows] @ right[:, cols], table[rows, cols]))
+
+        return sum(self._each(add, tiles(table)))
+
+    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
+        def add(place: tuple[slice, slice]) -> Weighed:
+            rows, cols = place
+            found = Weighed.empty(rows.stop - rows.start, cols.stop - cols.start)
+            weigh(left[rows] @ right[:, cols], table[rows, cols], form, (rows.start, cols.start), *found)
+            return found
+
+        places = tiles(table)
+        whole = Weighed.empty(*table.shape)
+        n_units = whole.by_row.shape[1] - 1
+        for (rows, cols), tile in zip(places, self._each(add, places), strict=True):
+            low = tile.by_row.shape[1] - 1
+            up = [unit for unit in range(low, n_units) if cols.start >> unit & 1]
+            whole.by_row[rows, :low] += tile.by_row[:, :low]
+            whole.by_row[rows, [*up, n_units]] += tile.by_row[:, low:]
+            whole.by_col[:, cols] += tile.by_col
+        return whole
+
+    def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
+        def add(place: tuple[slice, slice]) -> np.ndarray:
+            rows, cols = place
+            sums = np.zeros((2, cols.stop - cols.start))
+            products = np.empty((2, rows.stop - rows.start, cols.stop - cols.start))
+            for a, b, product in zip(left, right, products, strict=True):
+                np.matmul(a[rows], b[:, cols], out=product)
+            covary(products, table[rows, cols], form, (rows.start, cols.start), sums)
+            return sums.sum(axis=1)
+
+        return sum(self._each(add, tiles(table)), np.zeros(2))
+
+    def _each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        def one(item: Any) -> Any:
+            look(self._halt)
+            return function(item)
+
+        return fan_out(one, items, self._threads)
+
+
+def tiles(table: np.ndarray) -> list[tuple[slice, slice]]:
+    """Tiles of a table, at least two rows of them, so that two threads have work."""
+    n_rows, n_cols = table.shape
+    height, width = min(1 << TILE, max(n_rows // 2, 1)), min(1 << TILE, n_cols)
+    return [
+        (slice(r, r + height), slice(c, c + width)) for r in range(0, n_rows, height) for c in range(0, n_cols, width)
+    ]

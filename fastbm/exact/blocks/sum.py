@@ -1,0 +1,283 @@
+"""How a sum in three blocks is cut: which units are held, at which settings, and how the others are split.
+
+Every table is scaled to a largest entry of 1, so that Z = scale sum F G H. What underflow loses is at most
+2^n exp(-700), and nothing beside the sum where log sum > -700 + n log 2 + 40: the certificate. Z is at least the weight
+of one state, so a low state found by descent certifies a sum before it is done. Where it cannot, one more unit is held:
+the tables of each half follow its states more closely. Halves that are nothing beside a known state are dropped.
+
+Exact sums in three blocks, at the speed of a matrix product; see `fastbm.kernels.blocks`.
+
+Beyond three blocks of 12 units, and where the certificate of `blocks_plan` asks for it, units are held at each of their
+settings in turn: a piece of the sum for each.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..._base.halting import Halt, never
+from ..._base.threads import single_threaded_blas
+from ...kernels.exact.blocks import FARTHEST, add_pairs, form_blocks
+from ...kernels.exact.gray import descend
+from ...machine.machine import BoltzmannMachine
+from ..integers import IntegerMachine
+from ..plan import Forecast, Part, Speeds, Wanted
+from .passes import Large, Passes, Small
+
+MOST_BITS = 12  # units a block: tables of 2^24 numbers, 128 MB each
+MARGIN = 40.0  # nats: exp(-40) is far below rounding
+DIRECT = 12  # units that are summed from one table of all their states: it needs no certificate
+MOST_LEAVES = 4096
+MOST_HELD = 16  # units, where all their settings are leaves
+N_STARTS = 32
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Units that are held (a prefix of the plan's order) at bits, and whether the rest is one table."""
+
+    up: tuple[int, ...]
+    direct: bool = False
+
+    def sizes(self, n_units: int) -> tuple[int, int, int]:
+        """Sizes of the blocks that its `n_units` other units make."""
+        return (0, 0, n_units) if self.direct else split(n_units)
+
+
+def split(n_units: int) -> tuple[int, int, int]:
+    """Sizes of the three blocks."""
+    return (n_units + 2) // 3, n_units // 3, (n_units + 1) // 3
+
+
+def held_order(form: IntegerMachine) -> np.ndarray:
+    """Units by how strongly they pull, the strongest first: holding those narrows the range of energies most."""
+    strength = np.abs(form.rises).sum(axis=1, dtype=np.float64) + np.abs(form.fields).astype(np.float64)
+    return np.argsort(-strength, kind="stable")
+
+
+def limit(n_units: int) -> float:
+    """Exponents, in nats, that a sum over so many units may lose before the certificate fails."""
+    return FARTHEST - MARGIN - n_units * math.log(2.0)
+
+
+def is_narrow(form: IntegerMachine, beta: float) -> bool:
+    """Whether all energies lie so close together that no sum can fail."""
+    widest = 0.5 * float(np.abs(form.rises).sum(dtype=np.float64)) + float(np.abs(form.fields).sum(dtype=np.float64))
+    return form.unit(beta) * 2.0 * widest < limit(form.n_units)
+
+
+def cut(form: IntegerMachine, beta: float, n_held: int) -> tuple[Leaf, ...] | None:
+    """Return the leaves of a sum in which at least `n_held` units are held; None where they are too many."""
+    if is_narrow(form, beta):
+        return tuple(Leaf(tuple(int(leaf) >> k & 1 for k in range(n_held))) for leaf in range(1 << n_held))
+    order, unit = held_order(form), form.unit(beta)
+    best = _lowest_found(form)
+    leaves: list[Leaf] = []
+    waiting: list[tuple[int, ...]] = [()]
+    n_seen = 0
+    while waiting:
+        n_seen += 1
+        if n_seen > 2 * MOST_LEAVES:
+            return None
+        up = waiting.pop()
+        rest, _, added = form.condition(order[: len(up)], np.array(up, np.int64))
+        tables = form_blocks(rest.rises, rest.fields, split(rest.n_units))
+        bound = added + sum(int(table[3]) for table in tables)
+        if unit * (bound - best) > MARGIN + 5.0 + (form.n_units + rest.n_units) * math.log(2.0):
+            continue
+        gap = unit * (added + _lowest_found(rest) - bound)
+        if len(up) >= n_held and gap < limit(rest.n_units):
+            leaves.append(Leaf(up))
+        elif len(up) >= n_held and rest.n_units <= DIRECT:
+            leaves.append(Leaf(up, direct=True))
+        else:
+            waiting += [(*up, 1), (*up, 0)]
+    return tuple(leaves) if len(leaves) <= MOST_LEAVES else None
+
+
+def _lowest_found(form: IntegerMachine) -> int:
+    """The lowest integer energy that descents from some states reach."""
+    if not form.n_units:
+        return 0
+    return int(descend(form.rises, form.fields, N_STARTS))
+
+
+def fewest_held(n_units: int, n_tables: int, max_bytes: float, min_pieces: int) -> int | None:
+    """How many units must be held for tables that fit; None where none do."""
+    for held in range(n_units + 1):
+        sizes = split(n_units - held)
+        fits = max(sizes) <= MOST_BITS and table_bytes(n_units - held) * n_tables / 3 <= max_bytes
+        if fits and (1 << held >= min_pieces or held == n_units):
+            return held
+    return None
+
+
+def table_bytes(n_units: int) -> float:
+    """Memory of the three tables."""
+    a, b, c = split(n_units)
+    return 8.0 * (2.0 ** (a + b) + 2.0 ** (b + c) + 2.0 ** (a + c))
+
+
+SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
+
+
+@dataclass(frozen=True)
+class BlocksSum:
+    """A sum in three blocks, planned: one piece for each leaf."""
+
+    form: IntegerMachine
+    beta: float
+    wanted: Wanted
+    leaves: tuple[Leaf, ...]
+    forecast: Forecast
+    name: str = field(default="blocks", init=False)
+    named_pairs: None = field(default=None, init=False)
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        return len(self.leaves)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """How the sum is cut."""
+        return {"held": min((len(leaf.up) for leaf in self.leaves), default=0), "pieces": self.n_pieces}
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return held_order(self.form)
+
+    def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
+        """Sum one leaf."""
+        leaf = self.leaves[k]
+        if not leaf.up and not leaf.direct:
+            return self._part(self.form, 0, split(self.form.n_units), threads, halt)
+        held, up = self._order[: len(leaf.up)], np.array(leaf.up, np.int64)
+        rest, free, added = self.form.condition(held, up)
+        part = self._part(rest, added, leaf.sizes(rest.n_units), threads, halt)
+        return part if part.up is None else _with_held(part, free, held, up)
+
+    def _part(self, form: IntegerMachine, added: int, sizes: tuple[int, int, int], threads: int, halt: Halt) -> Part:
+        scale = math.ldexp(1.0, 61 - form.exponent)  # energy of one height
+        beta = min(self.beta * scale, 1e300)
+        if form.n_units <= SMALL:
+            part, lowest = _sum(form, sizes, beta, self.wanted, Small())
+        else:
+            with single_threaded_blas():
+                part, lowest = _sum(form, sizes, beta, self.wanted, Large(threads, halt))
+        low_energy = form.base + math.ldexp(lowest + added, -form.exponent)
+        log_z = part.log_z - self.beta * low_energy
+        if part.energy is None:
+            return Part(log_z)
+        variance = part.energy_variance
+        if variance is not None:  # beyond the largest number where energies are beyond its root
+            variance = min(variance * scale * scale, sys.float_info.max)
+        return Part(log_z, low_energy + part.energy * scale, variance, part.up, part.pairs)
+
+
+def _sum(
+    form: IntegerMachine, sizes: tuple[int, int, int], beta: float, wanted: Wanted, passes: Passes
+) -> tuple[Part, int]:
+    """Return the sum in heights above an integer energy, and that energy."""
+    forms = form_blocks(form.rises, form.fields, sizes)
+    lowest = sum(int(one[3]) for one in forms)
+    f, g, h = (passes.table(one, beta) for one in forms)
+    if not wanted.moments:
+        return Part(math.log(passes.total(f, g, h))), lowest
+    pairs = np.zeros((form.n_units, form.n_units))
+    ab, bc = passes.weigh(h, g.T, f, forms[0]), passes.weigh(f.T, h, g, forms[1])
+    ac = passes.weigh(f, g, h, forms[2])
+    of_b, of_c = sizes[0], sizes[0] + sizes[1]
+    for weighed, rows, cols in ((ab, 0, of_b), (bc, of_b, of_c), (ac, 0, of_c)):
+        add_pairs(*weighed, rows, cols, pairs)
+    total, spreads = ac.total, (ab.spread, bc.spread, ac.spread)
+    energy = sum(mean for mean, _ in spreads)
+    variance = None
+    if wanted.energy_variance:
+        variance = sum(own for _, own in spreads)
+        tilt = _best_tilt(spreads[0][1], spreads[1][1])
+        if tilt > 0.0:
+            left = [passes.table(forms[0], beta, t, spreads[0][0]) for t in (tilt, -tilt)]
+            right = [passes.table(forms[1], beta, t, spreads[1][0]) for t in (tilt, -tilt)]
+            both, one = passes.covary(left, right, h, forms[2])
+            variance = max(variance + 2.0 * float((both - total) / tilt + one) / (tilt * total), 0.0)
+    return Part(math.log(total), energy, variance, pairs.diagonal().copy(), pairs), lowest
+
+
+def _best_tilt(variance_f: float, variance_g: float) -> float:
+    """The tilt that changes weights by about their own size; 0 where heights do not vary."""
+    largest = max(variance_f, variance_g)
+    return 1.0 / math.sqrt(largest) if largest > 1e-200 else 0.0
+
+
+def _with_held(part: Part, free: np.ndarray, held: np.ndarray, up: np.ndarray) -> Part:
+    """Put the units that are held back among the others."""
+    n = len(free) + len(held)
+    p = np.zeros(n)
+    p[held] = up
+    p[free] = part.up
+    pairs = np.zeros((n, n))
+    pairs[np.ix_(free, free)] = part.pairs
+    for unit in held[up.astype(bool)]:
+        pairs[unit] = pairs[:, unit] = p
+    return Part(part.log_z, part.energy, part.energy_variance, p, pairs)
+
+
+def n_products(wanted: Wanted) -> int:
+    """Matrix products that a sum takes."""
+    if not wanted.moments:
+        return 1
+    return 5 if wanted.energy_variance else 3
+
+
+def n_tables(wanted: Wanted) -> int:
+    """Tables that are held at a time: three, four tilted ones, the products' tiles, and one for all that is small."""
+    return 11 if wanted.moments and wanted.energy_variance else 5
+
+
+def plan(
+    model: BoltzmannMachine,
+    beta: float,
+    wanted: Wanted,
+    *,
+    threads: int,
+    max_bytes: float,
+    speeds: Speeds,
+    min_pieces: int = 1,
+) -> BlocksSum:
+    """Plan a sum in three blocks.
+
+    Parameters
+    ----------
+    min_pieces : int
+        Hold so many units that there are at least as many pieces.
+    """
+    n = model.n_units
+    size = f"2^{n} states"
+    n_held = fewest_held(n, n_tables(wanted), max_bytes, min_pieces)
+    if n_held is None or n_held > MOST_HELD:
+        form = IntegerMachine(np.zeros((0, 0), np.int64), np.zeros(0, np.int64), 0.0, 0)
+        return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, size))
+    form = IntegerMachine.of(model)
+    leaves = cut(form, beta, n_held)
+    if leaves is None:
+        return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, f"{size} over too wide a range"))
+    return BlocksSum(form, beta, wanted, leaves, _forecast(n, leaves, wanted, threads, speeds, size))
+
+
+def _forecast(n: int, leaves: tuple[Leaf, ...], wanted: Wanted, threads: int, speeds: Speeds, size: str) -> Forecast:
+    seconds, n_bytes = 0.0, 0.0
+    for leaf in leaves:
+        rest = n - len(leaf.up)
+        entries = 2.0**rest if leaf.direct else table_bytes(rest) / 8.0
+        terms = 0.0 if leaf.direct else 2.0**rest * n_products(wanted)
+        useful = 1 if rest <= SMALL else threads
+        seconds += (terms * speeds.product_term + entries * speeds.table_entry) / useful + 1e-5
+        n_bytes = max(n_bytes, n_tables(wanted) / 3.0 * 8.0 * entries)
+    return Forecast(seconds, n_bytes, size)

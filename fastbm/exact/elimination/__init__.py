@@ -1,0 +1,1 @@
+"""Sums over one variable after the other."""

@@ -1,0 +1,1 @@
+"""Sums along a Gray code, one flip a step."""

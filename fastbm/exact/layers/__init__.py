@@ -1,0 +1,1 @@
+"""Sums over every second layer, the others in closed form."""

@@ -1,0 +1,118 @@
+"""A planned sum done piece by piece: it can be left between any two of them, kept as arrays, and gone on with."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Executor, Future, TimeoutError as NotYet
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from .._base.halting import Halt, look, never
+from .plan import Part, Sum, combine
+
+LOOK_SECONDS = 0.05  # between two looks for a stop while others do the work
+MOST_WAITING = 256  # pieces that are handed over at a time
+
+
+class Work:
+    """The pieces of a sum, combined one after the other, in their order.
+
+    A piece joins the running part of those before it, so that the bits do not depend on where the work was left, nor on
+    who did the pieces.
+
+    Parameters
+    ----------
+    planned : Sum
+    threads : int
+    executor : Executor, optional
+        Does the pieces, each on one thread of its own.
+    """
+
+    def __init__(self, planned: Sum, threads: int, executor: Executor | None = None) -> None:
+        self.planned = planned
+        self._threads, self._executor = threads, executor
+        self._part: Part | None = None
+        self._n_done = 0
+        self._waiting: deque[Future[Part]] = deque()
+
+    @property
+    def done(self) -> bool:
+        """Whether all pieces are done."""
+        return self._n_done >= self.planned.n_pieces
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Pieces done, and all."""
+        return self._n_done, self.planned.n_pieces
+
+    @property
+    def result(self) -> Part:
+        """The sum of the pieces done."""
+        assert self._part is not None
+        return self._part
+
+    def advance(self, halt: Halt = never) -> None:
+        """Do the next piece; raises `Halted`, with the work as it was, where a stop is asked for."""
+        if self._executor is None:
+            piece = self.planned.piece(self._n_done, self._threads, halt)
+        else:
+            piece = self._awaited(self._executor, halt)
+        self._part = piece if self._part is None else combine((self._part, piece))
+        self._n_done += 1
+
+    def _awaited(self, executor: Executor, halt: Halt) -> Part:
+        """The next piece, done by the executor; no other is left waiting there if it does not come."""
+        try:
+            while len(self._waiting) < min(MOST_WAITING, self.planned.n_pieces - self._n_done):
+                self._waiting.append(executor.submit(do_piece, self.planned, self._n_done + len(self._waiting)))
+            while True:
+                look(halt)
+                try:
+                    piece = self._waiting[0].result(timeout=LOOK_SECONDS)
+                except NotYet:
+                    if self._waiting[0].done():  # it is the piece that raised it
+                        raise
+                    continue
+                self._waiting.popleft()
+                return piece
+        except BaseException:
+            for future in self._waiting:
+                future.cancel()
+            self._waiting.clear()
+            raise
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        found = {"n_pieces_done": np.array(self._n_done), "n_pieces": np.array(self.planned.n_pieces)}
+        return found if self._part is None else found | _arrays_of(self._part)
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._n_done = int(state["n_pieces_done"])
+        self._part = _part_of(state) if self._n_done else None
+
+
+def do_piece(planned: Sum, k: int) -> Part:
+    """Do one piece where a task has been sent to."""
+    return planned.piece(k, 1)
+
+
+def run(planned: Sum, threads: int) -> Part:
+    """Do all pieces."""
+    work = Work(planned, threads)
+    while not work.done:
+        work.advance()
+    return work.result
+
+
+def _arrays_of(part: Part) -> dict[str, np.ndarray]:
+    named = {f.name: getattr(part, f.name) for f in fields(part)}
+    return {f"part/{name}": np.asarray(value) for name, value in named.items() if value is not None}
+
+
+def _part_of(state: dict[str, np.ndarray]) -> Part:
+    named = {f.name: state.get(f"part/{f.name}") for f in fields(Part)}
+    values: dict[str, Any] = {k: v[()] if v.ndim == 0 else v for k, v in named.items() if v is not None}
+    return Part(**values)

@@ -1,0 +1,1 @@
+"""Annealed importance sampling, up and down its path."""

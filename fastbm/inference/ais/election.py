@@ -1,0 +1,54 @@
+"""Which product model walks begin from, where nobody says: every base is tried shortly, with chains of its own.
+
+The one with the highest lower end of log Z is taken: weights that are even neither elect a base nor exclude it, as the
+chains of a base that leads into one valley all agree. The trials' chains are not used again: the largest of several
+estimates is too high.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._base import rng
+from ...machine.machine import BoltzmannMachine
+from ..scout.bases import log_odds, names
+from ..scout.scout import Scout
+from .walks import make_walk
+from .weights import average
+
+CHAINS, PART, FEWEST = 16, 10, 20  # of a trial: chains, a part of the steps, and steps at least
+BARS = 2.0  # of its error, between an estimate and its lower end
+
+
+class Trial(NamedTuple):
+    """A base that was tried: its log-odds, the estimate, and the lower end of that."""
+
+    name: str
+    base: np.ndarray
+    log_z: float
+    lower: float
+    ess: float
+
+
+def tried(
+    model: BoltzmannMachine, beta: float, walk: str, n_betas: int, found: Scout | None, seed: int, threads: int
+) -> list[Trial]:
+    """Try every base the machine has, the best first."""
+    path = np.linspace(0.0, 1.0, max(n_betas // PART, FEWEST))
+    trials: list[Trial] = []
+    for k, name in enumerate(names(model, found)):
+        base = log_odds(model, beta, name, found)
+        if any(np.array_equal(base, one.base) for one in trials):
+            continue
+        streams = rng.streams(rng.derive(seed, rng.PILOT, k), CHAINS)
+        chains = make_walk(model, beta, base, streams, threads, walk)
+        chains.begin()
+        chains.follow(path)
+        chains.finish()
+        seen = average(chains.log_w + chains.log_z0)
+        error = math.inf if seen.error is None else seen.error
+        trials.append(Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess))
+    return sorted(trials, key=lambda one: -one.lower)

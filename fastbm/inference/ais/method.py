@@ -1,0 +1,352 @@
+"""Walks up and down one path between a product model and a machine, and what stands witness to them.
+
+Annealed importance sampling, up the path for a lower bound on log Z and down it for an upper one.
+
+Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Burda, Grosse and Salakhutdinov, AISTATS
+(2015), arXiv:1412.8566 (the way down).
+
+The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E), and
+log w = sum_k (t_{k+1} - t_k) (log f(s_k) - log f_0(s_k)) + log Z_0 along a walk up it, so that Z = <w>. Along a walk
+down it from states of f, 1 / Z = <1 / w>. Of layered machines every second layer is summed out, both ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks, rng
+from ...machine.machine import BoltzmannMachine
+from ..result import Inference, check_pairs
+from ..scout.bases import check_start, log_odds
+from ..scout.marginal import PAIR_SECONDS, n_pairs
+from ..scout.scout import Scout, attempt_seconds, scout
+from ..verdict import ANSWERS, UNASKED, Verdict, of_walks
+from .election import tried
+from .path import PATHS, adapt_path, check_path, check_source, draw_starts
+from .walks import check_walk, make_walk
+from .weights import Average, average, weighted_moments
+
+DOWN, SAMPLES, SCOUT, WITNESS = 1, 2, 3, 4  # what seeds are derived by
+SCOUT_PART = 0.35  # of what the walks take, for the tempering
+WITNESS_PART = 0.5  # of the walks, those that stand witness
+FEWEST_WITNESSES = 16
+
+
+@dataclass(frozen=True)
+class Job:
+    """A path with its ends, how it is walked, and what was seen before.
+
+    Attributes
+    ----------
+    start : str
+        The name of the product model, `base` its log-odds.
+    rival : (str, float) or None
+        The best other base of those that were tried, and the lower end of its log Z.
+    scout : Scout or None
+    told : dict
+        For `detail`.
+    """
+
+    model: BoltzmannMachine
+    beta: float
+    start: str
+    base: np.ndarray
+    path: np.ndarray
+    walk: str
+    n_chains: int
+    seed: int
+    threads: int
+    rival: tuple[str, float] | None
+    scout: Scout | None
+    told: dict[str, Any]
+
+    def up(self, n_chains: int | None = None, seed: int | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return log w, the final states as bits, and details of the walk."""
+        streams = rng.streams(self.seed if seed is None else seed, n_chains or self.n_chains)
+        walk = make_walk(self.model, self.beta, self.base, streams, self.threads, self.walk)
+        walk.begin()
+        walk.follow(self.path)
+        walk.finish()
+        return walk.log_w + walk.log_z0, walk.bits(), walk.detail
+
+    def down(self, source: str, n_sweeps: int) -> tuple[np.ndarray, bool | None, dict[str, Any]]:
+        """Return log w of walks from samples of the machine, whether these are samples, and details."""
+        if source == "tempering":
+            found = self.scout or self._scout(must=True)
+            log_w, told = self._descend(found.some(self.n_chains), DOWN)
+            return log_w, None, told | {"source": source, "round_trips": found.round_trips}
+        samples = rng.derive(self.seed, SAMPLES)
+        starts = draw_starts(self.model, self.beta, self.n_chains, source, n_sweeps, samples, self.threads)
+        log_w, told = self._descend(starts.up, DOWN)
+        return log_w, starts.converged, told | starts.detail
+
+    def witness_down(self) -> Average | None:
+        """The average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
+        if self.scout is None or self.scout.up is None:
+            return None
+        log_w, _ = self._descend(self.scout.some(self._n_witnesses), WITNESS)
+        return average(-log_w)
+
+    def witness_up(self) -> Average:
+        """The average of w over fewer walks up."""
+        return average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
+
+    @property
+    def _n_witnesses(self) -> int:
+        return max(int(WITNESS_PART * self.n_chains), FEWEST_WITNESSES)
+
+    def _descend(self, up: np.ndarray, purpose: int) -> tuple[np.ndarray, dict[str, Any]]:
+        streams = rng.streams(rng.derive(self.seed, purpose), len(up))
+        walk = make_walk(self.model, self.beta, self.base, streams, self.threads, self.walk)
+        walk.load(up)
+        walk.follow(self.path[::-1])
+        return walk.log_z0 - walk.log_w, walk.detail
+
+    def _scout(self, must: bool = False) -> Scout:
+        work = self.n_chains * len(self.path)
+        return look(self.model, self.beta, self.walk, work, self.seed, self.threads, must)
+
+
+def look(
+    model: BoltzmannMachine, beta: float, walk: str, n_sweeps: int, seed: int, threads: int, must: bool = False
+) -> Scout:
+    """Scout for a part of the time that so many sweeps take."""
+    each = model.n_units * attempt_seconds(model)
+    if walk == "marginal":
+        each = PAIR_SECONDS * n_pairs(model)
+    return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, SCOUT), threads, must=must)
+
+
+def make_job(
+    model: BoltzmannMachine, beta: float, n_chains: int, n_betas: int | None, betas: Any, path: str | None, start: Any,
+    walk: str | None, seed: int, threads: int, witness: bool, must: bool = False,
+) -> Job:  # fmt: skip
+    """Check a call, and choose what it leaves open; `must` asks for states of a scout in any case."""
+    n_chains = checks.whole("n_chains", n_chains, least=1)
+    if not isinstance(witness, (bool, np.bool_)):
+        raise TypeError(f"witness must be True or False; got {witness!r}.")
+    steps, kind = check_path(n_betas, betas), check_walk(model, walk)
+    check_start(model, start)
+    found = None
+    must = must or (isinstance(start, str) and start == "tempering")
+    if witness or must:
+        found = look(model, beta, kind, n_chains * len(steps), seed, threads, must)
+    rival, told = None, {}
+    if start is None and witness:
+        trials = tried(model, beta, kind, len(steps), found, seed, threads)
+        start, base = trials[0].name, trials[0].base
+        told = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
+        rival = (trials[1].name, trials[1].lower) if len(trials) > 1 else None
+    else:
+        if start is None:
+            start = "uniform" if model.base_rates is None else "data"
+        base = log_odds(model, beta, start, found)
+    if path is not None and checks.choice("path", path, PATHS) == "adaptive" and betas is None:
+        steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
+    name = start if isinstance(start, str) else "means"
+    return Job(model, beta, name, base, steps, kind, n_chains, seed, threads, rival, found, told)
+
+
+def ais(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int,
+    n_chains: int = 128,
+    n_betas: int | None = None,
+    betas: Any = None,
+    path: str | None = None,
+    start: Any = None,
+    walk: str | None = None,
+    bracket: bool = False,
+    source: str | None = None,
+    n_sweeps: int | None = None,
+    witness: bool = True,
+) -> Inference:
+    """Estimate log Z by annealed importance sampling.
+
+    Parameters
+    ----------
+    n_chains : int
+        Independent annealing runs; `log_z_error` falls as its square root.
+    n_betas : int
+        Temperatures of the path; 1000 unless given.
+    betas : (n_betas,) float array, optional
+        The path itself: increasing from 0.0 (the product model) to 1.0 (the target).
+    path : {"linear", "adaptive"}
+        How temperatures are spread: equally, or, after a pilot run, so that each step adds as much to the variance of
+        the weights.
+    start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
+        The product model: all units free; visible units by their biases, or by the base rates of the data that the
+        machine learned from; mean-field means; the means of a short tempering; or means (n_visible,) or (n_units,).
+        Left out, all that the machine has are tried shortly and the one with the highest lower end of log Z is taken.
+    walk : {"blocks", "marginal"}, optional
+        Of layered machines: layers drawn whole, or the units of the smaller side one after the other with the other
+        side summed out, which takes several times as long and is far better at leaving a mode. "blocks" unless given.
+    bracket : bool
+        Whether to go back down the path too, as "reverse-ais" does: `detail` then holds "log_z_lower", "log_z_upper",
+        their errors "log_z_lower_error", "log_z_upper_error", and "upper_holds": whether walks down began at exact
+        samples, or at states of chains that have converged or of a tempering that nothing contradicts. `log_z` is the
+        lower one.
+    source, n_sweeps
+        For the way down; see `reverse_ais`.
+    witness : bool
+        Whether to look for what contradicts the result, in at most about the time of the walks, or a tenth of a second:
+        a bound that holds for certain, a base that finds more, and walks down from states of an independent
+        tempering. Without, `converged` is None at best.
+
+    Returns
+    -------
+    Inference
+        `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
+        average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
+        weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail. `converged` is
+        True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
+
+    Raises
+    ------
+    ValueError
+        If `betas` does not increase from 0 to 1, or the machine does not have what `start` or `walk` takes.
+
+    Notes
+    -----
+    Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
+    right answer: chains that all end in one valley agree on its part of Z.
+    """
+    if not isinstance(bracket, (bool, np.bool_)):
+        raise TypeError(f"bracket must be True or False; got {bracket!r}.")
+    if moments:
+        check_pairs(model.n_units)
+    source, n_sweeps = check_source(source, n_sweeps)
+    must = bracket and source == "tempering"
+    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
+    log_w, up, about = job.up()
+    found = average(log_w)
+    log_z = found.log_mean
+    result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
+    if moments:
+        result |= weighted_moments(model, up, found.weights, log_z, beta)
+    detail = _detail(job, log_w, found) | about
+    back, holds, chains = None, None, None
+    if bracket:
+        log_w, holds, told = job.down(source, n_sweeps)
+        back, chains = average(-log_w), told if holds is False else None
+        detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
+    judged = None if source == "gibbs" and witness else back  # which chains that agree cannot vouch for
+    verdict = _judge("ais", job, found, judged, chains, witness)
+    if back is not None:
+        certain = source == "exact" or (holds is not False and verdict.converged is True)
+        detail |= _ends(found, back) | {"upper_holds": certain}
+    return Inference(
+        "ais", **result, converged=verdict.converged, n_samples=n_chains, ess=found.ess,
+        detail=detail | verdict.told,
+    )  # fmt: skip
+
+
+def reverse_ais(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    seed: int,
+    threads: int,
+    n_chains: int = 128,
+    n_betas: int | None = None,
+    betas: Any = None,
+    path: str | None = None,
+    start: Any = None,
+    walk: str | None = None,
+    source: str | None = None,
+    n_sweeps: int | None = None,
+    witness: bool = True,
+) -> Inference:
+    """Estimate log Z by annealed importance sampling in reverse, from samples of the machine to the product model.
+
+    Parameters
+    ----------
+    n_chains, n_betas, betas, path, start, walk
+        As for `ais`.
+    source : {"tempering", "exact", "gibbs"}
+        Where samples come from: the states of a short tempering, unless told; drawn independently by the tables of
+        exact sums; or the last states of Gibbs chains.
+    n_sweeps : int
+        Sweeps of the Gibbs chains from random states, 1000 unless given; the second half tells whether they have
+        converged.
+    witness : bool
+        As for `ais`; walks up are the witness.
+
+    Returns
+    -------
+    Inference
+        `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None where
+        they are not drawn exactly and something contradicts them, and `converged` is True only if walks up agree.
+    """
+    source, n_sweeps = check_source(source, n_sweeps)
+    must = source == "tempering"
+    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
+    log_w, holds, about = job.down(source, n_sweeps)
+    found = average(-log_w)
+    chains = about if holds is False else None
+    verdict = _judge("reverse-ais", job, job.witness_up() if witness else None, found, chains, witness)
+    certain = source == "exact" or (holds is not False and verdict.converged is True)
+    return Inference(
+        "reverse-ais",
+        log_z=-found.log_mean,
+        log_z_error=found.error,
+        bound="stochastic upper" if certain else None,
+        converged=verdict.converged,
+        n_samples=n_chains,
+        ess=found.ess,
+        detail=_detail(job, log_w, found) | about | verdict.told,
+    )
+
+
+def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:
+    about = {"log_weights": log_w, "n_betas": len(job.path), "start": job.start, "log_z_errors": found.errors}
+    return about | job.told
+
+
+def _ends(lower: Average, upper: Average) -> dict[str, Any]:
+    """Both ends of the bracket, for `detail`."""
+    return {
+        "log_z_lower": lower.log_mean,
+        "log_z_lower_error": lower.error,
+        "log_z_upper": -upper.log_mean,
+        "log_z_upper_error": upper.error,
+    }
+
+
+def _judge(
+    name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool
+) -> Verdict:
+    """Whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
+
+    `chains` tells of Gibbs chains that walks down begin at and that have not converged.
+    """
+    own = up if name == "ais" else down
+    assert own is not None
+    verdict = Verdict(None, UNASKED)
+    if chains is not None:
+        reason = (
+            f"the Gibbs chains it starts down from have not converged (r_hat = {chains['r_hat']:.3g}), so that they "
+            'bound nothing. Raise n_sweeps, or pass source="tempering"'
+        )
+        verdict = Verdict(False, reason)
+    elif not own.healthy:
+        reason = f"{own.ess:.1f} of {len(own.weights)} weights carry the average. Raise n_betas or n_chains"
+        verdict = Verdict(False, reason)
+    elif witness or (up is not None and down is not None):
+        if name == "ais" and down is None:
+            down = job.witness_down()
+        verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
+        if verdict.converged and not witness:
+            verdict = Verdict(None, UNASKED, verdict.seen)
+        if verdict.converged is False:
+            verdict = replace(verdict, reason=f"{verdict.reason}. Raise n_betas, or take {ANSWERS}")
+    if verdict.converged is False:
+        checks.warn(f"{name} has not converged, and its error bar is not to be trusted: {verdict.reason}.")
+    return verdict

@@ -1,0 +1,96 @@
+"""Chains that walk between a product model f_0 and a machine f = exp(-beta E), and collect their weights.
+
+The path is f_t = f_0^(1 - t) f^t with f_0 = exp(base x), in terms of units that are up (see `fastbm.sampling.engine`).
+At every step from t to t' log w rises by (t' - t) (log f(s) - log f_0(s)), constants left out; then s is drawn anew by
+one sweep, which leaves f_t' unchanged. A walk down a path is the reversal, in time too, of a walk up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..._base.threads import fan_out
+from ...machine.machine import BoltzmannMachine
+from ...sampling.engine.engine import BLOCK, lanes_of
+
+PIECE_SECONDS = 0.05  # work of a thread between two returns to Python, where an interruption takes effect
+GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
+
+T = TypeVar("T")
+
+
+class Walk:
+    """Blocks of chains on their way. Results depend neither on the number of threads nor on how a path is cut.
+
+    Attributes
+    ----------
+    log_z0 : float
+        log Z of f_0, with all constants: Z = exp(log_z0) <w> over walks up, 1 / Z = exp(-log_z0) <w> over walks down.
+    detail : dict
+        How the walk computes.
+    """
+
+    detail: dict[str, Any]
+    step_seconds: float  # about what one step of one block takes
+    most_chains = BLOCK  # of a block
+
+    def __init__(
+        self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
+    ) -> None:
+        self.model, self.beta, self.threads = model, beta, threads
+        self.base = np.rint(base / GRAIN) * GRAIN
+        self.n_chains = len(streams)
+        # equal blocks, so that no thread waits for another
+        size = -(-self.n_chains // -(-self.n_chains // self.most_chains))
+        self.blocks = [slice(c, min(c + size, self.n_chains)) for c in range(0, self.n_chains, size)]
+        self.streams = []
+        for block in self.blocks:
+            lanes = np.ones((4, lanes_of(block.stop - block.start)), np.uint32)
+            lanes[:, : block.stop - block.start] = streams[block].T
+            self.streams.append(lanes)
+        self.log_z0 = float(np.logaddexp(0.0, self.base).sum())
+
+    def begin(self) -> None:
+        """Draw all chains from f_0, with weights 1."""
+        raise NotImplementedError
+
+    def load(self, up: np.ndarray) -> None:
+        """Take states (n_chains, n_units) of 0 and 1, drawn from f, with weights 1."""
+        raise NotImplementedError
+
+    def follow(self, path: np.ndarray) -> None:
+        """Weigh and sweep at every step of `path`, up or down."""
+        size = max(1, int(PIECE_SECONDS / self.step_seconds))
+        for first in range(0, len(path) - 1, size):
+            self._for_blocks(partial(self._follow_block, path=path[first : first + size + 1]))
+
+    def finish(self) -> None:
+        """At the upper end of the path: turn the weights into those of the machine as the user gave it."""
+
+    @property
+    def log_w(self) -> np.ndarray:
+        """The weights so far, (n_chains,)."""
+        return np.concatenate([self._log_w_block(k)[: b.stop - b.start] for k, b in enumerate(self.blocks)])
+
+    def bits(self) -> np.ndarray:
+        """The chains' states, (n_chains, n_units) uint8."""
+        parts = [self._up_block(k)[:, : b.stop - b.start].T for k, b in enumerate(self.blocks)]
+        return np.concatenate(parts).astype(np.uint8)
+
+    def _for_blocks(self, function: Callable[[int], T]) -> list[T]:
+        return fan_out(function, range(len(self.blocks)), self.threads)
+
+    def _follow_block(self, k: int, path: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _log_w_block(self, k: int) -> np.ndarray:
+        """(lanes,) of block `k`."""
+        raise NotImplementedError
+
+    def _up_block(self, k: int) -> np.ndarray:
+        """(n_units, lanes) of 0 and 1, of block `k`."""
+        raise NotImplementedError

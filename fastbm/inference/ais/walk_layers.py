@@ -1,0 +1,106 @@
+"""Walks on layered machines, the layers of odd number summed out.
+
+Salakhutdinov and Murray, ICML (2008), p. 872, doi:10.1145/1390156.1390266. log f_t(s) is then a function of the layers
+of even number: with log-odds (1 - t) base + t field of the summed units, log w rises by the change of
+sum_i log(1 + exp(log-odds_i)) and by that of the bias of the even layers. Drawing the odd layers and then the even ones
+is its own reversal.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ..._base import arrays
+from ...kernels.inference.annealing import draw_tempered_layer
+from ...kernels.sampling.layered import anneal_layer
+from ...machine.couplings import Layered
+from ...machine.machine import BoltzmannMachine
+from ...machine.up_form import up_form
+from ...sampling.engine.engine import BLOCK
+from ...sampling.engine.layered import BitProduct
+from .walk import Walk
+
+FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
+ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
+
+
+class LayersWalk(Walk):
+    """Chains on layered couplings; see `fastbm.kernels.layered.anneal_layer`."""
+
+    def __init__(
+        self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
+    ) -> None:
+        self.most_chains = max(BLOCK, ENTRIES // model.n_units)
+        super().__init__(model, beta, base, streams, threads)
+        assert isinstance(model.couplings, Layered)
+        form, field = up_form(model.couplings, model.flat_bias, model.convention)
+        worst = beta * float((form.absolute_sums() + np.abs(field)).max())
+        dtype = np.dtype(np.float32 if worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
+        self._layers = model.couplings.layers
+        self._evens, self._odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
+        blocks = [(beta * block).astype(dtype) for block in form.arrays]
+        self._pulls = [BitProduct(block) for block in blocks]
+        self._pushes = [BitProduct(block.T) for block in blocks]
+        self._field = (beta * field).astype(dtype)[:, None]
+        self._low = self.base.astype(dtype)
+        self._tilt = beta * field - self.base
+        lanes = [stream.shape[1] for stream in self.streams]
+        self._up = [arrays.zeros((model.n_units, n), dtype) for n in lanes]
+        self._totals = [np.zeros(n) for n in lanes]
+        self._tilts = [np.zeros(n) for n in lanes]
+        self.step_seconds = max(lanes) * (1e-9 * model.n_units + 5e-11 * sum(block.size for block in blocks))
+        down = np.full((1, model.n_units), model.convention.lo)
+        self.log_z0 -= beta * float(model.energy(down)[0])
+        self.detail = {"kernel": "layered", "fields": dtype.name}
+
+    def begin(self) -> None:
+        for k, totals in enumerate(self._totals):
+            totals[:] = 0.0
+            self._draw_evens(k, 0.0)
+
+    def load(self, up: np.ndarray) -> None:
+        for k, block in enumerate(self.blocks):
+            mine = self._up[k]
+            mine[:, : block.stop - block.start] = up[block].T
+            self._totals[k][:] = 0.0
+            self._tilts[k][:] = 0.0
+            for rows in (self._layers[layer] for layer in self._evens):
+                self._tilts[k] += self._tilt[rows] @ mine[rows]
+
+    def _follow_block(self, k: int, path: np.ndarray) -> None:
+        up, totals = self._up[k], self._totals[k]
+        for before, after in itertools.pairwise(path.tolist()):
+            totals += (after - before) * self._tilts[k]
+            for layer in self._odds:
+                rows = self._layers[layer]
+                fields = self._fields(k, layer)
+                anneal_layer(up[rows], fields, self._low[rows], before, after, self.streams[k], totals)
+            self._draw_evens(k, after)
+
+    def _draw_evens(self, k: int, t: float) -> None:
+        up, tilts = self._up[k], self._tilts[k]
+        tilts[:] = 0.0
+        for layer in self._evens:
+            rows = self._layers[layer]
+            draw_tempered_layer(
+                up[rows], self._fields(k, layer), self.base[rows], t, self._tilt[rows], self.streams[k], tilts
+            )
+
+    def _fields(self, k: int, layer: int) -> np.ndarray:
+        """Log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
+        up, rows = self._up[k], self._layers[layer]
+        fields = np.empty((rows.stop - rows.start, up.shape[1]), up.dtype)
+        fields[:] = self._field[rows]
+        if layer > 0:
+            self._pulls[layer - 1].add(fields, up[self._layers[layer - 1]])
+        if layer < len(self._pushes):
+            self._pushes[layer].add(fields, up[self._layers[layer + 1]])
+        return fields
+
+    def _log_w_block(self, k: int) -> np.ndarray:
+        return self._totals[k]
+
+    def _up_block(self, k: int) -> np.ndarray:
+        return self._up[k]

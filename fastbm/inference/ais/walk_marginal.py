@@ -1,0 +1,77 @@
+"""Walks on layered machines, one side summed out and the units of the other drawn one after the other.
+
+A sweep takes several times as long as one of `LayersWalk`, and is far better at leaving a mode: no summed unit holds
+the kept ones where they are. Rounding costs no bias: the last step leads from the numbers of the kernel to the machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from ..._base import arrays, rng
+from ...kernels.inference.marginal import anneal_marginal, set_fields, sum_out
+from ...machine.machine import BoltzmannMachine
+from ..scout.marginal import LANES, PAIR_SECONDS, Marginal
+from .walk import Walk
+
+
+class MarginalWalk(Walk):
+    """Chains of the smaller side of a layered machine; see `fastbm.kernels.marginal.anneal_marginal`."""
+
+    most_chains = LANES
+
+    def __init__(
+        self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
+    ) -> None:
+        super().__init__(model, beta, base, streams, threads)
+        self._machine = Marginal.of(model, beta)
+        self._weights, self._bias, self._pulls = self._machine.arrays(self.base)
+        kind, lanes = self._weights.dtype, [stream.shape[1] for stream in self.streams]
+        m, n = self._weights.shape
+        self._up = [arrays.zeros((m, width), np.uint8) for width in lanes]
+        self._fields = [arrays.zeros((n, width), kind) for width in lanes]
+        self._sums, self._totals = ([np.zeros(width) for width in lanes] for _ in range(2))
+        self._seed = int(streams[0, 0])
+        self.step_seconds = PAIR_SECONDS * max(lanes) * m * n
+        self.detail = {"kernel": "marginal", "fields": kind.name}
+
+    def begin(self) -> None:
+        p = expit(self.base[self._machine.kept])
+        uniform = rng.keyed(self._seed, rng.INITIAL).random((self.n_chains, len(p)))
+        self._set((uniform < p).astype(np.uint8), 0.0)
+
+    def load(self, up: np.ndarray) -> None:
+        self._set(up[:, self._machine.kept], 1.0)
+        self._correct(-1.0)
+
+    def finish(self) -> None:
+        self._correct(1.0)
+
+    def _set(self, kept: np.ndarray, t: float) -> None:
+        """Take states of the kept units, with weights 1, to step `t` of the path."""
+        for k, block in enumerate(self.blocks):
+            up, fields = self._up[k], self._fields[k]
+            up[:, : block.stop - block.start] = kept[block].T
+            set_fields(fields, up, self._weights, self._bias)
+            sum_out(fields, self._pulls[2], np.full(up.shape[1], t), self._sums[k])
+            self._totals[k][:] = 0.0
+
+    def _correct(self, sign: float) -> None:
+        """Step between the numbers of the kernel and the machine, all constants included."""
+        for k in range(len(self.blocks)):
+            kept = self._up[k].T
+            self._totals[k] += sign * (self._machine.log_f(kept) - self._sums[k] - kept @ self._pulls[1])
+
+    def _follow_block(self, k: int, path: np.ndarray) -> None:
+        anneal_marginal(
+            self._up[k], self._fields[k], self._sums[k], self._totals[k], self._weights, self._bias, self._pulls, path,
+            self.streams[k],
+        )  # fmt: skip
+
+    def _log_w_block(self, k: int) -> np.ndarray:
+        return self._totals[k]
+
+    def bits(self) -> np.ndarray:
+        parts = [up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self._up, strict=True)]
+        return self._machine.complete(np.concatenate(parts), rng.keyed(self._seed, rng.RESAMPLING))

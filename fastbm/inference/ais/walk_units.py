@@ -1,0 +1,145 @@
+"""Walks on dense and sparse couplings: units are drawn one after the other, with fields in integers.
+
+The path leads to the machine whose couplings are these integers, and has one more step, without a sweep, from there to
+the machine itself: rounding costs no bias.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._base import arrays
+from ...kernels.energy import energies_dense, energies_sparse
+from ...kernels.inference.annealing import anneal_dense, anneal_sparse
+from ...kernels.sampling.dense import init_fields_dense
+from ...machine.machine import BoltzmannMachine
+from ...machine.up_form import up_form
+from ...sampling.engine.choice import choose_kernel
+from ...sampling.engine.fixed_point import FixedPoint, choose
+from .walk import Walk
+
+
+class Sums(NamedTuple):
+    """What the kernels keep of every lane of a block; see `anneal_dense`."""
+
+    gains: np.ndarray
+    tilts: np.ndarray
+    log_w: np.ndarray
+
+
+class UnitsWalk(Walk):
+    """Chains on any couplings; see `fastbm.kernels.anneal_dense`."""
+
+    def __init__(
+        self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int
+    ) -> None:
+        super().__init__(model, beta, base, streams, threads)
+        couplings, bias, units = model.couplings, model.flat_bias, model.convention
+        self.kernel = choose_kernel(couplings, bias, units, beta=np.full(1, beta), order="random")
+        self._dense = self.kernel == "dense"
+        form, field = up_form(couplings, bias, units)
+        point = _with_room(choose(form, field[None], beta), model.n_units)
+        self._start = point.integers(field)
+        lanes = [stream.shape[1] for stream in self.streams]
+        self._up = [arrays.zeros((model.n_units, n), np.uint8) for n in lanes]
+        self._sums = [Sums(np.zeros(n, np.int64), np.zeros(n), np.zeros(n)) for n in lanes]
+        if self._dense:
+            width = -(-model.n_units // 64) * 64
+            self._rises = arrays.zeros((model.n_units, width), point.dtype)
+            self._rises[:, : model.n_units] = point.integers(form.matrix())
+            self._fields = [arrays.zeros((block.stop - block.start, width), point.dtype) for block in self.blocks]
+            each = 2e-9 + 2e-11 * model.n_units
+        else:
+            indptr, indices, rises = form.csr()
+            self._graph = (indptr, indices, point.integers(rises), self._start)
+            each = 1e-9 + 5e-11 * len(indices) / model.n_units
+        self.step_seconds = max(lanes) * model.n_units * each
+        self._unit = math.ldexp(beta, -point.exponent)
+        self._log_f_down = beta * float((bias * units.lo).sum() + 0.5 * units.lo * self._sum_of_couplings())
+        self.log_z0 += self._log_f_down - beta * model.offset
+        self.detail = point.detail(self.kernel)
+
+    def _sum_of_couplings(self) -> float:
+        """What the couplings give at s = (lo, ..., lo), over lo."""
+        couplings, lo = self.model.couplings, float(self.model.convention.lo)
+        return float(couplings.field(np.full((1, self.model.n_units), lo)).sum()) if lo else 0.0
+
+    def begin(self) -> None:
+        self._set(np.zeros((self.n_chains, self.model.n_units), np.uint8))
+        self._for_blocks(lambda k: self._run(k, np.array([0.0, 0.0])))
+
+    def load(self, up: np.ndarray) -> None:
+        self._set(up)
+        for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
+            sums.log_w[:] = -rounding
+
+    def finish(self) -> None:
+        for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
+            sums.log_w[:] += rounding
+
+    def _set(self, up: np.ndarray) -> None:
+        """Take states, with the sums that belong to them and weights 1."""
+        for k, block in enumerate(self.blocks):
+            n_chains, sums = block.stop - block.start, self._sums[k]
+            self._up[k][:, :n_chains] = up[block].T
+            fields = self._make_fields(k, up[block])
+            sums.gains[:n_chains] = (up[block] * (fields + self._start)).sum(axis=1) // 2
+            sums.tilts[:n_chains] = up[block] @ self.base
+            sums.log_w[:] = 0.0
+
+    def _make_fields(self, k: int, up: np.ndarray) -> np.ndarray:
+        """Fields in int64 of all units (n_chains, n_units); dense couplings keep theirs."""
+        if self._dense:
+            start = np.zeros_like(self._fields[k])
+            start[:, : self.model.n_units] = self._start
+            init_fields_dense(self._fields[k], self._up[k], self._rises, start)
+            return self._fields[k][:, : self.model.n_units].astype(np.int64)
+        from scipy.sparse import csr_array
+
+        indptr, indices, rises, start = self._graph
+        matrix = csr_array((rises.astype(np.int64), indices, indptr), shape=(len(start), len(start)))
+        fields: np.ndarray = (matrix @ up.T.astype(np.int64)).T + start
+        return fields
+
+    def _rounding(self, k: int) -> np.ndarray:
+        """log f of the user's machine less that of the one in integers, of every lane."""
+        model, up, sums = self.model, self._up[k], self._sums[k]
+        bias, energies = np.ascontiguousarray(model.flat_bias[:, None]), np.zeros(up.shape[1])
+        if self._dense:
+            values = model.convention.values(up, np.float64)
+            energies_dense(values, model.couplings.matrix(), bias, energies, 0, model.n_units)
+        else:
+            units = (float(model.convention.lo), float(model.convention.span))
+            energies_sparse(up, model.couplings.csr(), bias, units, energies)
+        return -self.beta * energies - (self._log_f_down + self._unit * sums.gains)
+
+    def _follow_block(self, k: int, path: np.ndarray) -> None:
+        self._run(k, path)
+
+    def _run(self, k: int, path: np.ndarray) -> None:
+        """Weigh and sweep; on the way down units come in reversed order."""
+        steps = np.diff(path)
+        table = np.column_stack([steps, path[1:], np.full(len(steps), self._unit)])
+        sites = np.arange(self.model.n_units, dtype=np.int32)
+        if steps[0] < 0:
+            sites = sites[::-1].copy()
+        up, sums, stream = self._up[k], tuple(self._sums[k]), self.streams[k]
+        if self._dense:
+            anneal_dense(up, self._fields[k], sums, self._rises, self.base, table, stream, sites)
+        else:
+            anneal_sparse(up, sums, self._graph, self.base, table, stream, sites)
+
+    def _log_w_block(self, k: int) -> np.ndarray:
+        return self._sums[k].log_w
+
+    def _up_block(self, k: int) -> np.ndarray:
+        return self._up[k]
+
+
+def _with_room(point: FixedPoint, n_units: int) -> FixedPoint:
+    """Coarser integers where sums of fields over all units might overflow."""
+    bits = n_units.bit_length() if point.dtype.itemsize == 8 else 0
+    return FixedPoint(point.dtype, point.exponent - bits, math.ldexp(point.error, bits))

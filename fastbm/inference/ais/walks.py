@@ -1,0 +1,38 @@
+"""Which chains walk between a product model and a machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks
+from ...machine.machine import BoltzmannMachine
+from ..scout.marginal import has_marginal
+from .walk import Walk
+from .walk_layers import LayersWalk
+from .walk_marginal import MarginalWalk
+from .walk_units import UnitsWalk
+
+WALKS: dict[str, type[Walk]] = {"blocks": LayersWalk, "marginal": MarginalWalk}
+
+
+def check_walk(model: BoltzmannMachine, walk: Any) -> str:
+    """Return the kind of walk, of machines without layers ""."""
+    if not model.is_layered:
+        if walk is not None:
+            raise ValueError(f"walk is for layered machines, which have two sides; got {walk!r}. Leave it out.")
+        return ""
+    if checks.choice("walk", "blocks" if walk is None else walk, WALKS) == "marginal" and not has_marginal(model):
+        raise ValueError(
+            'walk="marginal" holds the couplings of two sides in one matrix, too large here. Use "blocks".'
+        )
+    return walk or "blocks"
+
+
+def make_walk(
+    model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int, walk: str
+) -> Walk:
+    """Return chains that walk between the product model with log-odds `base` and the machine."""
+    kind = WALKS.get(walk, UnitsWalk)
+    return kind(model, beta, base, streams, threads)

@@ -1,0 +1,97 @@
+"""Averages of weights that are known by their logarithms, and their errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._base import rng
+from ...machine.machine import BoltzmannMachine
+from ...sampling.unseen import unseen
+from ..result import moments_of
+
+HEALTHY_ESS = 10.0
+ALIKE = 0.9  # part of a handful of weights that must carry the average instead
+HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
+RESAMPLES = 200  # of the bootstrap: its error is known to 5 %
+
+
+class Average(NamedTuple):
+    """log of the mean weight, its standard error (None for one weight), and how many weights carry it."""
+
+    log_mean: float
+    error: float | None  # the largest of `errors`
+    ess: float
+    weights: np.ndarray  # normalised to a sum of 1
+    errors: dict[str, float]  # by name: what each way to find the error says
+
+    @property
+    def healthy(self) -> bool:
+        """Whether enough weights carry the average for its error to mean something."""
+        return self.error is not None and self.ess >= min(HEALTHY_ESS, ALIKE * len(self.weights))
+
+
+def average(log_w: np.ndarray, *, tail: bool = True) -> Average:
+    """Average exp(log_w).
+
+    The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
+    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`.
+    """
+    top, n = float(log_w.max()), len(log_w)
+    w = np.exp(log_w - top)
+    total = float(w.sum())
+    ess = total**2 / float((w**2).sum())
+    errors = {"delta": float(w.std(ddof=1)) * math.sqrt(n) / total} if n > 1 else {}
+    if errors and ess < HEAVY * n:
+        errors["bootstrap"] = _bootstrap_error(w)
+        if tail:
+            errors["log-normal"] = _log_normal_error(log_w)
+    return Average(top + math.log(total / n), max(errors.values(), default=None), ess, w / total, errors)
+
+
+def _bootstrap_error(w: np.ndarray) -> float:
+    """Standard deviation of the log mean of weights drawn again, with replacement; of at most 1, one of them 1.
+
+    The draws are the same for the same number of weights. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
+    """
+    n = len(w)
+    generator = rng.keyed(0, rng.BOOTSTRAP, n)
+    means = [w[generator.integers(0, n, n)].mean() for _ in range(RESAMPLES)]
+    return float(np.log(np.maximum(means, w[w > 0].min() / n)).std(ddof=1))
+
+
+def _log_normal_error(log_w: np.ndarray) -> float:
+    """Standard error of the log mean of weights whose logarithms are normal from the median up, with variance v:
+    sqrt((e^v - 1) / n), but no more than a log w itself is spread.
+
+    The largest weights, which carry the mean, are those that a sample may lack: the delta method and the bootstrap see
+    none of that. For 128 weights with v = 1.4 both their 95 % intervals covered in 90 % of cases, and in 87 % where
+    the ess came out above 30; this one in 94 and 92 %.
+    """
+    above = np.maximum(log_w - np.median(log_w), 0.0)
+    variance = 2.0 * float((above**2).mean())
+    return math.sqrt(min(math.expm1(min(variance, 100.0)) / len(log_w), variance))
+
+
+def weighted_moments(
+    model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
+) -> dict[str, Any]:
+    """Averages over states, weighted; errors by the delta method for a ratio of averages, and at least those that come
+    of states which as many samples are likely not to see.
+    """
+    values = model.convention.values(up, np.float64)
+    energies = np.asarray(model.energy(values))
+    mean, energy = weights @ values, float(weights @ energies)
+    error = np.sqrt((weights**2) @ (values - mean) ** 2)
+    ess = 1.0 / float(weights @ weights)
+    missed = unseen(model, beta, ess)
+    second = (values * weights[:, None]).T @ values
+    return moments_of(mean, second) | {
+        "mean_error": np.maximum(error, model.convention.span * missed.chance),
+        "energy": energy,
+        "energy_error": max(math.sqrt(weights**2 @ (energies - energy) ** 2), float(missed.chance * missed.energy)),
+        "energy_variance": float(weights @ (energies - energy) ** 2),
+        "entropy": log_z + beta * energy,
+    }

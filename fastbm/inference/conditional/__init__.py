@@ -1,0 +1,1 @@
+"""Free units given clamped ones: means, draws, completed rows."""

@@ -1,0 +1,208 @@
+"""What free units are like given the clamped ones: means and draws, many patterns at once.
+
+Where no two free units are coupled, and where they have few states, both are exact. Otherwise means come from an exact
+sum for each pattern, mean field, or Gibbs sampling, of which every sweep gives P(s_i up | all others) rather than s_i
+(Rao-Blackwell; Gelfand and Smith, J. Am. Stat. Assoc. 85, 398 (1990), doi:10.1080/01621459.1990.10476213).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from ..._base import checks, rng
+from ..._base.threads import fan_out, single_threaded_blas
+from ...machine.clamping import Clamped
+from ...machine.couplings import Couplings, row_blocks
+from ...machine.units import Units
+from ...sampling.chains import Chains, couple_chains
+from ..exact.method import forecast_seconds
+from ..fixed_point.mean_field import solve
+from ..methods import run_method
+
+METHODS = ("auto", "exact", "mean-field", "gibbs")
+MOST_LISTED = 12  # free units whose states are listed, for all patterns at once
+LISTED = 1 << 18  # probabilities of states that a block of patterns may hold
+MOST_SUMMED = 24  # units of the smaller layer beyond which no sum of a restricted machine is tried by "auto"
+EXACT_SECONDS = 20.0  # "auto" takes exact sums up to here, by their forecast
+PATTERN_SECONDS = 1e-3  # that a sum takes at least
+LANES = 256  # patterns whose mean-field equations are solved together
+TOLERANCE, MOST_SWEEPS = 1e-10, 10_000  # of mean field
+
+
+@dataclass(frozen=True)
+class How:
+    """Settings: the method, and for what is sampled the sweeps averaged and those thrown away before."""
+
+    method: str
+    beta: float
+    n_sweeps: int
+    burn_in: int
+    seed: int
+    threads: int
+
+    @classmethod
+    def of(cls, method: str, beta: float, n_sweeps: int, burn_in: int, seed: int, threads: int) -> How:
+        """Check what a user passed; `seed` and `threads` are settled."""
+        return cls(
+            checks.choice("method", method, METHODS),
+            checks.real("beta", beta, least=0.0),
+            checks.whole("n_sweeps", n_sweeps, least=1),
+            checks.whole("burn_in", burn_in),
+            seed,
+            threads,
+        )
+
+
+def means_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
+    """Means of the free units in the machine's units, (n_patterns, n_free).
+
+    `rows` number the patterns: a pattern's chain depends on its number alone.
+    """
+    if not clamped.free.size or (how.method in ("auto", "exact") and _are_independent(clamped.couplings)):
+        return _means(clamped.model.convention, how.beta, clamped.bias)
+    if how.method == "mean-field":
+        return _mean_field(clamped, how)
+    if how.method == "gibbs":
+        return _sampled(clamped, how, rows)
+    if clamped.free.size <= MOST_LISTED:
+        states = _states(clamped)
+        parts = _listed(clamped, how, states, lambda p, first: p @ states)
+        return np.concatenate(parts)
+    return _summed(clamped, how) if how.method == "exact" or _is_short(clamped) else _sampled(clamped, how, rows)
+
+
+def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
+    """One state of the free units for each pattern, bits (n_patterns, n_free).
+
+    Independent draws where means need no sampling but for single sums; else the last state of a chain.
+    """
+    units = clamped.model.convention
+    generator = rng.keyed(how.seed, rng.STARTS, int(rows[0]) if len(rows) else 0)
+    if not clamped.free.size or (how.method != "gibbs" and _are_independent(clamped.couplings)):
+        p = expit(how.beta * units.span * clamped.bias)
+        return (generator.random(p.shape) < p).astype(np.uint8)
+    if how.method != "gibbs" and clamped.free.size <= MOST_LISTED:
+        states, uniform = _states(clamped), generator.random((clamped.n_patterns, 1))
+
+        def one(p: np.ndarray, first: int) -> np.ndarray:
+            below = (np.cumsum(p, axis=1) <= uniform[first : first + len(p)]).sum(axis=1)
+            return states[np.minimum(below, len(states) - 1)]
+
+        return (np.concatenate(_listed(clamped, how, states, one)) == units.hi).astype(np.uint8)
+    if how.method == "exact":
+        raise ValueError(
+            f'method="exact" draws for up to {MOST_LISTED} coupled free units; got {clamped.free.size}. Use "gibbs", '
+            "or ask for means."
+        )
+    chains = _chains(clamped, how, rows)
+    chains.sweep(how.burn_in + how.n_sweeps)
+    return chains.bits()
+
+
+def surely_sampled(n_gaps: int, n_hidden: int, how: How) -> bool:
+    """Whether so many missing units of a restricted machine are sampled, without a forecast of the sums."""
+    return how.method == "gibbs" or (how.method == "auto" and min(n_gaps, n_hidden) > MOST_SUMMED)
+
+
+def _are_independent(couplings: Couplings) -> bool:
+    return not any(np.any(array) for array in couplings.arrays)
+
+
+def _is_short(clamped: Clamped) -> bool:
+    """Whether exact sums of all patterns are soon done, by their forecast."""
+    seconds = forecast_seconds(clamped.machine(0), moments=True)
+    return clamped.n_patterns * max(seconds, PATTERN_SECONDS) <= EXACT_SECONDS
+
+
+def _means(units: Units, beta: float, field: np.ndarray) -> np.ndarray:
+    """<s_i> in the field of everything else."""
+    found: np.ndarray = units.lo + units.span * expit(beta * units.span * field)
+    return found
+
+
+def _states(clamped: Clamped) -> np.ndarray:
+    """All states of the free units."""
+    n = clamped.free.size
+    return clamped.model.convention.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
+
+
+def _listed(
+    clamped: Clamped, how: How, states: np.ndarray, function: Callable[[np.ndarray, int], np.ndarray]
+) -> list[np.ndarray]:
+    """`function` of the probabilities of all states, (patterns, states), and of the number of the first pattern."""
+    pairs = 0.5 * (clamped.couplings.field(states) * states).sum(axis=1)
+    step = max(1, LISTED // len(states))
+
+    def one(first: int) -> np.ndarray:
+        log_f = how.beta * (clamped.bias[first : first + step] @ states.T + pairs)
+        p = np.exp(log_f - log_f.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return function(p, first)
+
+    with single_threaded_blas():
+        return fan_out(one, range(0, clamped.n_patterns, step), how.threads)
+
+
+def _summed(clamped: Clamped, how: How) -> np.ndarray:
+    """One exact sum for each pattern that is not like another."""
+    unique, inverse = np.unique(clamped.values, axis=0, return_inverse=True)
+    found = np.empty((len(unique), clamped.free.size))
+    for some in row_blocks(len(unique), clamped.model.n_units**2):  # second moments come with the means
+        result = run_method(
+            clamped.model, "exact", beta=how.beta, clamp=(clamped.indices, unique[some]), moments=True, seed=how.seed,
+            threads=how.threads, energy_variance=False, pairs=np.empty((0, 2), np.int64),
+        )  # fmt: skip
+        found[some] = result.mean[:, clamped.free]
+    return found[inverse.ravel()]
+
+
+def _mean_field(clamped: Clamped, how: How) -> np.ndarray:
+    """Fixed points of m = tanh(beta (W m + b)), from m = 0."""
+    units = clamped.model.convention
+    spin = clamped
+    if units.name == "binary":
+        spin = Clamped.of(clamped.model.to_units("spin"), clamped.indices, 2 * clamped.values - 1)
+
+    def one(first: int) -> tuple[np.ndarray, float]:
+        bias = spin.bias[first : first + LANES].T
+        found = solve(
+            spin.couplings, bias, how.beta, np.zeros_like(bias),
+            tolerance=TOLERANCE, damping=0.0, max_sweeps=MOST_SWEEPS,
+        )  # fmt: skip
+        return found.means.T, float(found.residual.max(initial=0.0))
+
+    with single_threaded_blas():
+        parts = fan_out(one, range(0, clamped.n_patterns, LANES), how.threads)
+    if (worst := max(residual for _, residual in parts)) > 1e-6:
+        checks.warn(
+            f'mean field given the clamped units did not converge (residual {worst:.1g}). Use method="gibbs".',
+        )
+    means = np.concatenate([part for part, _ in parts])
+    return means if units.name == "spin" else (1.0 + means) / 2.0
+
+
+def _chains(clamped: Clamped, how: How, rows: np.ndarray) -> Chains:
+    """One chain a pattern, from a random state."""
+    streams = np.concatenate([rng.streams(how.seed, 1, first=int(row)) for row in rows])
+    n_free = clamped.free.size
+    start = [rng.keyed(how.seed, rng.INITIAL, int(row)).integers(0, 2, n_free, dtype=np.uint8) for row in rows]
+    return couple_chains(
+        clamped.couplings, clamped.bias, clamped.model.convention, np.stack(start), streams,
+        beta=how.beta, rule="gibbs", order="sequential", seed=how.seed, threads=how.threads,
+    )  # fmt: skip
+
+
+def _sampled(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
+    """Averages over sweeps of P(s_i up | all others)."""
+    units, chains = clamped.model.convention, _chains(clamped, how, rows)
+    chains.sweep(how.burn_in)
+    total = np.zeros(clamped.bias.shape)
+    for _ in range(how.n_sweeps):
+        chains.sweep(1)
+        values = units.values(chains.bits(), np.float64)
+        total += _means(units, how.beta, clamped.couplings.field(values) + clamped.bias)
+    return total / how.n_sweeps

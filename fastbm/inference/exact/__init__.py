@@ -1,0 +1,1 @@
+"""Exact sums as a method of inference."""

@@ -1,0 +1,158 @@
+"""Exact sums over all states: the cheapest of four engines, or the one that is named; see `fastbm.exact`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from ...exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, Limits, Request, choose, is_few, planner, why
+from ...exact.pieces import run
+from ...exact.plan import Wanted
+from ...machine.machine import BoltzmannMachine
+from ..result import Inference
+from .settings import ExactSettings
+from .sums import ExactSums, detail_of, inference_of
+
+FEW_SECONDS = 1.0
+CHOICE_SECONDS = 0.01  # that the choice of an engine takes, where there is much to choose from
+LIMITS = Limits()
+FULL = Wanted(True, True)
+
+
+def exact(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    clamp: Any = None,
+    moments: bool,
+    threads: int,
+    executor: Executor | None = None,
+    plan: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    max_forecast_seconds: float = LONGEST_SECONDS,
+    max_gigabytes: float = LARGEST_GIGABYTES,
+    energy_variance: bool | None = None,
+    pairs: Any = None,
+    n_lowest: int = 0,
+    distribution: list[int] | None = None,
+) -> Inference:
+    """Sum over all states.
+
+    Parameters
+    ----------
+    engine : {"gray", "blocks", "layers", "elimination"}, optional
+        All states in Gray-code order; matrix products over three blocks of units; every second layer of a layered
+        machine; variable elimination. The cheapest when left out.
+    max_forecast_seconds : float
+        Refuse, before starting, what would take longer.
+    max_gigabytes : float
+        Memory that the sum may take; with an executor each of its pieces.
+    energy_variance : bool, optional
+        Whether to give the variance of the energy; when left out where it is free, and by blocks up to 32 free units
+        (it takes two more matrix products). It comes with the moments only, and is refused without.
+    pairs : "all" or (n_pairs, 2) int array, optional
+        Elimination gives second moments of coupled units, and of these. When left out, of all pairs for up to 24 free
+        units, and for up to 64 where that costs little. Other engines give all.
+    n_lowest : int
+        List as many lowest states, in `detail["lowest states"]`, with `detail["lowest energies"]`; by Gray code.
+    distribution : list of int, optional
+        Units, at most 20, whose joint distribution is put into `detail["distribution"]`: bit l of the index is 1 where
+        the l-th of them is up; by Gray code.
+
+    Returns
+    -------
+    Inference
+        Errors are 0. `detail` tells the engine, why it was taken, and its forecast on one thread.
+
+    Raises
+    ------
+    ValueError
+        If the forecast is above a limit; the text gives the cost and the alternatives.
+    """
+    plain = type(n_lowest) is int and n_lowest == 0
+    if clamp is plan is executor is engine is distribution is None and plain and is_few(model):
+        usual = (max_forecast_seconds, max_gigabytes) == (LONGEST_SECONDS, LARGEST_GIGABYTES)
+        usual &= pairs is None or (moments and isinstance(pairs, str) and pairs == "all")
+        if usual and (found := _sum_few(model, beta, moments, energy_variance, threads)):
+            return found
+    settings = ExactSettings.of(
+        model,
+        engine=engine,
+        max_forecast_seconds=max_forecast_seconds,
+        max_gigabytes=max_gigabytes,
+        energy_variance=energy_variance,
+        pairs=pairs,
+        n_lowest=n_lowest,
+        distribution=distribution,
+    )
+    about: dict[str, Any] = {"executor": executor, "plan": plan}
+    sums = ExactSums(model, settings, beta=beta, clamp=clamp, moments=moments, threads=threads, **about)
+    while not sums.done:
+        sums.advance()
+    return sums.result
+
+
+def _sum_few(
+    model: BoltzmannMachine, beta: float, moments: bool, energy_variance: bool | None, threads: int
+) -> Inference | None:
+    """The sum over few states, as `ExactSums` would do it, without what costs more than the sum; None where it takes
+    more than that, or is refused.
+    """
+    if energy_variance is not None and not (moments and isinstance(energy_variance, bool)):
+        return None
+    wanted = FULL if moments and energy_variance is not False else Wanted(moments, False)
+    try:
+        planned = planner("blocks")(model, beta, wanted, threads=1, max_bytes=LIMITS.n_bytes, speeds=BUILT_IN)
+    except OverflowError:
+        return None
+    if planned.forecast.seconds > FEW_SECONDS:
+        return None
+    told = why("blocks", {"blocks": planned.forecast})
+    part = run(planned, threads)
+    if not math.isfinite(part.log_z):
+        return None
+    return inference_of(model, part, beta, detail_of(planned, told, planned.forecast.seconds))
+
+
+def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1) -> float:
+    """Estimate, by the built-in speeds, how long a sum over the states of machines like this takes, whatever their
+    couplings are; inf where it cannot be done.
+    """
+    try:
+        return choose(_request_like(model, moments, threads), None).seconds
+    except ValueError:
+        return math.inf
+
+
+def usual_engine(model: BoltzmannMachine, *, moments: bool) -> str | None:
+    """Return "layers" where no engine is quicker by more than the choice itself takes, whatever the couplings are: to
+    be asked for where many sums follow one another. Return None where each sum may as well choose.
+    """
+    if not model.is_layered:
+        return None
+    request = _request_like(model, moments, 1)
+    try:
+        layers, best = choose(request, "layers"), choose(request, None)
+    except ValueError:
+        return None
+    return "layers" if layers.seconds <= best.seconds + CHOICE_SECONDS else None
+
+
+def refuse_if_long(model: BoltzmannMachine, threads: int) -> None:
+    """Refuse, with the cost and the alternatives, machines whose sums are above the usual limits."""
+    choose(_request_like(model, True, threads), None)
+
+
+def _request_like(model: BoltzmannMachine, moments: bool, threads: int) -> Request:
+    """The sum over a machine of the same layout with all its pairs coupled, weakly."""
+    ones = [np.full(array.shape, 1e-3) for array in model.couplings.arrays]
+    if model.couplings.kind == "dense":
+        np.fill_diagonal(ones[0], 0.0)
+    like = model.trusted(
+        model.couplings.with_arrays(ones), np.zeros(model.n_units), model.convention, model.n_hidden, 0.0
+    )
+    return Request(like, 1.0, lambda engine: Wanted(moments, False), LIMITS, threads)

@@ -1,0 +1,1 @@
+"""Mean field, TAP and belief propagation: fixed points and linear response."""

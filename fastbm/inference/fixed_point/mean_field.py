@@ -1,0 +1,214 @@
+"""Naive mean field: the best product distribution, its lower bound on log Z, and covariances by linear response.
+
+m = tanh(beta (W m + b)); log Z >= S(m) - beta E(m); covariance (diag(1 / (1 - m^2)) - beta W)^-1.
+Peterson and Anderson, Complex Systems 1, 995 (1987); Kappen and Rodriguez, Neural Comput. 10, 1137 (1998),
+doi:10.1162/089976698300017386.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._base.threads import fan_out, single_threaded_blas
+from ...machine.couplings import Couplings
+from ...machine.machine import BoltzmannMachine
+from ..result import Inference
+from .equations import MeanFieldEquations
+from .iterate import LANES, Settings, moments as moments_of, settle, starting_means, warn_unsettled
+from .large import DraftEquations, Rounded, newton
+from .response import refuse_wide
+
+COARSE = 1e-3  # change at which the starts are compared; the best is then followed to its end
+COARSE_SWEEPS = 60
+DRAFT = 1e-4  # residual to which rounded equations are solved before the real ones
+LAZY = 0.1  # part of the last largest change below which changes wait there
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Fixed points, one a column: `arguments` = atanh m (n_units, lanes), and how well they solve their equations."""
+
+    arguments: np.ndarray
+    residual: np.ndarray
+    n_sweeps: int
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.tanh(self.arguments)
+
+
+def solve(
+    couplings: Couplings,
+    bias: np.ndarray,
+    beta: float,
+    start: np.ndarray,
+    *,
+    tolerance: float,
+    damping: float,
+    max_sweeps: int,
+) -> Solution:
+    """Solve the mean-field equations of spins from `start` (n_units, lanes), with `bias` (n_units, lanes)."""
+    equations = MeanFieldEquations(couplings, bias.T, beta, start.T)
+    return follow(equations, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+
+
+def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, max_sweeps: int) -> Solution:
+    """Sweep until the equations are solved; what is returned is put among the means."""
+    n_sweeps, aim = 0, 0.1 * tolerance
+    while True:
+        _, more = settle(equations, tolerance=aim, damping=damping, max_sweeps=max_sweeps - n_sweeps)
+        n_sweeps += more
+        equations.refresh()
+        arguments = equations.arguments()
+        equations.place(arguments)
+        residual = np.abs(np.tanh(equations.arguments()) - equations.values).max(axis=1, initial=0.0)
+        if np.all(residual <= tolerance) or n_sweeps >= max_sweeps or aim < equations.finest():
+            return Solution(arguments.T, residual, n_sweeps)
+        aim *= 0.1
+
+
+def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> Any:
+    """Covariance of spins at one fixed point. None where it diverges, as at a mean-field transition."""
+    response, root = MeanFieldEquations(couplings, np.zeros((1, 1)), beta, np.tanh(arguments)[None]).response(arguments)
+    return response.covariance(root)
+
+
+def mean_field(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int = 1,
+    n_starts: int = 8,
+    tolerance: float = 1e-10,
+    damping: float = 0.0,
+    max_sweeps: int = 10_000,
+) -> Inference:
+    """Find the best product distribution of several starts.
+
+    Parameters
+    ----------
+    n_starts : int
+        One from m = 0 (moved by the bias), the others random; that of the best bound is followed to its end.
+    tolerance : float
+        Largest residual of the equations.
+    damping : float
+        Part of the old mean that is kept at each step, from 0 to below 1.
+    max_sweeps : int
+
+    Returns
+    -------
+    Inference
+        `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the exact
+        one. For sparse machines of more than 16,384 units both hold the coupled pairs only.
+    """
+    settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
+    spin = model.to_units("spin")
+    if moments:
+        refuse_wide(spin.couplings)
+    starts = starting_means(spin.n_units, settings.n_starts, seed)
+    found = climb(MeanFieldEquations, spin, beta, starts, settings, threads)
+    if not found.converged:
+        rest = "the bound holds all the same. Raise max_sweeps or damping."
+        warn_unsettled("mean-field", found.residual, found.n_sweeps, rest)
+    return found.inference("mean-field", model, "lower", moments, threads)
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """The best of several starts: its single-lane equations, atanh of its means, and how it came there."""
+
+    equations: MeanFieldEquations
+    arguments: np.ndarray
+    residual: float
+    converged: bool
+    n_sweeps: int
+    values: np.ndarray  # log Z of all starts
+    offset: float
+
+    def inference(
+        self, method: str, model: BoltzmannMachine, bound: str | None, moments: bool, threads: int
+    ) -> Inference:
+        """The result, in the units of `model`."""
+        log_z = float(self.equations.log_z(self.arguments[None])[0]) - self.equations.beta * self.offset
+        energy = float(self.equations.energies()[0]) + self.offset
+        result: dict[str, Any] = {"log_z": log_z, "bound": bound, "energy": energy}
+        if moments:
+            response, root = self.equations.response(self.arguments)
+            result |= moments_of(model, method, np.tanh(self.arguments), response.covariance(root, threads))
+        return Inference(
+            method,
+            **result,
+            entropy=log_z + self.equations.beta * energy,
+            converged=self.converged,
+            detail={
+                "residual": self.residual,
+                "n_sweeps": self.n_sweeps,
+                f"{'bounds' if bound else 'log_z'} of all starts": self.values,
+            },
+        )
+
+
+def climb(
+    kind: type[MeanFieldEquations],
+    spin: BoltzmannMachine,
+    beta: float,
+    starts: np.ndarray,
+    settings: Settings,
+    threads: int,
+) -> Climbed:
+    """Bring all starts near a maximum of log Z, and the best of them into it."""
+    couplings, bias = spin.couplings, spin.flat_bias[None]
+    if couplings.kind == "sparse":
+        couplings.csr()  # made once, before threads ask for it
+    rounded = Rounded.of(couplings, bias, beta, threads) if kind is MeanFieldEquations else None
+
+    def coarse(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        some = starts[first : first + LANES]
+        equations = kind(couplings, bias, beta, some) if rounded is None else DraftEquations(rounded, bias, beta, some)
+        _, n_sweeps = settle(
+            equations, tolerance=COARSE, damping=settings.damping, max_sweeps=min(COARSE_SWEEPS, settings.max_sweeps),
+            lazy=LAZY if couplings.kind == "dense" else 0.0,
+        )  # fmt: skip
+        if rounded is not None:
+            equations = kind(couplings, bias, beta, equations.values)
+        equations.refresh()
+        arguments = equations.arguments()
+        equations.place(arguments)
+        log_z = equations.log_z(arguments)
+        return log_z, np.array(equations.values), equations.rank(log_z), n_sweeps
+
+    with single_threaded_blas():
+        parts = fan_out(coarse, range(0, settings.n_starts, LANES), threads)
+    values, means, rank = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 2))
+    n_sweeps = max(part[3] for part in parts)
+    best = int(np.argmax(rank))
+    start = means[best : best + 1]
+    with single_threaded_blas():
+        if rounded is not None:
+            draft = DraftEquations(rounded, bias, beta, start)
+            draft.threads = threads
+            n_sweeps += newton(
+                draft, tolerance=max(settings.tolerance, DRAFT), max_sweeps=settings.max_sweeps - n_sweeps
+            )
+            start = draft.values
+        equations = kind(couplings, bias, beta, start)
+        equations.threads = threads
+        if rounded is not None:
+            equations.quick = lambda y: rounded.scale * draft.pulled(y)
+        n_sweeps += newton(equations, tolerance=settings.tolerance, max_sweeps=settings.max_sweeps - n_sweeps)
+    solution = follow(
+        equations, tolerance=settings.tolerance, damping=settings.damping,
+        max_sweeps=max(settings.max_sweeps - n_sweeps, 0),
+    )  # fmt: skip
+    residual = float(solution.residual[0])
+    values[best] = equations.log_z(solution.arguments.T)[0]
+    converged = residual <= settings.tolerance or residual <= equations.finest()
+    return Climbed(
+        equations, solution.arguments[:, 0], residual, converged, n_sweeps + solution.n_sweeps,
+        values - beta * spin.offset, spin.offset,
+    )  # fmt: skip

@@ -1,0 +1,127 @@
+"""Whether chains that were made for moments agree in these: energies, means of units, pairs of units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import diagnostics
+from .._base import checks
+from ..diagnostics.bits import FALSE_ALARM, bit_r_hat, r_hat_limit
+from ..diagnostics.drift import drifts
+from ..machine.machine import BoltzmannMachine
+from ..sampling import valleys
+
+MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
+
+
+class PairHalves:
+    """How often units i and i + d differed in either half of every chain, for some distances d."""
+
+    def __init__(self, n_units: int, n_chains: int, n_samples: int) -> None:
+        n_shifts = int(np.clip(MOST_PAIRS // n_units, 1, max(1, n_units // 2)))
+        self._shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(int))
+        self._half, self._t = n_samples // 2, 0
+        self.counts = np.zeros((2, n_chains, n_units * len(self._shifts)), np.int64)
+
+    def add(self, up: np.ndarray) -> None:
+        """Count the states of all chains, (n_chains, n_units) of 0 and 1; the middle one of an odd number is left."""
+        half, self._t = int(self._t >= self._half), self._t + 1
+        self.counts[half] += np.concatenate([up ^ np.roll(up, d, axis=1) for d in self._shifts], axis=1)
+
+    def r_hat(self) -> float:
+        """The largest of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
+        if self._half < 2:
+            return math.nan
+        found = float(bit_r_hat(self.counts, self._half).max())
+        return _beyond(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
+
+
+def _beyond(r_hat: float, limit: float) -> float:
+    """R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
+    return r_hat if r_hat > limit else min(r_hat, diagnostics.R_HAT_LIMIT)
+
+
+@dataclass(frozen=True)
+class ChainVerdict:
+    """`converged` is None, with the `reason`, where chains agree but may all have missed a valley."""
+
+    converged: bool | None
+    r_hat: float
+    reason: str
+
+
+def judge_chains(
+    model: BoltzmannMachine,
+    beta: float,
+    energies: np.ndarray,
+    blocks: np.ndarray,
+    errors: np.ndarray,
+    pairs: PairHalves | None,
+    *,
+    one_point: bool,
+    frozen: bool,
+) -> ChainVerdict:
+    """Judge chains by energies (n_samples, n_chains) and the fractions of time that units are up in blocks of samples,
+    (n_blocks, n_chains, n_units), whose means have the standard `errors`.
+
+    The means of an even machine are known, and those of the chains must be so within their errors.
+    """
+    r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs)
+    if frozen:
+        return ChainVerdict(False, r_hat, "the only chain did not move after the burn-in")
+    if not r_hat <= diagnostics.R_HAT_LIMIT:
+        return ChainVerdict(
+            False,
+            r_hat,
+            f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and the error bars are too "
+            "small",
+        )
+    if reason := _contradiction(model, beta, energies, blocks, errors):
+        return ChainVerdict(False, r_hat, reason)
+    reason = valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
+    return ChainVerdict(None if reason else True, r_hat, reason)
+
+
+def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -> float:
+    """The largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
+    if len(energies) < 4:
+        return math.inf
+    known = [float(diagnostics.r_hat(energies))]
+    if len(blocks) >= 4:
+        limit = r_hat_limit(len(blocks) // 2, blocks.shape[1], blocks.shape[2], worth=1.0)
+        known.append(_beyond(float(np.max(diagnostics.r_hat(blocks))), limit))
+    if pairs is not None:
+        known.append(pairs.r_hat())
+    return max(known)
+
+
+def _contradiction(
+    model: BoltzmannMachine, beta: float, energies: np.ndarray, blocks: np.ndarray, errors: np.ndarray
+) -> str:
+    """What speaks against chains that agree: a mean that is known, or a drift; empty where nothing does."""
+    from scipy.special import stdtrit
+
+    n_chains = energies.shape[1]
+    if n_chains >= diagnostics.MANY_CHAINS and len(energies) >= 32 and drifts(energies):
+        return "the energies of the first and the later half differ: the chains still relax"
+    if not valleys.is_even(model, beta):
+        return ""
+    z = np.abs(blocks.mean(axis=(0, 1)) - 0.5) / errors
+    widest = -float(stdtrit(max(n_chains - 1, 3), FALSE_ALARM / (2 * model.n_units)))
+    if z.max() <= widest:
+        return ""
+    return (
+        f"without biases the means of spins are 0, and that of unit {int(z.argmax())} is {z.max():.3g} error bars off: "
+        "the chains stay on one side"
+    )
+
+
+def warn_of_chains(rule: str, verdict: ChainVerdict, *, frozen: bool) -> None:
+    """Say why chains have not converged, and the ways out."""
+    if verdict.converged is not False:
+        return
+    way_out = "Pass n_chains above 1" if frozen else "Run longer"
+    checks.warn(f'{rule} has not converged: {verdict.reason}. {way_out}, or compare with "ais".')

@@ -1,0 +1,1 @@
+"""Sums over the states that sequential dynamics finds."""

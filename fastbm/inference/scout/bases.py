@@ -1,0 +1,100 @@
+"""Product models f_0 from which a machine is reached: the log-odds of every unit, one for each idea of where it lives.
+
+"uniform": all units free. "biases": visible units by their own biases (all units, where none is hidden). "data":
+visible units by the base rates of the rows that the machine learned from (Salakhutdinov and Murray, ICML (2008),
+doi:10.1145/1390156.1390266). "mean-field": means by naive mean field. "tempering": means that a short tempering saw.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks
+from ..._base.threads import single_threaded_blas
+from ...machine.machine import BoltzmannMachine
+from .scout import STEEPEST, Scout, visible_biases
+
+STARTS = ("uniform", "biases", "data", "mean-field", "tempering")
+FAINTEST = 0.01  # probabilities of the mean-field base are kept this far from 0 and 1
+FAINTEST_SEEN = 0.002  # those of means that were observed
+ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
+
+
+def check_start(model: BoltzmannMachine, start: Any) -> None:
+    """Refuse a base that is unknown, or that this machine has not."""
+    if start is None:
+        return
+    if isinstance(start, str):
+        checks.choice("start", start, STARTS)
+        if start == "data" and model.base_rates is None:
+            raise ValueError(
+                'start="data" needs the base rates of the data, which this machine does not carry. Give it some by '
+                "model.with_base_rates(rows), or pass start=means."
+            )
+        return
+    means = checks.finite_array("start", start)
+    if means.shape not in ((model.n_units,), (model.n_visible,)):
+        raise ValueError(
+            f"start must be a name or means of shape ({model.n_visible},) or ({model.n_units},); got {means.shape}."
+        )
+    units = model.convention
+    if means.min() < units.lo or means.max() > units.hi:
+        raise ValueError(
+            f"start holds means of units between {units.lo} and {units.hi}; got {means.min():g} to {means.max():g}."
+        )
+
+
+def has_field(model: BoltzmannMachine) -> bool:
+    """Whether the biases of visible units say anything."""
+    return bool(np.any(model.flat_bias[: model.n_visible]))
+
+
+def names(model: BoltzmannMachine, scout: Scout | None) -> list[str]:
+    """The bases that a machine has."""
+    found = ["uniform", "mean-field"]
+    if has_field(model):
+        found.insert(1, "biases")
+    if model.base_rates is not None:
+        found.append("data")
+    if scout is not None and scout.up is not None:
+        found.append("tempering")
+    return found
+
+
+def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | None = None) -> np.ndarray:
+    """Log-odds (n_units,) of a checked base; of "tempering" with what a scout saw."""
+    found = np.zeros(model.n_units)
+    if not isinstance(start, str):
+        units, means = model.convention, np.asarray(start, np.float64)
+        found[: len(means)] = _logit((means - units.lo) / units.span, FAINTEST_SEEN)
+    elif start == "biases":
+        found = visible_biases(model, beta)
+    elif start == "data":
+        assert model.base_rates is not None
+        found[: model.n_visible] = _logit(model.base_rates, 1e-12)
+    elif start == "mean-field":
+        found = _mean_field(model, beta)
+    elif start == "tempering":
+        assert scout is not None and scout.up is not None
+        found = _logit(scout.up.mean(axis=0), FAINTEST_SEEN)
+    return np.clip(found, -STEEPEST, STEEPEST)
+
+
+def _logit(p: np.ndarray, faintest: float) -> np.ndarray:
+    p = np.clip(p, faintest, 1.0 - faintest)
+    found: np.ndarray = np.log(p) - np.log1p(-p)
+    return found
+
+
+def _mean_field(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """About the log-odds of mean field, the same whatever BLAS does."""
+    spin = model.to_units("spin")
+    bias, arguments = spin.flat_bias, np.zeros(model.n_units)
+    with single_threaded_blas():
+        for _ in range(ROUNDS):
+            arguments += 0.5 * (beta * (spin.couplings.field(np.tanh(arguments)[None])[0] + bias) - arguments)
+    most = math.log((1 - FAINTEST) / FAINTEST)
+    return np.clip(2 * arguments, -most, most)

@@ -1,0 +1,185 @@
+"""A short tempering, independent of any estimate: where a machine has its weight, and a log Z that no one may undercut.
+
+Layered machines are tempered on their smaller side, the other summed out, from their visible biases; others in the
+temperature. Every set of distinct states bounds log Z from below, and so does every product distribution.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..._base import rng
+from ...machine.machine import BoltzmannMachine
+from ...sampling.tempering import TemperedChains
+from ...sampling.unseen import free_spread
+from ..fixed_point.equations import MeanFieldEquations
+from ..fixed_point.iterate import Settings, starting_means
+from ..fixed_point.mean_field import climb
+from .marginal import Marginal, has_marginal
+from .marginal_tempering import temper, temper_seconds
+
+LADDERS = 4
+LEVELS = 40  # of the path on one side of a layered machine
+MOST_ROUNDS, FEWEST_ROUNDS = 250, 25  # on one side of a layered machine
+MOST_IN_TEMPERATURE = 2_000  # rounds of one spin at a time, which go round a ladder slowly
+BURN_IN = 0.2  # of the rounds, on top
+ROUND_SECONDS = 3e-4  # that Python takes in a round of tempering in the temperature
+LEAST_SECONDS = 0.1  # that are always granted
+MOST_LEVELS, FEWEST_LEVELS = 48, 8
+STEP = 1.2  # thermodynamic length between two levels
+N_CLIMBS = 8  # of mean field
+FROM_STATES = 6  # of these, from states visited
+STEEPEST = 30.0  # log-odds of a product model, at most
+STAY = 0.9  # means from which mean field climbs, where a state is up
+MEAN_FIELD = Settings(N_CLIMBS, 1e-6, 0.0, 60)
+
+
+@dataclass(frozen=True)
+class Scout:
+    """What a short look at a machine brings back.
+
+    Attributes
+    ----------
+    bound, bound_by : float, str
+        The best lower bound on log Z that holds for certain, and where it is from.
+    up : (n_states, n_units) uint8 array or None
+        States at the machine, all of one ladder, then of the next; None where time was too short for any.
+    kept : (n_ladders, n_rounds, n_kept) uint8 array or None
+        Of a layered machine those of its smaller side, `side`.
+    round_trips : int
+    """
+
+    bound: float
+    bound_by: str
+    up: np.ndarray | None = None
+    kept: np.ndarray | None = None
+    side: Marginal | None = None
+    round_trips: int = 0
+
+    def some(self, n_states: int) -> np.ndarray:
+        """That many states, evenly from all ladders and rounds; fewer where there are not as many."""
+        assert self.up is not None
+        n_states = min(n_states, len(self.up))
+        found: np.ndarray = self.up[np.linspace(0, len(self.up) - 1, n_states).round().astype(np.int64)]
+        return found
+
+    def ladders(self) -> np.ndarray:
+        """States as (n_ladders, n_rounds, n_units)."""
+        assert self.up is not None
+        found: np.ndarray = self.up.reshape(LADDERS, -1, self.up.shape[1])
+        return found
+
+
+def attempt_seconds(model: BoltzmannMachine) -> float:
+    """About how long a kernel of many chains takes for one unit of one chain, by the built-in speeds."""
+    couplings = model.couplings
+    if couplings.kind == "layered":
+        return 3e-9 + 5e-11 * sum(block.size for block in couplings.arrays) / model.n_units
+    if couplings.kind == "dense":
+        return 2e-9 + 2e-11 * model.n_units
+    return 1e-9 + 5e-11 * len(couplings.csr()[1]) / model.n_units
+
+
+def scout(
+    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False
+) -> Scout:
+    """Look at a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
+
+    With `must` the fewest rounds are done however long they take.
+    """
+    look = _on_one_side if has_marginal(model) else _in_temperature
+    seconds = max(seconds, LEAST_SECONDS)
+    found = look(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
+    if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
+        return found
+    lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)
+    bound = mean_field_bound(model, beta, lowest, seed, threads)
+    return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
+
+
+def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
+    """Temper the smaller side of a layered machine, the other summed out."""
+    side = Marginal.of(model, beta)
+    rounds = max(_rounds(seconds, temper_seconds(side, LADDERS, LEVELS, 1), MOST_ROUNDS), least)
+    if not rounds:
+        return Scout(-math.inf, "nothing", side=side)
+    found = temper(
+        side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
+        burn_in=int(BURN_IN * rounds), seed=seed, threads=threads,
+    )  # fmt: skip
+    states = found.up.reshape(-1, len(side.kept))
+    bound = float(logsumexp(side.log_f(np.unique(states, axis=0))))
+    up = side.complete(states, rng.keyed(seed, rng.STARTS))
+    return Scout(bound, "states visited, one side summed out", up, found.up, side, int(found.round_trips.sum()))
+
+
+def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
+    """Temper a machine in the temperature, from beta = 0."""
+    ladder = _ladder(model, beta)
+    each = LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS
+    rounds = max(_rounds(seconds, each, MOST_IN_TEMPERATURE), least)
+    if not rounds:
+        return Scout(-math.inf, "nothing")
+    chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads)
+    chains.sweep(int(BURN_IN * rounds))
+    visited = np.empty((LADDERS, rounds, model.n_units), np.uint8)
+    for t in range(rounds):
+        chains.sweep(1)
+        visited[:, t] = chains.bits()
+    up = visited.reshape(-1, model.n_units)
+    energies = model.energy_of_bits(np.unique(up, axis=0))
+    return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
+
+
+def _rounds(seconds: float, each: float, most: int) -> int:
+    """Rounds that fit; 0 where they are too few."""
+    rounds = int(min(seconds / ((1.0 + BURN_IN) * each), most))
+    return rounds if rounds >= FEWEST_ROUNDS else 0
+
+
+def visible_biases(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """Log-odds of a product model: visible units by their biases alone, hidden ones free."""
+    found = np.zeros(model.n_units)
+    found[: model.n_visible] = beta * model.convention.span * model.flat_bias[: model.n_visible]
+    return np.clip(found, -STEEPEST, STEEPEST)
+
+
+def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """Temperatures even in asinh(2 s beta), s the standard deviation of the energy at beta = 0 over sqrt(n_units):
+    there a machine without a transition has a thermodynamic length of about sqrt(n_units) asinh(2 s beta) / 2.
+    """
+    if beta == 0.0:
+        return np.zeros(1)
+    scale = free_spread(model) / math.sqrt(model.n_units)
+    if scale == 0.0:
+        return np.array([0.0, beta])
+    length = math.sqrt(model.n_units) * math.asinh(2.0 * scale * beta) / 2.0
+    n_levels = int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
+    betas = np.sinh(np.linspace(0.0, math.asinh(2.0 * scale * beta), n_levels)) / (2.0 * scale)
+    betas[0], betas[-1] = 0.0, beta
+    return betas
+
+
+def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
+    """The lowest states, one of every part of those visited."""
+    energies = model.energy_of_bits(up)
+    parts = np.array_split(np.arange(len(up)), FROM_STATES)
+    return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
+
+
+def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int) -> float:
+    """The best bound by mean field, begun at states and at random."""
+    spin = model.to_units("spin")
+    starts = starting_means(spin.n_units, N_CLIMBS, seed)
+    starts[0], starts[1] = STAY, -STAY  # the corners
+    starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = climb(MeanFieldEquations, spin, beta, starts, MEAN_FIELD, threads)
+    log_z = float(found.equations.log_z(found.arguments[None])[0]) - beta * found.offset
+    return log_z if math.isfinite(log_z) else -math.inf

@@ -1,0 +1,1 @@
+"""Parallel tempering as an estimator."""

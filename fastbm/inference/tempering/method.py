@@ -1,0 +1,203 @@
+"""log Z and moments by parallel tempering from beta = 0, where log Z is known, to the target.
+
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import checks
+from ...machine.machine import BoltzmannMachine
+from ...sampling.tempering import TemperedChains
+from ...sampling.unseen import unseen
+from ..monte_carlo import TargetMoments, find_burn_in
+from ..result import Inference
+from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
+from ..verdict import judged
+from .ladder import free_log_z, make_ladder
+from .log_ratios import LogRatios, bennett, integrate, mbar, pymbar_solver
+from .verdict import judge_ladders
+
+ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
+PIECE = 1 << 22  # bits of states that are held at once, about
+
+
+def tempering(
+    model: BoltzmannMachine,
+    *,
+    beta: float,
+    moments: bool,
+    seed: int,
+    threads: int,
+    n_chains: int = 16,
+    n_sweeps: int = 1_000,
+    burn_in: int | str = "auto",
+    thin: int = 1,
+    n_betas: int | None = None,
+    betas: Any = None,
+    engine: str = "bennett",
+    swap_every: int = 1,
+) -> Inference:
+    """Estimate log Z and moments by parallel tempering.
+
+    Parameters
+    ----------
+    n_chains : int
+        Independent ladders; from 4 on their spread is an error bar of its own, from 8 on one to judge them by.
+    n_sweeps, thin : int
+        Every `thin`-th of `n_sweeps` sweeps of every replica is used.
+    burn_in : int or "auto"
+        Sweeps that are thrown away first; "auto" goes on until the energy at the target is stationary, for at most
+        `n_sweeps`.
+    n_betas : int, optional
+        Levels. Left out, enough for a swap rate of about 0.3, at most 64.
+    betas : (n_betas,) array, optional
+        The ladder itself, increasing from 0.0 to `beta`. Left out, steps of equal thermodynamic length from a pilot.
+    engine : {"bennett", "mbar", "ti"}
+        Bennett's acceptance ratio between neighbours; that of all levels at once, by the package pymbar; or
+        thermodynamic integration of the mean energy.
+    swap_every : int
+        Sweeps between swaps.
+
+    Returns
+    -------
+    Inference
+        `converged` is True where neighbours overlap, replicas go round the ladders, and ladders agree within error bars
+        from their own spread; None of one ladder, or of fewer than 4 samples of each. `detail["temperatures"]` holds
+        the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of neighbours, "round_trips" of each
+        ladder; "r_hat" of the energies and "r_hat_units"; of "ti" the "discretisation_error", which is part of
+        `log_z_error`.
+
+    Raises
+    ------
+    ValueError
+        If `betas` does not increase from 0 to `beta`.
+    ImportError
+        If pymbar is asked for and not installed.
+    """
+    solve = ENGINES[checks.choice("engine", engine, ENGINES)]
+    if engine == "mbar":
+        pymbar_solver()
+    n_chains = checks.whole("n_chains", n_chains, least=1)
+    n_sweeps, thin = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("thin", thin, least=1)
+    swap_every = checks.whole("swap_every", swap_every, least=1)
+    n_samples = n_sweeps // thin
+    if not n_samples:
+        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
+    if burn_in != "auto":
+        burn_in = checks.whole("burn_in", burn_in)
+    target = TargetMoments(model, n_samples, n_chains) if moments else None
+    ladder = make_ladder(model, beta, betas, n_betas, seed=seed, threads=threads)
+    chains = TemperedChains(model, n_chains, ladder, seed=seed, threads=threads, swap_every=swap_every)
+    burnt = _burn_in(chains, burn_in, n_sweeps)
+    before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
+    gathered = moments and means_fit(n_chains, len(ladder), model.n_units)
+    up = np.zeros((n_chains, len(ladder), model.n_units)) if gathered else None
+    energies = _record(chains, n_samples, thin, target, up)
+    attempted, accepted, trips = (
+        now - then for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
+    )
+    ratios = solve(ladder, energies)
+    detail = {
+        **chains.detail,
+        "engine": engine,
+        "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
+        "burn_in": burnt,
+        "swap_rates": accepted / np.maximum(attempted, 1),
+        "overlap": ratios.overlap,
+        "round_trips": trips,
+        **ratios.detail,
+    }
+    found = _result(model, ladder, energies, ratios, target, up, detail)
+    verdict = judge_ladders(model, energies, ratios, target.means() if target else None, found.detail["tau_int"], trips)
+    return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
+
+
+def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
+    if isinstance(burn_in, str):
+        return find_burn_in(chains, n_sweeps)
+    chains.sweep(burn_in)
+    return burn_in
+
+
+def _record(
+    chains: TemperedChains, n_samples: int, thin: int, target: TargetMoments | None, up: np.ndarray | None
+) -> np.ndarray:
+    """Energies with offset, (n_samples, n_chains, n_betas); states at the target go to `target`, and how often units
+    are up at every level to `up` (n_chains, n_betas, n_units).
+    """
+    energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
+    piece = max(1, PIECE // (chains.n_units * chains.n_chains))
+    for start in range(0, n_samples, piece):
+        step = min(piece, n_samples - start)
+        rows = [chains.record(step, thin)] if up is None else [_counted(chains, thin, up) for _ in range(step)]
+        energies[start : start + step] = np.concatenate([row["tempering/energy"] for row in rows])
+        if target is not None:
+            target.add(np.concatenate([row["samples/states"] for row in rows]))
+    if up is not None:
+        up /= n_samples
+    return energies
+
+
+def _counted(chains: TemperedChains, thin: int, up: np.ndarray) -> dict[str, np.ndarray]:
+    """Record one sample, and count the units that are up at every level."""
+    row = chains.record(1, thin)
+    up += chains.engine.bits()[chains.lanes]
+    return row
+
+
+def _errors(terms: np.ndarray) -> np.ndarray:
+    """Standard errors level by level, which holds the memory of the Fourier transforms down."""
+    errors = np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
+    return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
+
+
+def _result(
+    model: BoltzmannMachine,
+    betas: np.ndarray,
+    energies: np.ndarray,
+    ratios: LogRatios,
+    target: TargetMoments | None,
+    up: np.ndarray | None,
+    detail: dict[str, Any],
+) -> Inference:
+    mean = energies.mean(axis=(0, 1))
+    off = energies - mean
+    variance = (off**2).mean(axis=(0, 1))
+    tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
+    ess = energies[..., 0].size / (2.0 * tau)
+    missed = unseen(model, betas, ess)
+    found = curves(
+        betas,
+        free_log_z(model) + ratios.log_z,
+        ratios.terms,
+        mean,
+        variance,
+        off,
+        off**2 - variance,
+        missed,
+        _errors,
+        ratios.floor,
+    )
+    if up is not None:
+        equal = np.full(up.shape[:2], 1.0 / len(up))
+        found = found.with_means(model.convention, up, equal, missed, spread_error)
+    result = {} if target is None else target.result(float(ess[-1]))
+    alone = energies[..., 0].size == 1  # one sample tells no error
+    return Inference(
+        "tempering",
+        log_z=float(found.log_z[-1]),
+        log_z_error=None if alone else float(found.log_z_error[-1]),
+        energy=float(mean[-1]),
+        energy_error=None if alone else float(found.energy_error[-1]),
+        energy_variance=float(variance[-1]),
+        entropy=float(found.entropy[-1]),
+        n_samples=energies[..., 0].size,
+        ess=float(ess[-1]),
+        detail=detail | {"tau_int": tau} | ({} if alone else {KEY: found.as_detail()}),
+        **result,
+    )

@@ -1,0 +1,108 @@
+"""Whether a tempering has converged, judged by what its answer needs.
+
+log Z and energies need levels that overlap, replicas that go round the ladder, and ladders that agree within error bars
+from their own spread. They do not need that every ladder has seen all valleys of equal energy: with 8 independent
+ladders or more the error bars of the units' means come from the ladders' spread too, and know of that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import diagnostics
+from ...diagnostics.autocorrelation import MANY_CHAINS
+from ...machine.machine import BoltzmannMachine
+from ...sampling.valleys import is_even
+from ..verdict import Verdict
+from .log_ratios import LogRatios
+
+HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
+COARSEST = 0.5  # nats by which rules of integration may differ for their difference to tell the error
+LOOSE = 1.2  # R-hat of energies at which a ladder is worth two samples or so: its spread is an error bar all the same
+FALSE_ALARM = 1e-3  # of all drifts together
+
+
+def judge_ladders(
+    model: BoltzmannMachine,
+    energies: np.ndarray,
+    ratios: LogRatios,
+    units: np.ndarray | None,
+    tau: np.ndarray,
+    round_trips: np.ndarray,
+) -> Verdict:
+    """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
+
+    `units` (n_blocks, n_ladders, n_units) are parts of the time that units are up at the target, `tau` the
+    autocorrelation time at every level, in samples. None where there is one ladder, or too few samples to compare.
+    """
+    n_samples, n_ladders, _ = energies.shape
+    seen = {"r_hat": _r_hat(energies)}
+    if units is not None:
+        seen["r_hat_units"] = _r_hat(units)
+    reason = _disagreement(model, seen, n_ladders)
+    if not reason and n_samples * n_ladders > 1:
+        reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
+    if not reason:
+        reason = _unrest(energies, ratios.terms, round_trips)
+    if reason:
+        return Verdict(False, reason, seen)
+    if n_ladders == 1:
+        return Verdict(None, "one ladder has none to disagree with: pass n_chains of 8 or more", seen)
+    if n_samples < 4:
+        return Verdict(None, f"{n_samples} samples of each ladder are too few to compare: raise n_sweeps", seen)
+    return Verdict(True, "", seen)
+
+
+def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int) -> str:
+    """Which ladders differ by more than their error bars know of."""
+    watched = [(seen["r_hat"], LOOSE if n_ladders >= MANY_CHAINS else diagnostics.R_HAT_LIMIT)]
+    if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not is_even(model, 1.0):
+        watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
+    for r_hat, limit in watched:
+        if r_hat > limit:
+            return f"r_hat = {r_hat:.3g} (above {limit}); the ladders disagree and the error bars are too small"
+    return ""
+
+
+def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
+    """Where levels are too far apart for log Z, given the effective samples (n_betas,) of every one."""
+    shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
+    coarse = ratios.detail.get("discretisation_error", 0.0)
+    if shared < HEALTHY_OVERLAP:
+        return f"two neighbouring temperatures share {shared:.2g} effective samples, too few for the error bar of log Z"
+    if coarse > COARSEST:
+        return (
+            f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats; "
+            'engine="bennett" needs no such rule'
+        )
+    return ""
+
+
+def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) -> str:
+    """Whether ladders still relax, or replicas do not go round them."""
+    n_samples, n_ladders, n_betas = energies.shape
+    if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
+        return "the first half of the samples differs from the second"
+    if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
+        return f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
+    return ""
+
+
+def _r_hat(values: np.ndarray) -> float:
+    """The largest of all quantities; 0 where there are too few samples."""
+    return float(np.max(diagnostics.r_hat(values))) if len(values) >= 4 else 0.0
+
+
+def _drifts(values: np.ndarray) -> bool:
+    """Whether the mean over the later half differs from that over the first, by Student's t of the ladders."""
+    from scipy.special import stdtrit
+
+    half, n_ladders = len(values) // 2, values.shape[1]
+    moved = values[-half:].mean(axis=0) - values[:half].mean(axis=0)
+    error = moved.std(axis=0, ddof=1) / math.sqrt(n_ladders)
+    most = -float(stdtrit(n_ladders - 1, FALSE_ALARM / (2 * values.shape[2])))
+    rounding = 1e-12 * np.abs(values).max()
+    return bool((np.abs(moved.mean(axis=0)) > most * error + rounding).any())

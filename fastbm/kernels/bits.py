@@ -1,0 +1,222 @@
+"""Bits of units, packed for the file (eight units a byte) and for counting (64 chains a word).
+
+Products of a matrix of zeros and ones with weights, four rows of the weights at a time.
+
+A unit is on or off, so that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov,
+Dinic, Kronrod and Faradzhev, Sov. Math. Dokl. 11, 1209 (1970)), here with the sums of four rows in one register where
+the processor can look them up there (`add_with_tables`, `add_with_rows`), else with a product a row
+(`add_plainly`). All three add in one order, ((w0 + w1) + w2) + w3 and then group by group, so that bits depend on
+neither the way nor the processor, and a lane on nothing but itself.
+
+Streaming moments of bits: exact integer counts of units, and of pairs of units, that are up together.
+
+How often three units are up together: exact integer counts from bits packed into words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .jit import kernel
+from .vectors import (
+    COLUMNS,
+    ROWS,
+    TILED,
+    add_plain_float32,
+    add_plain_float64,
+    add_tabled,
+    add_tabled_wide,
+    fill_tables_of_columns,
+)
+
+
+@kernel
+def pack_units(up, packed):
+    """Pack each lane's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, ceil(n_units / 8))
+    uint8.
+
+    `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
+    """
+    n_chains = packed.shape[0]
+    row = np.empty(n_chains, np.uint8)
+    for byte in range(packed.shape[1]):
+        row[:] = 0
+        for k in range(min(8, up.shape[0] - 8 * byte)):
+            bits = up[8 * byte + k]
+            for c in range(n_chains):
+                row[c] |= np.uint8(np.uint8(bits[c]) << k)
+        for c in range(n_chains):
+            packed[c, byte] = row[c]
+
+
+@kernel
+def pack_chains(up, n_chains, words):
+    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit. Mutates `words` (n_units, ceil(n_chains /
+    64)).
+
+    Bits beyond `n_chains` are 0.  Cost: one pass over `up` (n_units, lanes).
+    """
+    for i in range(up.shape[0]):
+        for block in range(words.shape[1]):
+            word = np.uint64(0)
+            for k in range(min(64, n_chains - 64 * block)):
+                word |= np.uint64(up[i, 64 * block + k]) << np.uint64(k)
+            words[i, block] = word
+
+
+WIDE, NARROW = 64, 16  # lanes of a tile
+MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
+
+
+@kernel
+def pack_lanes(words, up):
+    """Pack 32 units of each lane into a word, the first in the lowest bit. Mutates `words` (ceil(n / 32), lanes)
+    uint32.
+
+    Cost: one pass over `up` (n, lanes) of 0 and 1.
+    """
+    words[:] = 0
+    for i in range(up.shape[0]):
+        row, bits, place = words[i // ROWS], up[i], np.uint32(i % ROWS)
+        for lane in range(up.shape[1]):
+            row[lane] |= np.uint32(np.uint32(np.int32(bits[lane])) << place)
+
+
+@kernel
+def fill_tables(tables, weights, masks):
+    """Write the sixteen sums of every four rows. Mutates `tables` (m // 4, n / 32 * 8, 4, 16) float32.
+
+    Entry k of table (b, g, j) is the sum of those rows 4 g + i of column 4 b + j of `weights` (n, m) float32 for which
+    bit i of k is set; n is a multiple of 32. `masks` is `MASKS`, as an argument.  Cost: 16 stores for four weights.
+    """
+    next_row, next_column = weights.strides
+    for b in range(tables.shape[0]):
+        column = weights.ctypes.data + COLUMNS * b * next_column
+        fill_tables_of_columns(
+            tables.ctypes.data + b * tables.strides[0], column, next_row, next_column, len(weights) // ROWS,
+            masks.ctypes.data,
+        )  # fmt: skip
+
+
+@kernel
+def _add_tabled(fields, row, tables, words):
+    """Add to four rows of fields what tables of their columns and `words` say."""
+    here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
+    wide = fields.shape[1] // WIDE * WIDE
+    for lane in range(0, wide, WIDE):
+        add_tabled_wide(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+    for lane in range(wide, fields.shape[1], NARROW):
+        add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+
+
+@kernel
+def add_with_tables(fields, tables, words):
+    """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16. Mutates
+    `fields`.
+
+    Cost: a look-up and an addition for four rows, a column and 16 lanes.
+    """
+    for b in range(tables.shape[0]):
+        _add_tabled(fields, COLUMNS * b, tables.ctypes.data + b * tables.strides[0], words)
+
+
+@kernel
+def add_with_rows(fields, weights, words, masks):
+    """Add the product of `weights` (n, m), n = 32 len(words), to the first m // 4 4 rows of `fields` (m, lanes)
+    float32, lanes a multiple of 16. Mutates `fields`.
+
+    The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
+    argument.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
+    """
+    next_row, next_column = weights.strides
+    tables = np.empty((len(words) * ROWS // 4, COLUMNS, 16), np.float32)
+    for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
+        column = weights.ctypes.data + j * next_column
+        fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
+        _add_tabled(fields, j, tables.ctypes.data, words)
+
+
+@kernel
+def add_plainly(fields, weights, up, first):
+    """Add the product of `weights` (n, m), of its columns from `first` on, with `up` (n, lanes) of 0 and 1 to `fields`
+    (m, lanes). Mutates `fields`.
+
+    All three are of one type, float32 or float64.  Cost: eight operations for four rows and a column, vectorised over
+    lanes.
+    """
+    n, lanes = up.shape
+    m = fields.shape[0]
+    groups, columns = n // 4, (m - first) // COLUMNS * COLUMNS
+    tiled = lanes // NARROW * NARROW if TILED else 0
+    next_row, next_column = weights.strides
+    for j in range(first, first + columns, COLUMNS):
+        for lane in range(0, tiled, NARROW):
+            here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
+            column, bits = weights.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
+            if fields.itemsize == 4:
+                add_plain_float32(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+            else:
+                add_plain_float64(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+    for j in range(first, m):
+        field = fields[j]
+        start = tiled if j < first + columns else 0
+        for i in range(0, 4 * groups, 4):
+            a, b, c, d = weights[i, j], weights[i + 1, j], weights[i + 2, j], weights[i + 3, j]
+            for lane in range(start, lanes):
+                field[lane] += ((a * up[i, lane] + b * up[i + 1, lane]) + c * up[i + 2, lane]) + d * up[i + 3, lane]
+        if 4 * groups < n:
+            for lane in range(lanes):
+                total = weights[4 * groups, j] * up[4 * groups, lane]
+                for i in range(4 * groups + 1, n):
+                    total += weights[i, j] * up[i, lane]
+                field[lane] += total
+
+
+@kernel
+def count_bits(word):
+    """Return the number of set bits of a uint64."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@kernel
+def count_pairs(words, counts):
+    """Add, for i <= j, the number of set bits that rows i and j share. Mutates `counts` (n_units, n_units) int64.
+
+    `words` (n_units, n_words) uint64, one bit a chain.
+    Invariant: the lower triangle of `counts` is not touched; the diagonal counts the units themselves.
+    Cost: n_units^2 n_words / 2 population counts.
+    """
+    for i in range(words.shape[0]):
+        for j in range(i, words.shape[0]):
+            total = np.int64(0)
+            for k in range(words.shape[1]):
+                total += count_bits(words[i, k] & words[j, k])
+            counts[i, j] += total
+
+
+@kernel
+def count_triples(words, triples, counts):
+    """Add the number of set bits that the rows of each triple share. Mutates `counts` (n_triples,) int64.
+
+    `words` (n_units, n_words) uint64, one bit a state; `triples` (n_triples, 3) int64, any units in any order.
+    Invariant: what is added for a triple does not depend on the others; triples with the same first two units in a row
+    share the intersection of these.
+    Cost: n_triples n_words population counts.
+    """
+    n_words = words.shape[1]
+    both = np.empty(n_words, np.uint64)
+    first, second = np.int64(-1), np.int64(-1)
+    for t in range(triples.shape[0]):
+        i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
+        if i != first or j != second:
+            first, second = i, j
+            for w in range(n_words):
+                both[w] = words[i, w] & words[j, w]
+        total = np.int64(0)
+        third = words[k]
+        for w in range(n_words):
+            total += count_bits(both[w] & third[w])
+        counts[t] += total

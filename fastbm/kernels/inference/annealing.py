@@ -1,0 +1,167 @@
+"""Annealed importance sampling on layered machines: the layers that are not summed out; see `anneal_layer`.
+
+Random limits of Gibbs updates between a product model and a machine, drawn before the state is looked at.
+
+A unit goes up where tilt_i + field / scale > logit(u), that is where its field exceeds (logit(u) - tilt_i) scale. See
+`fastbm.kernels.limits`.
+
+Annealed importance sampling on dense couplings: chains that follow a path of temperatures, and their weights.
+
+Couplings and fields are integers, as in `fastbm.kernels.dense`. So are the gains, which rise or fall by the field with
+every flip: the weights are exact for the machine in integers, at no cost but an addition a flip.
+
+Annealed importance sampling on sparse couplings; see `fastbm.kernels.anneal_dense`. Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jit import kernel
+from ..random import draw_bits, logit_of_bits, next_word
+from ..sampling.limits import ROWS, largest_float32
+
+
+@kernel
+def draw_tempered_layer(up, fields, base, t, tilt, streams, sums):
+    """Draw a layer between its product model and the machine. Mutates `up` (n, lanes) of 0 or 1, `streams`, `sums`.
+
+    Log-odds are (1 - t) base + t field, `base` (n,) and `fields` (n, lanes). Adds sum_i tilt_i up_i, `tilt` (n,)
+    float64, to `sums` (lanes,) float64.  Cost: one draw a unit, vectorised over lanes.
+    """
+    lanes = up.shape[1]
+    kind = up.dtype.type
+    bits = np.empty(lanes, np.uint32)
+    one, zero, rate = kind(1), kind(0), kind(t)
+    for i in range(up.shape[0]):
+        draw_bits(streams, bits)
+        pull, here = kind((1.0 - t) * base[i]), tilt[i]
+        row, field = up[i], fields[i]
+        for lane in range(lanes):
+            new = one if pull + rate * field[lane] > logit_of_bits(bits[lane]) else zero
+            sums[lane] += here * np.float64(new)
+            row[lane] = new
+
+
+@kernel
+def tilted_limits(streams, tilts, scale, limits):
+    """Draw limits of Gibbs updates: a field goes up where it is larger. Mutates `streams`, `limits` (rows, lanes).
+
+    `tilts` (rows,) float32 are log-odds that come to those of the fields, `scale` (float32) turns log-odds into the
+    units of the fields; the largest number where fields have no say.  Cost: one draw and one logarithm an entry.
+    """
+    most = largest_float32(limits)
+    s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
+    for row in range(limits.shape[0]):
+        tilt = tilts[row]
+        for lane in range(limits.shape[1]):
+            word, s0[lane], s1[lane], s2[lane], s3[lane] = next_word(s0[lane], s1[lane], s2[lane], s3[lane])
+            limit = np.floor(np.float32(np.float32(logit_of_bits(word) - tilt) * scale))
+            limits[row, lane] = min(max(limit, -most), most)
+
+
+@kernel
+def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
+    """Weigh and sweep at every step of `path`. Mutates `up`, `fields`, `sums`, `streams`.
+
+    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.dense`, one row of
+    `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step, t,
+    unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
+    (1 - t) base + t unit field.
+    Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in integers and
+    tilts = base x.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    """
+    gains, tilts, log_w = sums
+    limits = np.empty((ROWS, up.shape[1]), fields.dtype)
+    pulls = np.empty(ROWS, np.float32)
+    flips = np.empty(up.shape[1], np.int64)
+    for s in range(path.shape[0]):
+        step, t, unit = path[s, 0], path[s, 1], path[s, 2]
+        for c in range(fields.shape[0]):
+            log_w[c] += step * (unit * np.float64(gains[c]) - tilts[c])
+        scale = scale_of(t * unit)
+        for first in range(0, sites.shape[0], ROWS):
+            m = min(ROWS, sites.shape[0] - first)
+            for p in range(m):
+                pulls[p] = (1.0 - t) * base[sites[first + p]]
+            tilted_limits(streams, pulls, scale, limits[:m])
+            for p in range(m):
+                i, limit = sites[first + p], limits[p]
+                # the list of chains that flip grows without a branch
+                n = 0
+                for c in range(fields.shape[0]):
+                    flips[n] = c
+                    n += (fields[c, i] > limit[c]) != up[i, c]
+                row = rises[i]
+                for k in range(n):
+                    c = flips[k]
+                    sign = -1 if up[i, c] else 1
+                    up[i, c] ^= np.uint8(1)
+                    gains[c] += sign * np.int64(fields[c, i])
+                    tilts[c] += sign * base[i]
+                    field = fields[c]
+                    for block in range(field.shape[0] // 64):
+                        for j in range(64):
+                            field[64 * block + j] += sign * row[64 * block + j]
+
+
+@kernel
+def scale_of(unit):
+    """What turns log-odds into fields whose `unit` in log-odds this is; never so small that signs of limits are lost,
+    nor more than float32 holds.
+    """
+    scale = 1.0 / unit if unit > 0.0 else np.inf
+    return np.float32(min(max(scale, 1e-30), 3.4e38))
+
+
+@kernel
+def anneal_sparse(up, sums, graph, base, path, streams, sites):
+    """Weigh and sweep at every step of `path`. Mutates `up` (n_units, lanes) uint8, `sums`, `streams`.
+
+    `graph` is (indptr, indices, rises, start): what each neighbour that is up adds, and the field (n_units,) with all
+    units down. All else, and the invariant, as for `anneal_dense`.
+    Cost: O(degree lanes) an attempt, vectorised over lanes.
+    """
+    gains, tilts, log_w = sums
+    indptr, indices, rises, start = graph
+    kind, lanes = rises.dtype.type, up.shape[1]
+    limits = np.empty((ROWS, lanes), rises.dtype)
+    pulls = np.empty(ROWS, np.float32)
+    field = np.empty(lanes, rises.dtype)
+    for s in range(path.shape[0]):
+        step, t, unit = path[s, 0], path[s, 1], path[s, 2]
+        for lane in range(lanes):
+            log_w[lane] += step * (unit * np.float64(gains[lane]) - tilts[lane])
+        scale = scale_of(t * unit)
+        for first in range(0, sites.shape[0], ROWS):
+            m = min(ROWS, sites.shape[0] - first)
+            for p in range(m):
+                pulls[p] = (1.0 - t) * base[sites[first + p]]
+            tilted_limits(streams, pulls, scale, limits[:m])
+            for p in range(m):
+                i, limit = sites[first + p], limits[p]
+                here = start[i]
+                for lane in range(lanes):
+                    field[lane] = here
+                # four neighbours at a time: checks before vector code are paid once for four
+                k, last = indptr[i], indptr[i + 1]
+                while k + 4 <= last:
+                    w0, w1, w2, w3 = rises[k], rises[k + 1], rises[k + 2], rises[k + 3]
+                    r0, r1, r2, r3 = up[indices[k]], up[indices[k + 1]], up[indices[k + 2]], up[indices[k + 3]]
+                    for lane in range(lanes):
+                        low = w0 * kind(r0[lane]) + w1 * kind(r1[lane])
+                        field[lane] += low + (w2 * kind(r2[lane]) + w3 * kind(r3[lane]))
+                    k += 4
+                while k < last:
+                    w, r = rises[k], up[indices[k]]
+                    for lane in range(lanes):
+                        field[lane] += w * kind(r[lane])
+                    k += 1
+                bits, tilt = up[i], base[i]
+                for lane in range(lanes):
+                    bit = np.uint8(field[lane] > limit[lane])
+                    change = np.int64(bit) - np.int64(bits[lane])
+                    gains[lane] += change * np.int64(field[lane])
+                    tilts[lane] += np.float64(change) * tilt
+                    bits[lane] = bit

@@ -1,0 +1,188 @@
+"""Single-unit updates of one side of a bipartite machine, the other side summed out.
+
+With x = 1 where a unit is up, a path of machines has
+log f_t(x) = sum_j x_j ((1 - t) a_j + t c_j) + sum_i log(1 + exp((1 - t) a_i + t y_i)),  y_i = b_i + sum_j x_j w_ji,
+j over the units that are kept, i over those that are summed out; a are log-odds of a product model, and b, c, w hold
+the factor beta. Arrays are (n_units, lanes), one lane per chain, each at a t of its own.
+"""
+
+import numpy as np
+
+from ..functions import exp_float32
+from ..jit import inlined, kernel
+from ..random import draw_bits, log_float32, logit_of_bits
+
+GROUP = 32  # factors from 1 to 2 that are multiplied before the logarithm of the product is taken
+
+
+@kernel
+def set_fields(fields, up, weights, bias):
+    """Write y = bias + up weights. Mutates `fields` (n, lanes).
+
+    `up` (m, lanes) of 0 and 1, `weights` (m, n), `bias` (n,).  Cost: m additions an entry.
+    """
+    for i in range(fields.shape[0]):
+        fields[i, :] = bias[i]
+    for j in range(up.shape[0]):
+        for i in range(fields.shape[0]):
+            w = weights[j, i]
+            for lane in range(fields.shape[1]):
+                fields[i, lane] += w if up[j, lane] else fields.dtype.type(0.0)
+
+
+@inlined
+def _add_group(fields, pull, low, high, weights, signs, first, last, sums, product, rise):
+    """Add log(1 + exp(x)) of summed units `first` to `last` - 1 to `sums` (lanes,) float64, in
+    x = low pull + high (y + sign w). Mutates `sums`, `product`, `rise`.
+    """
+    product[:] = np.float32(1.0)
+    rise[:] = rise.dtype.type(0.0)
+    for i in range(first, last):
+        a, w, row = pull[i], weights[i], fields[i]
+        for lane in range(row.size):
+            x = low[lane] * a + high[lane] * (row[lane] + signs[lane] * w)
+            product[lane] *= np.float32(1.0) + exp_float32(-np.float32(min(abs(x), rise.dtype.type(100.0))))
+            rise[lane] += max(x, rise.dtype.type(0.0))
+    for lane in range(rise.size):
+        sums[lane] += np.float64(rise[lane]) + np.float64(log_float32(product[lane]))
+
+
+@kernel
+def sum_out(fields, pull, steps, sums):
+    """Write sum_i log(1 + exp(x_i)) of every lane. Mutates `sums` (lanes,) float64.
+
+    x_i = (1 - t) pull_i + t y_i with `fields` y (n, lanes), `pull` (n,), t = `steps` (lanes,).  Cost: an exponential a
+    unit and lane, vectorised over lanes.
+    """
+    kind = fields.dtype.type
+    lanes = fields.shape[1]
+    low, high, none = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.zeros(lanes, fields.dtype)
+    still = np.zeros(fields.shape[0], fields.dtype)
+    product, rise = np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
+    for lane in range(lanes):
+        low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
+        sums[lane] = 0.0
+    for first in range(0, still.size, GROUP):
+        _add_group(fields, pull, low, high, still, none, first, min(first + GROUP, still.size), sums, product, rise)
+
+
+@kernel
+def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
+    """Draw every kept unit in turn given the other kept ones. Mutates `up` (m, lanes) of 0 and 1, `fields`, `sums`,
+    `streams`.
+
+    `weights` (m, n); `pulls` = (log-odds a of kept units, c of kept units, a of summed units); t = `steps` (lanes,).
+    Invariant: fields == b + up weights, sums == `sum_out` of them.  Cost: an exponential for every pair of a kept and a
+    summed unit and lane, vectorised over lanes.
+    """
+    base, bias, pull = pulls
+    kind = fields.dtype.type
+    n, lanes = fields.shape
+    bits = np.empty(lanes, np.uint32)
+    low, high, signs = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype)
+    flipped, product, rise = np.empty(lanes), np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
+    for lane in range(lanes):
+        low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
+    for j in range(up.shape[0]):
+        row = weights[j]
+        for lane in range(lanes):
+            signs[lane] = kind(-1.0) if up[j, lane] else kind(1.0)
+            flipped[lane] = 0.0
+        for first in range(0, n, GROUP):
+            _add_group(fields, pull, low, high, row, signs, first, min(first + GROUP, n), flipped, product, rise)
+        draw_bits(streams, bits)
+        moved = False
+        for lane in range(lanes):
+            own = (1.0 - steps[lane]) * base[j] + steps[lane] * bias[j]
+            gain = flipped[lane] - sums[lane] + np.float64(signs[lane]) * own
+            if gain > np.float64(logit_of_bits(bits[lane])):
+                sums[lane] = flipped[lane]
+                up[j, lane] = np.uint8(1) - up[j, lane]
+                moved = True
+            else:
+                signs[lane] = kind(0.0)
+        if moved:
+            for i in range(n):
+                w = row[i]
+                for lane in range(lanes):
+                    fields[i, lane] += signs[lane] * w
+
+
+@kernel
+def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends, streams, swaps, visited, first):
+    """Advance one ladder of replicas by a sweep and an attempt to swap every second pair of levels, once for every row
+    of `visited`. Mutates `up`, `fields`, `sums`, `level`, `ends`, `streams`, `swaps`, `visited`.
+
+    `ladder` (n_levels,) are the t of levels; replica r, in lane r, stands at level[r]; lanes beyond the levels idle at
+    level 0. Of `visited` (n_rounds, m) every row gets the kept units of the last level. `ends` (lanes,) is 1 for a
+    replica that has come down from the last level to the first, 2 for one that has been at the last; `first` is the
+    number of the first round.  Returns swaps made and round trips.  Cost: as `sweep_marginal`, and two sums over the
+    summed units a round.
+    """
+    n_levels, lanes = ladder.size, up.shape[1]
+    steps, others, there = np.zeros(lanes), np.zeros(lanes), np.empty(lanes)
+    replica, bits = np.empty(n_levels, np.int64), np.empty(1, np.uint32)
+    base, field, _ = pulls
+    made, trips = 0, 0
+    for t in range(visited.shape[0]):
+        for lane in range(lanes):
+            steps[lane] = ladder[level[lane]]
+        if (first + t) % 16 == 0:
+            set_fields(fields, up, weights, bias)
+        sum_out(fields, pulls[2], steps, sums)
+        sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
+        for r in range(n_levels):
+            replica[level[r]] = r
+        others[:] = steps
+        parity = (first + t) % 2
+        for k in range(parity, n_levels - 1, 2):
+            others[replica[k]], others[replica[k + 1]] = ladder[k + 1], ladder[k]
+        sum_out(fields, pulls[2], others, there)
+        for r in range(n_levels):
+            tilt = 0.0
+            for j in range(up.shape[0]):
+                tilt += np.float64(up[j, r]) * (field[j] - base[j])
+            there[r] += (others[r] - steps[r]) * tilt - sums[r]
+        for k in range(parity, n_levels - 1, 2):
+            a, b = replica[k], replica[k + 1]
+            draw_bits(swaps, bits)
+            if np.log((np.float64(bits[0]) + 0.5) * 2.0**-32) < there[a] + there[b]:
+                level[a], level[b] = k + 1, k
+                made += 1
+        for r in range(n_levels):
+            if level[r] == 0 and ends[r] == 2:
+                ends[r] = 1
+            elif level[r] == n_levels - 1:
+                trips += ends[r] == 1
+                ends[r] = 2
+                for j in range(up.shape[0]):
+                    visited[t, j] = up[j, r]
+    return made, trips
+
+
+@kernel
+def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams):
+    """Weigh at every step of `path` and sweep after it. Mutates `up`, `fields`, `sums`, `log_w` (lanes,), `streams`.
+
+    Adds log f_t'(x) - log f_t(x) to `log_w` at a step from t to t'.  Invariant: as for `sweep_marginal`, at path[0] on
+    entry and at path[-1] on exit.  Cost: as `sweep_marginal`, and a sum over the summed units a step.
+    """
+    base, field, pull = pulls
+    lanes = up.shape[1]
+    steps, after = np.empty(lanes), np.empty(lanes)
+    for k in range(path.size - 1):
+        if k % 16 == 0:
+            set_fields(fields, up, weights, bias)
+            steps[:] = path[k]
+            sum_out(fields, pull, steps, sums)
+        step = path[k + 1] - path[k]
+        steps[:] = path[k + 1]
+        sum_out(fields, pull, steps, after)
+        for lane in range(lanes):
+            log_w[lane] += after[lane] - sums[lane]
+            sums[lane] = after[lane]
+        for j in range(up.shape[0]):
+            rise = step * (field[j] - base[j])
+            for lane in range(lanes):
+                log_w[lane] += rise * np.float64(up[j, lane])
+        sweep_marginal(up, fields, sums, weights, pulls, steps, streams)

@@ -1,0 +1,138 @@
+"""The one door to numba: every compiled function of fastbm is decorated here.
+
+Compiled code is cached in a folder of fastbm's own, keyed by a hash of all kernel sources: numba's cache does not see
+an edit in another file that a kernel calls, and a hash of all of them does. Where no folder can be written the kernels
+are compiled anew in every process, after one warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, config as _config, event, types
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
+
+from .._base import checks
+
+# what code that no loop compiles to is made of; see `vectors`
+__all__ = [
+    "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types",
+]  # fmt: skip
+
+_HERE = Path(__file__).parent
+
+
+config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
+
+
+def _source_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_HERE.rglob("*.py")):
+        digest.update(path.relative_to(_HERE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder() -> str | None:
+    """Return a folder that can be written, or None after a warning."""
+    root = config.CACHE_DIR or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm"
+    )
+    folder = os.path.join(root, f"kernels-{_source_hash()}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        checks.warn(
+            f"fastbm cannot cache compiled kernels in {folder} ({error.strerror}): every process compiles them anew. "
+            "Set NUMBA_CACHE_DIR to a folder that can be written.",
+            UserWarning,
+        )
+        return None
+
+
+CACHE_FOLDER = _cache_folder()
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile `function` on its first call: without the interpreter lock, cached, with C's rules for division by
+    zero.
+    """
+    return _compile(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels that is always inlined: a call that stays keeps the loop around it from being vector
+    code.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    before = config.CACHE_DIR
+    config.CACHE_DIR = CACHE_FOLDER or before
+    try:
+        return numba.njit(nogil=True, cache=CACHE_FOLDER is not None, error_model="numpy", **options)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+class _CompilerClock(event.Listener):
+    """Wall time in which any thread is in the compiler: compiles, loads what the cache holds, or waits for a thread
+    that does. Threads side by side count once.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """After a fork no other thread is left that could come out of the compiler."""
+        self._lock = threading.Lock()
+        self._depths: dict[int, int] = {}  # of threads in the compiler: a kernel's callees are compiled inside of it
+        self._since = 0.0
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            if not self._depths:
+                self._since = time.perf_counter()
+            thread = threading.get_ident()
+            self._depths[thread] = self._depths.get(thread, 0) + 1
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            thread = threading.get_ident()
+            if self._depths.get(thread, 0) > 1:
+                self._depths[thread] -= 1
+            else:
+                self._leave(thread)
+
+    def seconds(self) -> float:
+        """Read the clock, from a thread that is not in the compiler."""
+        with self._lock:
+            self._leave(threading.get_ident())  # an interrupt may have thrown it out without a word
+            return self._seconds + (time.perf_counter() - self._since if self._depths else 0.0)
+
+    def _leave(self, thread: int) -> None:
+        if self._depths.pop(thread, 0) and not self._depths:
+            self._seconds += time.perf_counter() - self._since
+
+
+_clock = _CompilerClock()
+event.register("numba:compiler_lock", _clock)
+os.register_at_fork(after_in_child=_clock.forget_threads)
+
+
+def compile_seconds() -> float:
+    """Return the seconds that this process has spent so far on compiling kernels and on loading compiled ones."""
+    return _clock.seconds()

@@ -1,0 +1,155 @@
+"""Random words of one chain alone, for updates that draw as many of them as the state asks for.
+
+Cluster updates of a ferromagnet on a graph, one chain at a time: Wolff, and Swendsen and Wang.
+
+Equal neighbours are joined with probability 1 - exp(-2 beta J); a cluster of joined units turns as a whole. Any
+unfrustrated machine becomes a ferromagnet by turning some of its units (see `fastbm.sampling.gauge`).
+
+Swendsen and Wang, Phys. Rev. Lett. 58, 86 (1987), doi:10.1103/PhysRevLett.58.86; Wolff, Phys. Rev. Lett. 62, 361
+(1989), doi:10.1103/PhysRevLett.62.361.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jit import inlined, kernel
+from ..random import log_of_bits, logit_of_bits, next_word
+
+
+@kernel
+def draw_word(stream):
+    """Advance one stream by one step and return its 32 bits, those that `draw_bits` gives. Mutates `stream`.
+
+    Invariant: `stream` (4,) uint32 is never all zero.
+    Cost: 12 integer operations.
+    """
+    word, stream[0], stream[1], stream[2], stream[3] = next_word(stream[0], stream[1], stream[2], stream[3])
+    return word
+
+
+@inlined
+def next_below(cut, a, b, c, d):
+    """Whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's state
+    after it.
+
+    Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
+    Cost: one word.
+    """
+    upper = np.uint32(cut >> np.uint64(32))
+    word, a, b, c, d = next_word(a, b, c, d)
+    below = word < upper
+    if word == upper:
+        word, a, b, c, d = next_word(a, b, c, d)
+        below = word < np.uint32(cut & np.uint64(0xFFFFFFFF))
+    return below, a, b, c, d
+
+
+@kernel
+def draw_index(stream, n):
+    """A random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
+
+    Invariant: n is from 1 to 2^32.
+    Cost: one word.
+    """
+    word = draw_word(stream)
+    return np.int64((np.uint64(word) * np.uint64(n)) >> np.uint64(32)), word
+
+
+HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
+_VISITED = np.uint8(2)
+
+
+@kernel
+def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
+    """Grow a cluster from the unit at queue[start] and return where it ends in `queue`. Mutates `up`, `queue`,
+    `stream`.
+
+    Invariant: members are queue[start:stop], in the order they were found; `mark`, written to their bits, differs from
+    the bit they had, so that each joins once and a bond between two of them is not drawn again.
+    Cost: one word a bond of the members, drawn whether or not it is used: no branch depends on the state.
+    """
+    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
+    bit = up[queue[start]]
+    up[queue[start]] = mark
+    done, stop = start, start + 1
+    while done < stop:
+        i = queue[done]
+        done += 1
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            below, a, b, c, d = next_below(cuts[k], a, b, c, d)
+            old = up[j]
+            joins = below & (old == bit)
+            up[j] = mark if joins else old
+            queue[stop] = j
+            stop += joins
+    stream[0], stream[1], stream[2], stream[3] = a, b, c, d
+    return stop
+
+
+@kernel
+def _sum_over(queue, start, stop, pull):
+    """The log-odds of a cluster being up; `pull` is empty where there is no field."""
+    total = 0.0
+    if pull.shape[0]:
+        for k in range(start, stop):
+            total += pull[queue[k]]
+    return total
+
+
+@kernel
+def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+    """Grow one cluster from a random unit and turn it, `n_updates` times. Mutates `up`, `queue`, `stream`; returns the
+    sum of the clusters' sizes.
+
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in
+    units of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
+    Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
+    alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
+    not depend on the state, so that neither needs to be uniform to the last bit.
+    Cost: O(bonds that touch the cluster).
+    """
+    total = 0.0
+    for _ in range(n_updates):
+        queue[0], word = draw_index(stream, up.shape[0])
+        bit = up[queue[0]]
+        size = _grow(up, queue, 0, indptr, indices, cuts, np.uint8(1 - bit), stream)
+        total += size
+        stays = np.uint32(word % HELD) == np.uint32(0)
+        if not stays and pull.shape[0]:
+            rise = _sum_over(queue, 0, size, pull)
+            stays = (-rise if bit else rise) < log_of_bits(draw_word(stream))
+        if stays:
+            for k in range(size):
+                up[queue[k]] = bit
+    return total
+
+
+@kernel
+def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times. Mutates `up`,
+    `queue`, `stream`; returns the sum of the clusters' squared sizes.
+
+    Arguments as for `wolff_update`.
+    Invariant: detailed balance; a unit in a finished cluster carries a mark above its bit until the update ends.
+    Cost: O(n_units + bonds).
+    """
+    n_units = up.shape[0]
+    total = 0.0
+    for _ in range(n_updates):
+        stop = 0
+        for i in range(n_units):
+            if up[i] >= _VISITED:
+                continue
+            start = stop
+            queue[start] = i
+            stop = _grow(up, queue, start, indptr, indices, cuts, np.uint8(up[i] | _VISITED), stream)
+            above = _sum_over(queue, start, stop, pull) > logit_of_bits(draw_word(stream))
+            drawn = np.uint8(_VISITED | np.uint8(above))
+            for k in range(start, stop):
+                up[queue[k]] = drawn
+            total += float(stop - start) * float(stop - start)
+        for i in range(n_units):
+            up[i] &= np.uint8(1)
+    return total

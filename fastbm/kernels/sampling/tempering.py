@@ -1,0 +1,106 @@
+"""Swaps of temperatures between the replicas of a ladder, and the trips that replicas make along it.
+
+Replicas keep their lanes and temperatures move: level[c, r] is where replica r of ladder c stands.
+
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604; Katzgraber, Trebst, Huse and
+Troyer, J. Stat. Mech. P03018 (2006), doi:10.1088/1742-5468/2006/03/P03018 (round trips).
+
+Weights of a population that is cooled, and its resampling to constant size.
+
+A step from beta to beta + step gives replica r the weight w_r = exp(-step (E_r - least)).
+
+Systematic resampling: Kitagawa, J. Comput. Graph. Stat. 5, 1 (1996), doi:10.1080/10618600.1996.10474692.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..functions import exp_float64
+from ..jit import kernel
+from ..random import log_of_bits, next_word
+
+_FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
+
+
+@kernel
+def swap_neighbours(level, streams, counts, betas, energies, parity):
+    """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, ...; return the number of swaps.
+    Mutates `level` (n_ladders, n_betas) int64, `streams` (n_ladders, 4) and `counts` (2, n_betas - 1): those attempted
+    and those accepted.
+
+    Accepts with min(1, exp((beta_a - beta_b) (E_a - E_b))); `energies` (n_ladders, n_betas) are those of the replicas.
+    Invariant: every row of `level` is a permutation; one word a pair is drawn, whatever the energies.
+    Cost: O(n_ladders n_betas).
+    """
+    n_ladders, n_betas = level.shape
+    holder = np.empty(n_betas, np.int64)
+    n_swaps = 0
+    for c in range(n_ladders):
+        for r in range(n_betas):
+            holder[level[c, r]] = r
+        s0, s1, s2, s3 = streams[c, 0], streams[c, 1], streams[c, 2], streams[c, 3]
+        for k in range(parity, n_betas - 1, 2):
+            a, b = holder[k], holder[k + 1]
+            word, s0, s1, s2, s3 = next_word(s0, s1, s2, s3)
+            counts[0, k] += 1
+            if (betas[k] - betas[k + 1]) * (energies[c, a] - energies[c, b]) >= np.float64(log_of_bits(word)):
+                level[c, a], level[c, b] = k + 1, k
+                counts[1, k] += 1
+                n_swaps += 1
+        streams[c, 0], streams[c, 1], streams[c, 2], streams[c, 3] = s0, s1, s2, s3
+    return n_swaps
+
+
+@kernel
+def count_round_trips(end, n_round_trips, level):
+    """Note which end of the ladder every replica saw last, and count those that came back. Mutates `end` (n_ladders,
+    n_betas) uint8, `n_round_trips` (n_ladders,).
+
+    A round trip leads from the target (the last level) to the hottest level and back.  Cost: O(n_ladders n_betas).
+    """
+    n_ladders, n_betas = level.shape
+    for c in range(n_ladders):
+        for r in range(n_betas):
+            if level[c, r] == 0 and end[c, r] == _FROM_TARGET:
+                end[c, r] = _FROM_HOTTEST
+            elif level[c, r] == n_betas - 1:
+                if end[c, r] == _FROM_HOTTEST:
+                    n_round_trips[c] += 1
+                end[c, r] = _FROM_TARGET
+
+
+@kernel
+def sum_weights(energies, least, step):
+    """Return sum w and sum w^2.  Cost: one exponential a replica, summed in their order."""
+    total, squares = 0.0, 0.0
+    for r in range(energies.shape[0]):
+        w = exp_float64(-step * (energies[r] - least))
+        total += w
+        squares += w * w
+    return total, squares
+
+
+@kernel
+def resample_systematic(index, energies, least, step, uniform):
+    """Write the parent of every replica, in increasing order. Mutates `index` (n,) int64; returns how many replicas
+    have no offspring.
+
+    With u = `uniform` in [0, 1), the parent of replica c is the first r with w_0 + ... + w_r > (c + u) sum(w) / n, so
+    that replica r has n w_r / sum(w) offspring, rounded up or down.  Cost: two exponentials a replica.
+    """
+    n = energies.shape[0]
+    share = sum_weights(energies, least, step)[0] / n
+    r, n_parents = -1, 0
+    reached = 0.0
+    for c in range(n):
+        aim = (c + uniform) * share
+        new = False
+        while (reached <= aim or r < 0) and r < n - 1:
+            r += 1
+            reached += exp_float64(-step * (energies[r] - least))
+            new = True
+        if new:
+            n_parents += 1
+        index[c] = r
+    return n - n_parents

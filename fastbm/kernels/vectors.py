@@ -1,0 +1,203 @@
+"""Vector code that no loop compiles to: sums of rows, kept in registers or looked up there.
+
+Sixteen float32 are a register, and one AVX-512 instruction lets each of 16 lanes take the entry it asks for. With the
+sixteen sums of four rows in the register, one look-up and one addition do for four rows and 16 lanes what a matrix
+product needs four multiplications for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from .jit import cgutils, config, get_host_cpu_features, intrinsic, ir, types
+
+COLUMNS = 4  # of the weights, whose sums are taken together
+ROWS = 32  # a word: eight tables of four rows
+TABLES = ROWS // 4 * COLUMNS * 64  # bytes of the tables of a word and `COLUMNS` columns
+_FLOAT, _INDEX, _BIT, _SHORT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(1), ir.IntType(16), ir.IntType(64)
+_VECTOR, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_INDEX, 16)
+_ZEROS = ir.Constant(_VECTOR, [0.0] * 16)
+
+
+TILED = not config.DISABLE_JIT  # without compiler there is no code of this kind
+
+
+@cache
+def has_look_up() -> bool:
+    """Whether the processor that kernels are compiled for looks up sixteen entries at once."""
+    if not TILED:
+        return False
+    features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
+    return "+avx512f" in features.split(",")
+
+
+def _tile(n_vectors: int) -> Any:
+    """A function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
+
+    Its arguments are addresses and distances in bytes: of the fields and from row to row; of the tables; of the words
+    that say which units are on, and from word to word; and the number of words.
+    """
+
+    @intrinsic
+    def add_tile(
+        typing: Any, fields: Any, next_field: Any, tables: Any, words: Any, next_word: Any, n_words: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            fields, next_field, tables, words, next_word, n_words = args
+            code = _Code(builder)
+            places = [
+                [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
+            ]
+            sums = [[code.kept(place) for place in row] for row in places]
+            with cgutils.for_range(builder, n_words) as loop:
+                bits = [code.load(words, _WORDS, (loop.index, next_word), 64 * v) for v in range(n_vectors)]
+                held = [[builder.load(register) for register in row] for row in sums]
+                for group in range(ROWS // 4):
+                    here = [
+                        code.load(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
+                        for j in range(COLUMNS)
+                    ]
+                    for v in range(n_vectors):
+                        entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
+                        for j in range(COLUMNS):
+                            held[j][v] = builder.fadd(held[j][v], code.look_up(here[j], entries))
+                for row, values in zip(sums, held, strict=True):
+                    for register, value in zip(row, values, strict=True):
+                        builder.store(value, register)
+            for row, targets in zip(sums, places, strict=True):
+                for register, target in zip(row, targets, strict=True):
+                    builder.store(builder.load(register), target, align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 6), generate
+
+    return add_tile
+
+
+@intrinsic
+def fill_tables_of_columns(
+    typing: Any, tables: Any, weights: Any, next_row: Any, next_column: Any, n_words: Any, masks: Any
+) -> Any:
+    """Write the sixteen sums of every four rows, for `COLUMNS` columns and `ROWS` rows a word.
+
+    The arguments are addresses and distances in bytes: of the tables; of the weights, from row to row and from column
+    to column; the number of words; and of the four masks of 16 bits that say which entries of a table have a row, as
+    LLVM must not know them, or it would take shuffles instead of masked additions.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        tables, weights, next_row, next_column, n_words, masks = args
+        code = _Code(builder)
+        shorts = [code.load(masks, _SHORT, None, 2 * k) for k in range(4)]
+        has_row = [builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
+        with cgutils.for_range(builder, n_words) as loop:
+            first = builder.mul(loop.index, ir.Constant(_ADDRESS, ROWS))
+            for group in range(ROWS // 4):
+                for j in range(COLUMNS):
+                    column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
+                    total = _ZEROS
+                    for k in range(4):
+                        row = builder.add(first, ir.Constant(_ADDRESS, 4 * group + k))
+                        weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
+                        more = weight if k == 0 else builder.fadd(total, weight)
+                        total = builder.select(has_row[k], more, total)
+                    place = code.at(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
+                    builder.store(total, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), generate
+
+
+class _Code:
+    """Pieces of code."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def at(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
+        """A pointer to a `kind`: so many steps (number, distance) and bytes beyond an address."""
+        if steps is not None:
+            times, distance = (ir.Constant(_ADDRESS, x) if isinstance(x, int) else x for x in steps)
+            start = self._builder.add(start, self._builder.mul(times, distance))
+        return self._builder.inttoptr(self._builder.add(start, ir.Constant(_ADDRESS, offset)), kind.as_pointer())
+
+    def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
+        return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
+
+    def kept(self, place: Any) -> Any:
+        """A register that starts with what stands at a place."""
+        register = cgutils.alloca_once(self._builder, _VECTOR)
+        self._builder.store(self._builder.load(place, align=4), register)
+        return register
+
+    def look_up(self, table: Any, entries: Any) -> Any:
+        """Every lane's entry of a table; bits of its index above the fourth have no meaning."""
+        kind = ir.FunctionType(_VECTOR, [_VECTOR, _WORDS])
+        permute = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+        return self._builder.call(permute, [table, entries])
+
+    def everywhere(self, value: Any) -> Any:
+        """A vector of a number."""
+        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        first = self._builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
+        return self._builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 16))
+
+
+add_tabled_wide = _tile(4)
+add_tabled = _tile(1)
+
+
+def _plain_tile(kind: Any) -> Any:
+    """A function that adds rows times bits to `COLUMNS` rows of fields, in 16 lanes, four rows at a time.
+
+    Its arguments are addresses and distances in bytes: of the fields; of the weights, from row to row and from column
+    to column; of the bits, from row to row; and the number of groups of four rows. `kind` is the type of all three.
+    """
+    size = 4 if kind is _FLOAT else 8
+    vector = ir.VectorType(kind, 16)
+    spread = ir.Constant(ir.VectorType(_INDEX, 16), [0] * 16)
+
+    @intrinsic
+    def add_plain_tile(
+        typing: Any, fields: Any, next_field: Any, weights: Any, next_row: Any, next_column: Any, up: Any, next_up: Any,
+        n_groups: Any,
+    ) -> Any:  # fmt: skip
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            fields, next_field, weights, next_row, next_column, up, next_up, n_groups = args
+            nothing = ir.Constant(vector, ir.Undefined)
+
+            def at(start: Any, times: Any, distance: Any, kind: Any) -> Any:
+                times = ir.Constant(_ADDRESS, times) if isinstance(times, int) else times
+                return builder.inttoptr(builder.add(start, builder.mul(times, distance)), kind.as_pointer())
+
+            def everywhere(value: Any) -> Any:
+                first = builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
+                return builder.shuffle_vector(first, nothing, spread)
+
+            sums = [cgutils.alloca_once(builder, vector) for _ in range(COLUMNS)]
+            for j, place in enumerate(sums):
+                builder.store(builder.load(at(fields, j, next_field, vector), align=size), place)
+            with cgutils.for_range(builder, n_groups) as loop:
+                first = builder.mul(loop.index, ir.Constant(_ADDRESS, 4))
+                rows = [builder.add(first, ir.Constant(_ADDRESS, k)) for k in range(4)]
+                bits = [builder.load(at(up, row, next_up, vector), align=size) for row in rows]
+                for j, place in enumerate(sums):
+                    column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
+                    total = None
+                    for row, bit in zip(rows, bits, strict=True):
+                        weight = builder.load(at(column, row, next_row, kind), align=size)
+                        part = builder.fmul(everywhere(weight), bit)
+                        total = part if total is None else builder.fadd(total, part)
+                    builder.store(builder.fadd(builder.load(place), total), place)
+            for j, place in enumerate(sums):
+                builder.store(builder.load(place), at(fields, j, next_field, vector), align=size)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 8), generate
+
+    return add_plain_tile
+
+
+add_plain_float32 = _plain_tile(_FLOAT)
+add_plain_float64 = _plain_tile(ir.DoubleType())

@@ -1,0 +1,1 @@
+"""One machine a class."""

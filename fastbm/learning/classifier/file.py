@@ -1,0 +1,86 @@
+"""A learned classifier in one HDF5 file: its settings as JSON, its numbers and machines as datasets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks
+from ...machine import file as modelfile
+from ...machine.machine import BoltzmannMachine
+
+FORMAT = "fastbm classifier"
+ARRAYS = ("classes", "log_z", "log_z_error", "log_prior", "offsets", "scale", "flip_noise")
+Parts = tuple[dict[str, Any], dict[str, np.ndarray], list[BoltzmannMachine], dict[float, float]]
+
+
+def write(
+    path: str | Path,
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    machines: Sequence[BoltzmannMachine],
+    tried: Mapping[float, float],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write all of it: complete, or not at all."""
+    import h5py
+
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".tmp")
+    with h5py.File(unfinished, "w") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["settings"] = json.dumps(settings)
+        file.attrs["n_classes"] = len(machines)
+        for name, array in arrays.items():
+            text = array.dtype.kind in "UO"
+            file.create_dataset(name, data=array.astype(object) if text else array, dtype=_text() if text else None)
+        file.create_dataset("cross_validation", data=np.array(list(tried.items()), np.float64).reshape(-1, 2))
+        for k, machine in enumerate(machines):
+            group = file.create_group(f"machines/{k}")
+            group.attrs.update(modelfile.describe(machine))
+            for name, array in modelfile.arrays_of(machine).items():
+                group.create_dataset(name, data=array)
+    os.replace(unfinished, path)
+
+
+def read(path: str | Path) -> Parts:
+    """Return settings, numbers, machines and the errors of cross-validation."""
+    import h5py
+
+    if not Path(path).is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise checks.StorageError(f"{path} is not an HDF5 file ({error}).") from None
+    with file:
+        if (found := str(file.attrs.get("format", "unknown"))) != FORMAT:
+            raise checks.StorageError(f"{path} holds no classifier (format: {found}).")
+        machines = []
+        for k in range(int(file.attrs["n_classes"])):
+            group, names = file[f"machines/{k}"], []
+            group.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)  # noqa: B023
+            machines.append(modelfile.restore({name: group[name][()] for name in names}, group.attrs))
+        arrays = {name: _array(file[name]) for name in ARRAYS}
+        tried = {float(noise): float(error) for noise, error in file["cross_validation"][()]}
+        return json.loads(file.attrs["settings"]), arrays, machines, tried
+
+
+def _text() -> Any:
+    import h5py
+
+    return h5py.string_dtype()
+
+
+def _array(dataset: Any) -> np.ndarray:
+    """Text comes back as it was: an array of strings."""
+    return np.asarray(dataset.asstr()[()]).astype(np.str_) if dataset.dtype.kind == "O" else np.asarray(dataset[()])

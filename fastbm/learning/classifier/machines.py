@@ -1,0 +1,186 @@
+"""A visible machine from rows of data, or their sums, in one step: mean field with linear response.
+
+The formulas are those of `inversions.naive_mean_field`.
+
+One machine of one class: learned by any rule, in memory, with its log Z by any method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._base import checks, rng
+from ...data.moments import count_together, smoothed_rates
+from ...data.rows import Rows
+from ...inference.exact.method import forecast_seconds
+from ...inference.methods import METHODS, run_method
+from ...machine.machine import BoltzmannMachine
+from ...runs.fit.evaluation import AIS_BETAS
+from ...runs.fit.task import FitTask
+from .. import rules as presets
+from ..closed_forms import naive_mean_field
+from ..closed_forms.learn import CLOSED_FORMS, spin_machine
+from ..rules import check
+from ..settings import FitSettings
+from ..training_set import smoothed_means, start_machine
+
+
+class SpinSums(NamedTuple):
+    """Sums over rows of spins: whole numbers, so that sums of parts add up, and are taken away, without rounding."""
+
+    n_rows: int
+    first: np.ndarray  # (n,) sums of s_i
+    second: np.ndarray  # (n, n) sums of s_i s_j
+
+    @classmethod
+    def of(cls, up: np.ndarray) -> SpinSums:
+        """Of rows of bits (m, n)."""
+        pairs = count_together(up)
+        ups = np.diagonal(pairs)
+        return cls(len(up), 2.0 * ups - len(up), 4.0 * pairs - 2.0 * (ups[:, None] + ups) + len(up))
+
+    @classmethod
+    def total(cls, parts: Sequence[SpinSums]) -> SpinSums:
+        """Of the rows of all parts."""
+        n_rows, first, second = zip(*parts, strict=True)
+        return cls(sum(n_rows), np.sum(first, axis=0), np.sum(second, axis=0))
+
+    def without(self, part: SpinSums) -> SpinSums:
+        """The sums over the other rows."""
+        return SpinSums(self.n_rows - part.n_rows, self.first - part.first, self.second - part.second)
+
+
+def one_shot(up: np.ndarray, *, flip_noise: float, units: str = "binary") -> tuple[BoltzmannMachine, float]:
+    """Return the machine of rows of bits (m, n), and its mean-field log Z; see `one_shot_of_sums`."""
+    return one_shot_of_sums(SpinSums.of(up), flip_noise=flip_noise, units=units)
+
+
+def one_shot_of_sums(sums: SpinSums, *, flip_noise: float, units: str = "binary") -> tuple[BoltzmannMachine, float]:
+    """Return the machine of rows of which only the sums are known, and its mean-field log Z.
+
+    `flip_noise` is the probability with which each unit of the data is flipped; it is applied to the moments, not to
+    the rows: m -> (1 - 2 eps) m and <s_i s_j> -> (1 - 2 eps)^2 <s_i s_j> off the diagonal. It keeps the covariance
+    invertible.
+    """
+    keep = 1.0 - 2.0 * flip_noise
+    mean = keep * (sums.first / sums.n_rows)
+    second = keep**2 * sums.second / sums.n_rows
+    np.fill_diagonal(second, 1.0)
+    covariance = second - np.outer(mean, mean)
+    try:
+        found = naive_mean_field.couple(mean, covariance)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"flip_noise must be above 0 for these data ({sums.n_rows} rows, {len(mean)} units): their "
+            "covariance is singular."
+        ) from None
+    return spin_machine(found).to_units(units), naive_mean_field.log_z(mean, covariance, found)
+
+
+ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
+EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
+NOT_OPTIONS = {
+    "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
+    "fidelity", "patience", "ais_every",
+}  # fmt: skip
+NEVER = 1 << 40  # epochs
+
+
+class Learned(NamedTuple):
+    """A machine and its log Z, with the standard error where that was sampled."""
+
+    machine: BoltzmannMachine
+    log_z: float
+    log_z_error: float
+
+
+def rules() -> dict[str, str]:
+    """Names of the rules, and the method of `fit` that each stands for (the one-shot rule for none)."""
+    others = {name: name for name in presets.PRESETS if name != "mean-field"}
+    return {ONE_SHOT: "", DETERMINISTIC: "mean-field", **others}
+
+
+def fit_options() -> list[str]:
+    """Options of `fit` that a rule may be given."""
+    return ["layout", *(field.name for field in fields(FitSettings) if field.name not in NOT_OPTIONS)]
+
+
+def check_rule(method: str, n_hidden: int, units: str, options: Mapping[str, Any]) -> None:
+    """Refuse what a rule cannot do, before there are data."""
+    for name in options:
+        if name not in fit_options():
+            raise TypeError(f"there is no option {name!r}.{checks.nearest(name, fit_options())}")
+    if method != ONE_SHOT:
+        _prepare(np.array([[0, 1], [1, 0]], np.uint8), method, n_hidden, units, 0, options)
+        return
+    if n_hidden:
+        raise ValueError(f"n_hidden must be 0 for {ONE_SHOT!r}, which is one step; use 'deterministic' or 'pcd'.")
+    if options:
+        raise TypeError(f"{ONE_SHOT!r} is one step and takes no {next(iter(options))!r}. Name another method.")
+
+
+def check_log_z(name: str) -> str:
+    """Check the name of a method that gives log Z."""
+    return checks.choice("log_z", name, ["auto", *(method for method in METHODS if method not in NO_LOG_Z)])
+
+
+NO_LOG_Z = ("gibbs", "metropolis")
+
+
+def learn(
+    up: np.ndarray,
+    method: str,
+    *,
+    flip_noise: float,
+    log_z: str,
+    units: str,
+    n_hidden: int,
+    seed: int,
+    threads: int,
+    options: Mapping[str, Any],
+) -> Learned:
+    """Learn the machine of rows of bits.
+
+    Rows are flipped with probability `flip_noise` before they are learned; closed forms do so on average.
+    """
+    beta = float(options.get("beta") or 1.0)
+    if method == ONE_SHOT:
+        machine, value = one_shot(up, flip_noise=flip_noise, units=units)
+        machine = machine.with_base_rates(smoothed_rates(Rows.of(up), machine))
+        return Learned(machine, value, 0.0) if log_z == "auto" else _with_log_z(machine, log_z, beta, seed, threads)
+    analytic = rules()[method] in CLOSED_FORMS
+    if analytic:
+        options = {**options, "flip_noise": flip_noise}
+    elif flip_noise:
+        up = up ^ (rng.keyed(seed, rng.STARTS).random(up.shape) < flip_noise)
+    start, settings = _prepare(up, method, n_hidden, units, seed, options)
+    task = FitTask(start, {"rows": up}, settings, classify=None, threads=threads)
+    while not task.done:
+        task.advance()
+    return _with_log_z(task.model, log_z, beta, seed, threads)
+
+
+def _prepare(
+    up: np.ndarray, method: str, n_hidden: int, units: str, seed: int, options: Mapping[str, Any]
+) -> tuple[BoltzmannMachine, FitSettings]:
+    """Where learning starts, and its settings."""
+    rest = dict(options)
+    start = start_machine(smoothed_means(up), n_hidden, rest.pop("layout", None), units, seed)
+    start = start.with_base_rates(smoothed_rates(Rows.of(up), start))
+    given = {field.name: None for field in fields(FitSettings) if field.name != "method"}
+    quiet = {"seed": seed, "evaluate": "none", "weights_every": 0, "monitor_every": NEVER}
+    return start, check(start, len(up), rules()[method], {**given, **rest, **quiet})
+
+
+def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, threads: int) -> Learned:
+    if method == "auto":
+        method = "exact" if forecast_seconds(machine, moments=False) <= EXACT_SECONDS else "ais"
+    more = {"n_betas": AIS_BETAS} if method == "ais" else {}
+    seed = rng.derive(seed, rng.MONITOR)
+    found = run_method(machine, method, beta=beta, clamp=None, moments=False, seed=seed, threads=threads, **more)
+    assert found.log_z is not None
+    return Learned(machine, float(found.log_z), float(found.log_z_error or 0.0))

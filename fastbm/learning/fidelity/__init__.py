@@ -1,0 +1,1 @@
+"""A learned machine held against its data."""

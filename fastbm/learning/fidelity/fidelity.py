@@ -1,0 +1,283 @@
+"""What a learned machine gets right of its data: means, pairs, triples, and how many units are up at a time.
+
+The learning rule sees means and pairs; triples and the distribution of the population count are predictions.
+Schneidman, Berry, Segev and Bialek, Nature 440, 1007 (2006), doi:10.1038/nature04701; Tkacik et al., PLoS Comput.
+Biol. 10, e1003408 (2014), doi:10.1371/journal.pcbi.1003408.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks, rng, threads as threads_module
+from ...data import datasets as data_module
+from ...data.rows import Rows
+from ...diagnostics import R_HAT_LIMIT
+from ...machine.machine import BoltzmannMachine, check_machine
+from ...machine.magnitude import refuse_beyond_range
+from ...store import Stream
+from .machine_moments import can_sum, sampled, summed
+from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, some_triples, weighted
+
+PARTS = ("data", "machine", "error", "machine_error", "z")
+MOST_UNITS = 2_048  # visible ones: 16 matrices of counts take half a gigabyte
+# powers of hi - lo by which one row can change a sum
+SPANS = {"mean": 1, "second_moment": 1, "covariance": 2, "triple": 3, "population": 0}
+NUMBERS = ("n_rows", "n_samples", "r_hat", "precise")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Moments of one order, of the data and of the machine.
+
+    Attributes
+    ----------
+    data, machine : array
+    error : array
+        Standard error of `data`, as rows that are independent would have it.
+    machine_error : array
+        Monte Carlo error of `machine`; 0 where it was summed exactly.
+    z : array
+        (machine - data) over its standard error: the sampling noise of the rows, by the moments of the data or of the
+        machine, whichever is larger, and the Monte Carlo error. Where all of these are 0, as for a unit that neither
+        side ever changes, one row more or less stands for them.
+    """
+
+    data: np.ndarray
+    machine: np.ndarray
+    error: np.ndarray
+    machine_error: np.ndarray
+    z: np.ndarray
+
+    @property
+    def root_mean_square(self) -> float:
+        """Of machine - data."""
+        return float(np.sqrt(np.mean((self.machine - self.data) ** 2))) if self.data.size else 0.0
+
+    @property
+    def chi2(self) -> float:
+        """Mean of z^2: 1 where the machine is the source of the rows, below where it was fitted to these moments."""
+        return float(np.mean(self.z**2)) if self.z.size else 0.0
+
+    @property
+    def largest_z(self) -> float:
+        """The largest |z|."""
+        return float(np.abs(self.z).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """A machine held against data; made by `fastbm.fidelity`.
+
+    Attributes
+    ----------
+    mean : Compared
+        <s_i>, (n_visible,), in the machine's units as all moments.
+    second_moment, covariance : Compared
+        <s_i s_j> and <ds_i ds_j> of all pairs i < j in order.
+    triple : Compared
+        <ds_i ds_j ds_k> of `triples`.
+    population : Compared
+        P(K), the probability that K units are up, (n_visible + 1,).
+    triples : (n_triples, 3) int array
+        All of up to 50 units, else 19,600 that were drawn.
+    n_rows, n_samples : int
+        Rows of data, of equal weight or worth as much; samples of the machine, 0 where all states were summed.
+    r_hat : float
+        Of the chains' energies, 1 where there are none.
+    precise : bool
+        Whether the machine's errors are below a third of the data's.
+    """
+
+    mean: Compared
+    second_moment: Compared
+    covariance: Compared
+    triple: Compared
+    population: Compared
+    triples: np.ndarray
+    n_rows: int
+    n_samples: int
+    r_hat: float
+    precise: bool
+
+    @property
+    def population_divergence(self) -> float:
+        """Jensen-Shannon divergence of P(K), in nats: from 0 to log 2. Lin, IEEE Trans. Inf. Theory 37, 145 (1991)."""
+        p, q = self.population.data, self.population.machine
+        middle = (p + q) / 2
+        return 0.5 * (_relative_entropy(p, middle) + _relative_entropy(q, middle))
+
+    @property
+    def population_divergence_noise(self) -> float:
+        """What sampling alone would make of it, on average: (levels - 1) / 8 (1 / rows + 1 / samples)."""
+        n_levels = int(((self.population.data > 0) | (self.population.machine > 1 / self.n_rows)).sum())
+        return (n_levels - 1) / 8 * (1 / self.n_rows + (1 / self.n_samples if self.n_samples else 0.0))
+
+    def summary(self) -> dict[str, float]:
+        """Return numbers that sum it up: of each order the root mean square difference, chi^2 / n and the largest |z|;
+        of P(K) the Jensen-Shannon divergence.
+        """
+        found: dict[str, float] = {name: getattr(self, name) for name in NUMBERS}
+        for name in ORDERS:
+            one = getattr(self, name)
+            found |= {f"{name}_rms": one.root_mean_square, f"{name}_chi2": one.chi2, f"{name}_z": one.largest_z}
+        noise = {"population_divergence_noise": self.population_divergence_noise}
+        return found | {"population_divergence": self.population_divergence} | noise
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Return one row of each of `streams`."""
+        found = {f"{name}/{part}": getattr(getattr(self, name), part)[None] for name in ORDERS for part in PARTS}
+        return (
+            found | {"triples": self.triples[None]} | {name: np.array([float(getattr(self, name))]) for name in NUMBERS}
+        )
+
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, np.ndarray]) -> Fidelity:
+        """The way back from `rows`; of several the last."""
+        orders = {name: Compared(*(np.asarray(rows[f"{name}/{part}"][-1]) for part in PARTS)) for name in ORDERS}
+        n_rows, n_samples, r_hat, precise = (float(rows[name][-1]) for name in NUMBERS)
+        return cls(
+            **orders,
+            triples=rows["triples"][-1],
+            n_rows=int(n_rows),
+            n_samples=int(n_samples),
+            r_hat=r_hat,
+            precise=bool(precise),
+        )
+
+    @staticmethod
+    def streams(n_visible: int) -> dict[str, Stream]:
+        """What `rows` of a machine with so many visible units hold, for the file of a run."""
+        n_pairs = n_visible * (n_visible - 1) // 2
+        n_triples = min(n_pairs * (n_visible - 2) // 3, MOST_TRIPLES)
+        sizes = dict(zip(ORDERS, (n_visible, n_pairs, n_pairs, n_triples, n_visible + 1), strict=True))
+        found = {f"{name}/{part}": Stream("<f8", (size,)) for name, size in sizes.items() for part in PARTS}
+        return found | {"triples": Stream("<i8", (n_triples, 3))} | {name: Stream("<f8") for name in NUMBERS}
+
+
+def _relative_entropy(p: np.ndarray, q: np.ndarray) -> float:
+    return float(np.sum(p[p > 0] * np.log(p[p > 0] / q[p > 0])))
+
+
+def fidelity(
+    model: BoltzmannMachine,
+    rows: Any,
+    *,
+    row_weights: Any = None,
+    beta: float = 1.0,
+    n_samples: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    max_seconds: float = 60.0,
+) -> Fidelity:
+    """Hold the visible units of a machine against rows of data.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Visible, restricted, or with hidden units anywhere.
+    rows : (n_rows, n_visible) array, or Rows
+        In the machine's units; those it was learned from, or better, those held out.
+    row_weights : (n_rows,) array, optional
+        What rows count for, all alike unless given. The data's errors are then those of as many rows of equal weight as
+        are worth as much, (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965).
+    beta : float
+        Inverse temperature.
+    n_samples : int, optional
+        Samples of the machine, rounded up to a multiple of 1024. When left out, all states are summed for up to 20
+        visible units, or, where hidden units are coupled to one another, up to 20 units in all; else there are samples
+        until the errors of the machine's moments are a third of the data's.
+    seed : int
+    threads : int, optional
+    max_seconds : float
+        Stop sampling then; what there is counts.
+
+    Returns
+    -------
+    Fidelity
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that do not fit the machine.
+
+    Notes
+    -----
+    Errors of the data are those of independent rows. Where successive rows resemble one another, as in time series with
+    narrow bins, true errors are larger.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> model = bm.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], units="spin")
+    >>> found = bm.fidelity(model, [[1, 1], [1, 1], [-1, -1], [1, -1]])
+    >>> found.covariance.data, found.covariance.machine.round(4)
+    (array([0.5]), array([0.4621]))
+    """
+    check_machine(model)
+    refuse_many_units(model)
+    if isinstance(rows, Rows):
+        up = rows
+    else:
+        up = Rows.of(model.check_states(data_module.check_rows(rows, "rows"), argument="rows", n_units=model.n_visible))
+    beta, seed = checks.real("beta", beta, least=0.0), rng.resolve(seed)
+    refuse_beyond_range(model, beta)
+    max_seconds = checks.real("max_seconds", max_seconds, above=0.0)
+    threads = threads_module.resolve(threads)
+    chosen = some_triples(model.n_visible, seed)
+    weights = data_module.check_row_weights(row_weights, len(up))
+    if weights is None:
+        data, n_rows = UpMoments.of(count(up, chosen, threads), chosen), len(up)
+    else:
+        data, n_rows = weighted(up, weights, chosen), max(round(weights.sum() ** 2 / (weights**2).sum()), 1)
+    units = model.convention
+    errors = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
+    if n_samples is None and can_sum(model):
+        machine = summed(model, beta, chosen)
+    else:
+        n_samples = None if n_samples is None else checks.whole("n_samples", n_samples, least=1)
+        machine = sampled(
+            model,
+            beta,
+            chosen,
+            errors,
+            n_rows,
+            n_samples=n_samples,
+            seed=seed,
+            threads=threads,
+            max_seconds=max_seconds,
+        )
+        if machine.r_hat > R_HAT_LIMIT:
+            checks.warn(
+                f"the machine's chains have not converged: r_hat = {machine.r_hat:.3g} (above {R_HAT_LIMIT}). Its "
+                "moments, and their errors, are not to be trusted.",
+            )
+    ours, theirs = data.values(units), machine.moments.values(units)
+    noise = {name: np.sqrt(variance / n_rows) for name, variance in machine.moments.variances(units).items()}
+    orders = {}
+    for name in ORDERS:
+        scale = np.hypot(np.maximum(errors[name], noise[name]), machine.errors[name])
+        one_row = units.span ** SPANS[name] / n_rows
+        z = (theirs[name] - ours[name]) / np.where(scale > 0.0, scale, one_row)
+        orders[name] = Compared(ours[name], theirs[name], errors[name], machine.errors[name], z)
+    return Fidelity(
+        **orders,
+        triples=chosen,
+        n_rows=n_rows,
+        n_samples=machine.n_samples,
+        r_hat=machine.r_hat,
+        precise=machine.precise,
+    )
+
+
+def refuse_many_units(model: BoltzmannMachine) -> None:
+    """Refuse machines whose pairs are too many."""
+    if model.n_visible > MOST_UNITS:
+        raise ValueError(
+            f"fidelity is for at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "
+            f"{model.n_visible}. bm.log_likelihood and bm.pseudo_likelihood judge larger machines."
+        )

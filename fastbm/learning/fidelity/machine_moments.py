@@ -1,0 +1,159 @@
+"""Moments of a machine's visible units, to be held against data: summed over all their states, or sampled."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import rng
+from ..._base.threads import fan_out
+from ...inference.monte_carlo import find_burn_in
+from ...machine.couplings import row_blocks
+from ...machine.hidden import hidden_are_independent
+from ...machine.machine import BoltzmannMachine
+from ...machine.units import Units
+from ...sampling import make_chains
+from .moments import ORDERS, Counts, UpMoments, count
+
+MOST_EXACT = 20  # units whose states are all summed
+N_GROUPS, GROUP_CHAINS = 16, 64  # groups of chains are independent of one another: their scatter is the error
+N_CHAINS = N_GROUPS * GROUP_CHAINS
+ROUND = 64  # samples of a chain between two looks at the errors
+SHORTEST_BURN_IN, LONGEST_BURN_IN = 64, 4_096  # sweeps
+LARGEST_THIN = 50
+KEPT_ROUNDS = 16  # energies of the last ones are looked at
+FEWEST_FOR_R_HAT = 4  # samples of a chain
+NEEDED = ("mean", "covariance", "triple")  # orders whose errors decide how long to sample
+FRACTION = 1 / 3  # of the data's errors that those of the machine are to reach
+
+
+@dataclass(frozen=True)
+class MachineMoments:
+    """Moments with their Monte Carlo errors; `n_samples` is 0 where all states were summed.
+
+    `precise` says whether the errors are below a third of the data's, `r_hat` is that of the chains' energies.
+    """
+
+    moments: UpMoments
+    errors: dict[str, np.ndarray]
+    n_samples: int
+    r_hat: float
+    precise: bool
+
+
+def can_sum(model: BoltzmannMachine) -> bool:
+    """Whether states are few: those of visible units where hidden ones have a closed form, else those of all units."""
+    return (model.n_visible if hidden_are_independent(model) else model.n_units) <= MOST_EXACT
+
+
+def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineMoments:
+    """Sum over all states; `chosen` are the triples."""
+    n = model.n_visible
+    p = _log_weights(model, beta)
+    p = np.exp(p - p.max()).reshape(-1, 1 << n).sum(axis=0)
+    p /= p.sum()
+    n_up = np.bitwise_count(np.arange(1 << n, dtype=np.uint64))
+    population = np.bincount(n_up, weights=p, minlength=n + 1)
+    for unit in range(n):  # then p[S] is the probability that all units of the set S are up
+        halves = p.reshape(-1, 2, 1 << unit)
+        halves[:, 0] += halves[:, 1]
+    bits = 1 << np.arange(n)
+    i, j = np.triu_indices(n, 1)
+    moments = UpMoments(p[bits], p[bits[i] | bits[j]], p[bits[chosen].sum(axis=1)], population, chosen)
+    errors = {name: np.zeros_like(values) for name, values in moments.values(model.convention).items()}
+    return MachineMoments(moments, errors, 0, 1.0, True)
+
+
+def _log_weights(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """-beta E of every state, visible units the fastest; or, where that is closed, the log of its sum over hidden
+    units.
+    """
+    closed = model.n_hidden > 0 and hidden_are_independent(model)
+    n = model.n_visible if closed else model.n_units
+    found = np.empty(1 << n)
+    for rows in row_blocks(len(found), model.n_units):
+        up = (np.arange(rows.start, rows.stop)[:, None] >> np.arange(n) & 1).astype(np.uint8)
+        states = model.convention.values(up)
+        found[rows] = -model.free_energy(states, beta=beta) if closed else -beta * model.energy(states)
+    return found
+
+
+def sampled(
+    model: BoltzmannMachine,
+    beta: float,
+    chosen: np.ndarray,
+    data_errors: dict[str, np.ndarray],
+    n_rows: int,
+    *,
+    n_samples: int | None,
+    seed: int,
+    threads: int,
+    max_seconds: float,
+) -> MachineMoments:
+    """Sample visible units from Gibbs chains until errors are a third of what `n_rows` rows scatter by, or `n_samples`
+    are there, or the time is over.
+
+    Rows scatter by `data_errors`, or by the machine's own moments where these say more, as for what no row shows.
+    """
+    started = time.perf_counter()
+    chains = make_chains(model, N_CHAINS, beta=beta, seed=rng.derive(seed, rng.MONITOR), threads=threads)
+    affordable = int(max_seconds / 4 / chains.sweep_seconds)
+    find_burn_in(chains, min(LONGEST_BURN_IN, max(SHORTEST_BURN_IN, affordable)))
+    pilot = chains.record(ROUND, 1)["samples/energy"]
+    thin = min(LARGEST_THIN, math.ceil(2 * float(diagnostics.tau_int(pilot))))
+    groups: list[Counts] = []
+    energies: deque[np.ndarray] = deque(maxlen=KEPT_ROUNDS)
+    n_done = 0
+    while True:
+        left = ROUND if n_samples is None else -(-n_samples // N_CHAINS) - n_done
+        found = chains.record(min(ROUND, left), thin)
+        n_done += min(ROUND, left)
+        energies.append(found["samples/energy"])
+        fresh = _by_groups(found["samples/states"], model, chosen, threads)
+        groups = [a + b for a, b in zip(groups, fresh, strict=True)] if groups else fresh
+        moments = UpMoments.of(sum(groups[1:], groups[0]), chosen)
+        errors, scatter = _errors(groups, moments, model.convention), moments.variances(model.convention)
+        precise = all(
+            _ratio(errors[name], np.maximum(data_errors[name], np.sqrt(scatter[name] / n_rows))) <= FRACTION
+            for name in NEEDED
+        )
+        enough = precise if n_samples is None else n_done * N_CHAINS >= n_samples
+        if enough or time.perf_counter() - started > max_seconds:
+            kept = np.concatenate(energies)
+            r_hat = float(diagnostics.r_hat(kept)) if len(kept) >= FEWEST_FOR_R_HAT else math.nan
+            return MachineMoments(moments, errors, n_done * N_CHAINS, r_hat, precise)
+
+
+def _by_groups(packed: np.ndarray, model: BoltzmannMachine, chosen: np.ndarray, threads: int) -> list[Counts]:
+    """Counts of the visible units of states (n_samples, n_chains, bytes), one for each group of chains."""
+
+    def one(first: int) -> Counts:
+        rows = packed[:, first : first + GROUP_CHAINS].reshape(-1, packed.shape[2])
+        return count(np.unpackbits(rows, axis=1, count=model.n_visible, bitorder="little"), chosen, 1)
+
+    return fan_out(one, range(0, N_CHAINS, GROUP_CHAINS), threads)
+
+
+def _errors(groups: list[Counts], moments: UpMoments, units: Units) -> dict[str, np.ndarray]:
+    """Standard errors from the scatter of the groups, and no less than those of independent samples."""
+    each = [UpMoments.of(group, moments.chosen).values(units) for group in groups]
+    n = sum(group.n for group in groups)
+    independent = moments.variances(units)
+    errors = {}
+    for name in ORDERS:
+        scatter = np.std([one[name] for one in each], axis=0, ddof=1) / math.sqrt(len(groups))
+        errors[name] = np.maximum(scatter, np.sqrt(independent[name] / n))
+    return errors
+
+
+def _ratio(errors: np.ndarray, data_errors: np.ndarray) -> float:
+    """Root mean square of the ratio, over what varies in the data."""
+    varies = data_errors > 0
+    if not varies.any():
+        return 0.0
+    return float(np.sqrt(np.mean((errors[varies] / data_errors[varies]) ** 2)))

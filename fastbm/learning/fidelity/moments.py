@@ -1,0 +1,186 @@
+"""How often units, pairs and triples of units are up, and how many at a time: counted exactly, 64 states a word.
+
+Means, pair and triple moments of units, and what independent rows scatter about them.
+
+With x = 0 or 1, p = <x>, V = p (1 - p), S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of
+d_i d_j d_k, less what estimating the means takes away, follow from moments of third order alone:
+
+    var(d_i d_j) = V_i V_j + S_i S_j C_ij - C_ij^2
+    var(d_i d_j d_k - sum C_jk d_i) = <d_i^2 d_j^2 d_k^2> - K^2 - sum C_jk (C_jk V_i + 2 K S_i) + 6 C_ij C_jk C_ik
+
+where C are covariances, K = <d_i d_j d_k>, and sums run over the three ways to single out one of i, j, k. Both are
+exact for many rows (the delta method): Stuart and Ord, Kendall's Advanced Theory of Statistics 1 (1994), chap. 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._base import rng
+from ..._base.threads import fan_out, single_threaded_blas
+from ...data.rows import Rows
+from ...kernels.bits import count_pairs, count_triples
+from ...machine.units import Units
+
+MOST_TRIPLES = 19_600  # all of 50 units
+BLOCK = 1 << 16  # states packed at a time
+
+
+def some_triples(n_units: int, seed: int, most: int = MOST_TRIPLES) -> np.ndarray:
+    """Return all triples i < j < k in order, or `most` of them drawn at random; (n_triples, 3)."""
+    n_all = n_units * (n_units - 1) * (n_units - 2) // 6
+    if n_all <= most:
+        i, j, k = (axis.ravel() for axis in np.indices((n_units,) * 3)) if n_units else (np.empty(0, np.int64),) * 3
+        return np.stack([i, j, k], axis=1)[(i < j) & (j < k)].astype(np.int64)
+    generator, found = rng.keyed(seed, rng.MONITOR), np.empty((0, 3), np.int64)
+    while len(found) < most:
+        drawn = np.sort(generator.integers(0, n_units, (2 * most, 3)), axis=1)
+        drawn = drawn[(drawn[:, 0] < drawn[:, 1]) & (drawn[:, 1] < drawn[:, 2])]
+        found = np.unique(np.concatenate([found, drawn]), axis=0)
+    return found[np.sort(generator.permutation(len(found))[:most])]
+
+
+def pack_rows(up: np.ndarray) -> np.ndarray:
+    """Pack bits (m, n_units) into words (n_units, ceil(m / 64)) uint64, with zeros beyond m."""
+    packed = np.packbits(np.ascontiguousarray(up.T), axis=1, bitorder="little")
+    padded = np.zeros((len(packed), -(-len(up) // 64) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Integer counts over `n` states: `pairs` (n_units, n_units) with its upper triangle and diagonal, `triples`
+    (n_triples,) and `population` (n_units + 1,), the number of states with K units up.
+    """
+
+    n: int
+    pairs: np.ndarray
+    triples: np.ndarray
+    population: np.ndarray
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.n + other.n,
+            self.pairs + other.pairs,
+            self.triples + other.triples,
+            self.population + other.population,
+        )
+
+
+def count(up: Rows | np.ndarray, triples: np.ndarray, threads: int) -> Counts:
+    """Count bits (m, n_units) uint8, a block of states at a time on each thread."""
+    n_units = up.shape[1]
+
+    def one(first: int) -> Counts:
+        block = up[first : first + BLOCK]
+        words = pack_rows(block)
+        pairs, shared = np.zeros((n_units, n_units), np.int64), np.zeros(len(triples), np.int64)
+        count_pairs(words, pairs)
+        count_triples(words, triples, shared)
+        population = np.bincount(block.sum(axis=1, dtype=np.int64), minlength=n_units + 1)
+        return Counts(len(block), pairs, shared, population)
+
+    first, *others = fan_out(one, range(0, len(up), BLOCK), threads)
+    return sum(others, first)
+
+
+BLOCK_ROWS, BLOCK_TRIPLES = 4_096, 256  # of which products are held at a time
+ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
+
+
+def flat_pairs(n_units: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
+    return i * n_units - i * (i + 1) // 2 + (j - i - 1)
+
+
+@dataclass(frozen=True)
+class UpMoments:
+    """P(i up), P(i and j up) of all pairs i < j in order, P(i, j and k up) of `triples`, P(K units up)."""
+
+    up: np.ndarray
+    pairs: np.ndarray
+    triples: np.ndarray
+    population: np.ndarray
+    chosen: np.ndarray
+
+    @classmethod
+    def of(cls, counts: Counts, chosen: np.ndarray) -> UpMoments:
+        """The fractions of counted states; `chosen` are the triples, (n_triples, 3)."""
+        n = counts.n
+        upper = np.triu_indices(len(counts.pairs), 1)
+        return cls(
+            np.diagonal(counts.pairs) / n, counts.pairs[upper] / n, counts.triples / n, counts.population / n, chosen
+        )
+
+    @property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.triu_indices(len(self.up), 1)
+
+    def _covariances(self) -> np.ndarray:
+        i, j = self._ends
+        return self.pairs - self.up[i] * self.up[j]
+
+    def _sides(self) -> tuple[np.ndarray, ...]:
+        """C_jk, C_ik and C_ij of each triple: what is opposite to its first, second and third unit."""
+        i, j, k = self.chosen.T
+        n, covariances = len(self.up), self._covariances()
+        return tuple(covariances[flat_pairs(n, a, b)] for a, b in ((j, k), (i, k), (i, j)))
+
+    def _third(self) -> np.ndarray:
+        """K = <d_i d_j d_k> of the triples, from covariances: P(i, j, k up) - p_i p_j p_k - sum p_i C_jk."""
+        p = self.up[self.chosen.T]
+        return self.triples - p.prod(axis=0) - sum(a * c for a, c in zip(p, self._sides(), strict=True))
+
+    def values(self, units: Units) -> dict[str, np.ndarray]:
+        """<s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
+        i, j = self._ends
+        mean = units.lo + units.span * self.up
+        covariance = units.span**2 * self._covariances()
+        found = (mean, covariance + mean[i] * mean[j], covariance, units.span**3 * self._third(), self.population)
+        return dict(zip(ORDERS, found, strict=True))
+
+    def variances(self, units: Units) -> dict[str, np.ndarray]:
+        """n times the variance of each of `values` over sets of n independent rows."""
+        i, j = self._ends
+        p, v, s = self.up, self.up * (1 - self.up), 1 - 2 * self.up
+        c = self._covariances()
+        squares, slope = units.lo**2, units.hi**2 - units.lo**2  # s^2 = squares + slope x
+        fourth = squares**2 + squares * slope * (p[i] + p[j]) + slope**2 * self.pairs
+        second = fourth - self.values(units)["second_moment"] ** 2
+        pair = v[i] * v[j] + s[i] * s[j] * c - c**2
+        found = (units.span**2 * v, second, units.span**4 * pair, units.span**6 * self._third_variance(v, s))
+        of_counts = self.population * (1 - self.population)
+        # differences of nearly equal numbers: a unit that never changes may come out a rounding below 0
+        return dict(zip(ORDERS, (np.maximum(x, 0.0) for x in (*found, of_counts)), strict=True))
+
+    def _third_variance(self, v: np.ndarray, s: np.ndarray) -> np.ndarray:
+        v, s = v[self.chosen.T], s[self.chosen.T]
+        sides, third = self._sides(), self._third()
+        total = v.prod(axis=0) + s.prod(axis=0) * third - third**2 + 6 * sides[0] * sides[1] * sides[2]
+        for a, c in enumerate(sides):
+            b, d = (a + 1) % 3, (a + 2) % 3
+            total += c * (v[a] * s[b] * s[d] - c * v[a] - 2 * third * s[a])
+        return total
+
+
+def weighted(up: Rows | np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> UpMoments:
+    """Moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
+
+    In float64, rows in their order, so that the sums are the same whatever the number of threads.
+    """
+    n_units = up.shape[1]
+    shares = weights / weights.sum()
+    both, triples, population = np.zeros((n_units, n_units)), np.zeros(len(chosen)), np.zeros(n_units + 1)
+    with single_threaded_blas():
+        for first in range(0, len(up), BLOCK_ROWS):
+            some, share = up[first : first + BLOCK_ROWS], shares[first : first + BLOCK_ROWS]
+            both += (some * share[:, None]).T @ some.astype(np.float64)
+            population += np.bincount(some.sum(axis=1), weights=share, minlength=n_units + 1)
+            columns = np.ascontiguousarray(some.T)
+            for start in range(0, len(chosen), BLOCK_TRIPLES):
+                i, j, k = chosen[start : start + BLOCK_TRIPLES].T
+                triples[start : start + BLOCK_TRIPLES] += (columns[i] & columns[j] & columns[k]) @ share
+    return UpMoments(np.diagonal(both).copy(), both[np.triu_indices(n_units, 1)], triples, population, chosen)

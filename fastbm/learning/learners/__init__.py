@@ -1,0 +1,1 @@
+"""What moves the parameters, epoch by epoch."""

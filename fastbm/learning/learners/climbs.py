@@ -1,0 +1,68 @@
+"""Several starts of one descent, the best of which goes on.
+
+All go some iterations far, the best ones of these farther, and then one is left. How far does not depend on how many
+iterations were asked for, so that a longer run goes on from a shorter one. Every call does one climb; records of all
+are the state, so that a run that is stopped goes on to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..moments import with_prefix, without_prefix
+from ..optimise.lbfgs import Lbfgs
+
+FIRST, SECOND = 25, 100  # iterations
+FINALISTS = 2
+ALIKE = 1e-6  # difference of values of climbs on one hill
+
+
+class Climbs:
+    """Descents from all `points`."""
+
+    def __init__(self, make: Callable[[np.ndarray], Lbfgs], points: Sequence[np.ndarray]) -> None:
+        self._make, self._all = make, [make(point) for point in points]
+        self._n_done = 0
+
+    @property
+    def _n_calls(self) -> int:
+        return len(self._all) + min(FINALISTS, len(self._all)) if len(self._all) > 1 else 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the best is known."""
+        return self._n_done >= self._n_calls
+
+    def climb(self) -> None:
+        """One climb more."""
+        if self._n_done < len(self._all):
+            self._all[self._n_done].run(FIRST)
+        else:
+            self._ranked()[self._n_done - len(self._all)].run(SECOND)
+        self._n_done += 1
+
+    def best(self) -> Lbfgs:
+        """The one that came lowest, as its record has it."""
+        if len(self._all) == 1:
+            return self._all[0]
+        return min(self._ranked()[:FINALISTS], key=lambda one: one.run(SECOND)[-1][1])
+
+    def _ranked(self) -> list[Lbfgs]:
+        """From the lowest after the first climb on, those that came to the same value last."""
+        values = [one.run(FIRST)[-1][1] for one in self._all]
+        order = sorted(range(len(values)), key=lambda k: (values[k], k))
+        fresh = [k for place, k in enumerate(order) if not place or values[k] > values[order[place - 1]] + ALIKE]
+        return [self._all[k] for k in [*fresh, *(k for k in order if k not in fresh)]]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Records of all climbs, while the best is not known."""
+        records = (with_prefix(str(k), one.state()) for k, one in enumerate(self._all))
+        return {"n_done": np.array(self._n_done), **{k: v for record in records for k, v in record.items()}}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._n_done = int(state["n_done"])
+        for k, one in enumerate(self._all):
+            one.restore(without_prefix(str(k), state))

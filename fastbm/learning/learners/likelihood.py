@@ -1,0 +1,268 @@
+"""What drivers that minimise by L-BFGS have in common; an iteration counts as an epoch.
+
+Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters.
+
+Where all units are visible, these are whitened besides (`whitening`). Hidden units make saddles and valleys: there are
+several starts then, and where the gradient vanishes the curvature is looked at (`starts`, `climbs`, `curvature`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._base import rng
+from ...data.rows import Rows
+from ...machine.machine import BoltzmannMachine
+from ..minibatches import distinct
+from ..moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
+from ..optimise.centring import Centring
+from ..optimise.coordinates import Plain, Whitened, whitened
+from ..optimise.curvature import way_down
+from ..optimise.lbfgs import Lbfgs, Point
+from ..phases.phase import Phase, clamped_moments, parts_of
+from ..settings import FitSettings
+from ..training_set import Sample
+from . import starts
+from .climbs import ALIKE, FIRST, Climbs
+
+
+class Descent:
+    """Drives L-BFGS an iteration at a time. A driver sets `_lbfgs`, and says what a point means.
+
+    Where L-BFGS ends at a point that is no minimum a driver may go on from a lower one (`_lower`), by L-BFGS anew; the
+    path is that of all these legs.
+    """
+
+    metric_names: tuple[str, ...]
+    _lbfgs: Lbfgs
+    parameters: Parameters
+    verdict = None
+    chain_noise = 0.0
+
+    def __init__(self, like: BoltzmannMachine, settings: FitSettings) -> None:
+        self._like, self._settings = like, settings
+        self.parameters = Parameters.of(like)
+        self._legs: list[Lbfgs] = []  # that are over
+        self._before: list[Point] = []  # the path of these
+        self._path: list[Point] = []  # of the present one
+        self._n_done = 0
+        self._at_end = False  # nothing lower is known than where the present leg ends
+        self._at_minimum = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the optimiser has stopped and all its iterations were reported."""
+        return self._lbfgs.done and self._at_end and self._n_done >= len(self._before) + len(self._path)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last iteration that was reported is a minimum: no entry of the gradient is above the tolerance,
+        and, where a driver looks at it, no curvature is negative.
+        """
+        return self._at_minimum
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """Return the metrics of iteration `number`; none if the optimiser stopped before it."""
+        # one iteration ahead, so that the last one is known to be the last
+        wanted = min(number + 2, self._settings.epochs)
+        self._go_on(wanted)
+        while self._lbfgs.done and not self._at_end and len(self._before) + len(self._path) <= wanted:
+            self._end_leg(wanted)
+        path = self._before + self._path
+        self._n_done = min(number + 1, len(path))
+        self._at_minimum = self._lbfgs.converged and self._at_end and self._n_done == len(path)
+        if number >= len(path):
+            return []
+        point, value, slope = path[number]
+        self.parameters = self._parameters(point)
+        return [self._metrics(value) | {"gradient": self._lbfgs.size(point, value, slope)}]
+
+    def _go_on(self, wanted: int) -> None:
+        """Iterations of the present leg, until there are so many `wanted` in all."""
+        most = self._settings.epochs - len(self._before)
+        while len(self._before) + len(self._path) < wanted and not (self._path and self._lbfgs.done):
+            self._path = self._lbfgs.run(min(max(2 * len(self._path), 8), most))
+
+    def _end_leg(self, wanted: int) -> None:
+        """Go on from a lower point, if there is one and something is left of the epochs."""
+        lower = self._lower(*self._path[-1][:2])
+        if lower is None:
+            self._at_end = True
+        elif len(self._before) + len(self._path) >= self._settings.epochs:
+            self._lbfgs.converged, self._at_end = False, True
+        else:
+            self._legs.append(self._lbfgs)
+            self._before += self._path
+            self._path = []
+            self._lbfgs = self._leg(lower)
+            self._go_on(wanted)
+
+    def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
+        """A lower point than one where the gradient vanishes, or None where nothing is known to be lower."""
+        return None
+
+    def _leg(self, start: np.ndarray) -> Lbfgs:
+        raise NotImplementedError
+
+    def _parameters(self, point: np.ndarray) -> Parameters:
+        raise NotImplementedError
+
+    def _metrics(self, value: float) -> dict[str, float]:
+        """What is told of an iteration that came to `parameters` and to `value`."""
+        raise NotImplementedError
+
+    def _penalty(self, parameters: Parameters) -> float:
+        """l2/2 sum_{i<j} W_ij^2 + l2_bias/2 sum_i b_i^2."""
+        pairs = self._like.couplings.to_vector(parameters.weights)
+        return 0.5 * self._settings.l2 * float(pairs @ pairs) + 0.5 * self._settings.l2_bias * float(
+            parameters.bias @ parameters.bias
+        )
+
+    def judge(self, number: int) -> None:
+        """The gradient has told."""
+
+    def samples(self) -> np.ndarray | None:
+        """There are no chains."""
+        return None
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        record = with_prefix("optimizer", self._lbfgs.state())
+        for k, leg in enumerate(self._legs):
+            record |= with_prefix(f"legs/{k}", leg.state())
+        counts = {"n_done": np.array(self._n_done), "at_minimum": np.array(self._at_minimum)}
+        return {**self.parameters.to_state(), **record, **counts}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.parameters = Parameters.from_state(state)
+        self._legs, self._before = [], []
+        while leg := without_prefix(f"legs/{len(self._legs)}", state):
+            self._legs.append(self._leg(leg["start"]))
+            self._legs[-1].restore(leg)
+            self._before += self._legs[-1].run(self._settings.epochs)
+        if self._legs:
+            self._lbfgs = self._leg(state["optimizer/start"])
+        self._lbfgs.restore(without_prefix("optimizer", state))
+        self._n_done = int(state["n_done"])
+        self._at_minimum = bool(state.get("at_minimum", False))
+
+
+IDLE = 1e-4  # a scaled coupling that does nothing
+TRIES = 4
+NO_ROWS = np.zeros((0, 0))
+
+
+class Likelihood(Descent):
+    """Maximum likelihood with exact phases."""
+
+    metric_names = ("log_likelihood", "gradient")
+
+    def __init__(
+        self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
+    ) -> None:
+        super().__init__(like, settings)
+        self._clamped, self._free = clamped, free
+        self._distinct: tuple[Rows, np.ndarray | None] | None = None
+        if like.n_hidden and not sample.has_gaps:  # else the phase, or the data's moments, hold what they need
+            self._distinct = distinct(sample.rows, sample.weights)
+        self._centring = Centring(like, sample.mean, sample.spread)
+        self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
+        self._coordinates = Plain(self._centring.scale.size)
+        if self._data is not None:
+            self._coordinates = whitened(like, sample, settings, self._centring) or self._coordinates
+        self._climbs: Climbs | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        start = self._coordinates.into(self._centring.vector(Parameters.of(self._like)))
+        self._lbfgs = self._leg(start)
+        if self._like.n_hidden and self._settings.n_starts > 1:
+            others = range(1, self._settings.n_starts)
+            more = [starts.drawn(self._like, self._centring, self._settings.seed, k) for k in others]
+            self._climbs = Climbs(self._leg, [start, *more])
+
+    def _leg(self, start: np.ndarray) -> Lbfgs:
+        return Lbfgs(
+            self._objective,
+            start,
+            self._settings.tolerance,
+            finish="none" if self._data is None else "secant",
+            measure=self._coordinates.plain_slope if isinstance(self._coordinates, Whitened) else None,
+        )
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """A climb from one of several starts, and no metrics; or, once the best is known, its iteration `number`."""
+        if self._climbs is not None and not self._climbs.over:
+            self._climbs.climb()
+            return []
+        if self._climbs is not None:
+            self._lbfgs, self._climbs = self._climbs.best(), None
+        return super().epoch(number)
+
+    def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
+        if not self._like.n_hidden:  # convex
+            return None
+        generator = rng.keyed(self._settings.seed, rng.STARTS, len(self._legs))
+        lower = way_down(self._objective, point, value, generator)
+        idle = starts.hidden_pairs(self._like) & (np.abs(point[: self._centring.n_pairs]) < IDLE)
+        return lower if lower is not None or not idle.any() else self._roused(point, value, idle)
+
+    def _roused(self, point: np.ndarray, value: float, idle: np.ndarray) -> np.ndarray | None:
+        """Where short climbs come to with other couplings in place of those that are 0, which curvature cannot tell."""
+        best, lowest = None, value - ALIKE
+        for k in range(TRIES):
+            vector = starts.drawn(self._like, self._centring, self._settings.seed, k)
+            moved = point.copy()
+            moved[: idle.size][idle] = vector[: idle.size][idle]
+            found, reached, _ = self._leg(moved).run(FIRST)[-1]
+            if reached < lowest:
+                best, lowest = found, reached
+        return best
+
+    def _parameters(self, point: np.ndarray) -> Parameters:
+        return self._centring.parameters(self._coordinates.back(point))
+
+    def _metrics(self, value: float) -> dict[str, float]:
+        return {"log_likelihood": -value + self._penalty(self.parameters)}
+
+    def _objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the penalised mean log-likelihood of a row, and its gradient."""
+        parameters = self._parameters(vector)
+        model = parameters.machine(self._like)
+        free = self._free.moments(model, NO_ROWS)
+        clamped = self._clamped_moments(model)
+        slope = gradient(clamped, free, self._settings.beta, parameters, self._settings.l2, self._settings.l2_bias)
+        assert clamped.log_z is not None and free.log_z is not None
+        return self._penalty(parameters) - clamped.log_z + free.log_z, -self._coordinates.slope(
+            self._centring.slope(slope)
+        )
+
+    def _clamped_moments(self, model: BoltzmannMachine) -> PhaseMoments:
+        if self._data is not None:
+            return self._clamped_data(model, self._data)
+        if self._distinct is None:
+            return self._clamped.moments(model, NO_ROWS)
+        rows, shares = self._distinct
+        return clamped_moments(self._clamped, model, rows, parts_of(rows, model.n_units), np.float64, shares)
+
+    def _clamped_data(self, model: BoltzmannMachine, data: PhaseMoments) -> PhaseMoments:
+        """The data's moments, with the mean of -beta E, which is linear in them."""
+        pairs = model.couplings.to_vector(model.couplings.arrays) @ model.couplings.to_vector(data.pairs)
+        energy = model.offset - float(pairs) - float(model.flat_bias @ data.mean)
+        return PhaseMoments(data.mean, data.pairs, -self._settings.beta * energy)
+
+    def state(self) -> dict[str, np.ndarray]:
+        climbs = {} if self._climbs is None else with_prefix("climbs", self._climbs.state())
+        return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened)), **climbs}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        if not state.get("whitened", False):  # as the record's gradients are
+            self._coordinates = Plain(self._coordinates.size)
+            self._begin()
+        climbs = without_prefix("climbs", state)
+        if climbs and self._climbs is not None:
+            self._climbs.restore(climbs)
+        else:
+            self._climbs = None
+        super().restore(state)

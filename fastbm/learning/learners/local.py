@@ -1,0 +1,112 @@
+"""Convex local rules: pseudo-likelihood, RISE, logRISE and minimum probability flow, by L-BFGS.
+
+The optimiser sees parameters that are centred and scaled, and couplings besides in coordinates that suit the problem:
+split for an l1 penalty, else, where all pairs are coupled, rotated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._base import checks
+from ..._base.threads import single_threaded_blas
+from ...data.rows import Rows
+from ...machine.couplings import Dense
+from ...machine.machine import BoltzmannMachine
+from ..identifiability import describe_degenerate, which_coupled
+from ..moments import Parameters
+from ..optimise.centring import Centring
+from ..optimise.coordinates import Plain, Rotation, Split
+from ..optimise.lbfgs import Lbfgs, Point
+from ..settings import FitSettings
+from .likelihood import Descent
+from .local_objectives import LocalObjective, Patterns
+
+STRONGEST = 60.0  # log-odds of one unit by one other: a coupling beyond it that grows is on its way to infinity,
+GROWTHS = 5  # if it has grown in so many iterations one after the other
+
+
+class LocalRules(Descent):
+    """Minimises the objective that `settings.method` names; `weights` are the rows', all alike unless given."""
+
+    metric_names = ("objective", "gradient")
+
+    def __init__(
+        self,
+        like: BoltzmannMachine,
+        up: Rows | np.ndarray,
+        settings: FitSettings,
+        threads: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(like, settings)
+        up = Rows.of(up) if weights is None else Rows.of(up).chosen(np.flatnonzero(weights > 0))
+        weights = None if weights is None else weights[weights > 0]
+        patterns = Patterns(up, like.convention, weights)
+        self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
+        self._centring = Centring(like, patterns.means, patterns.spread)
+        self._coordinates = self._choose_coordinates(patterns)
+        start = self._centring.vector(self.parameters)
+        pairs, bias = np.split(start, [self._centring.n_pairs])
+        lower = self._coordinates.lower
+        self._lbfgs = Lbfgs(
+            self._objective,
+            np.concatenate([self._coordinates.into(pairs), bias]),
+            settings.tolerance,
+            lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
+            finish="newton",
+            halt=self._is_unbounded,
+        )
+        self._trouble = describe_degenerate(
+            up,
+            coupled=which_coupled(like.couplings),
+            couplings_held=settings.l1 > 0 or settings.l2 > 0,
+            biases_held=settings.l2_bias > 0,
+        )
+
+    def _choose_coordinates(self, patterns: Patterns) -> Plain:
+        scale = self._centring.scale[: self._centring.n_pairs]
+        if self._settings.l1:
+            return Split(self._settings.l1 / scale)
+        if not isinstance(self._like.couplings, Dense):
+            return Plain(scale.size)
+        with single_threaded_blas():  # the same bits whatever the number of threads
+            return Rotation(patterns.correlations())
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        found = super().epoch(number)
+        if self.done and (self._trouble or self._lbfgs.halted):
+            why = self._trouble or ["couplings grow without end; give l2 (1e-4, say)"]
+            checks.warn(
+                f"{self._settings.method} has no finite optimum for these data: {'; '.join(why)}.",
+            )
+        return found
+
+    def _is_unbounded(self, path: list[Point]) -> bool:
+        """Whether couplings are far beyond all that data can tell, and go on growing."""
+        if len(path) <= GROWTHS or self._strongest(path[-1]) <= STRONGEST:
+            return False
+        return bool(np.all(np.diff([self._strongest(one) for one in path[-GROWTHS - 1 :]]) > 0.0))
+
+    def _strongest(self, one: Point) -> float:
+        """The largest change of a unit's log-odds by the flip of one other."""
+        pairs = self._like.couplings.to_vector(self._parameters(one[0]).weights)
+        return self._settings.beta * self._like.convention.span**2 * float(np.abs(pairs).max(initial=0.0))
+
+    def _parameters(self, point: np.ndarray) -> Parameters:
+        coordinates, bias = np.split(point, [self._coordinates.size])
+        return self._centring.parameters(np.concatenate([self._coordinates.back(coordinates), bias]))
+
+    def _metrics(self, value: float) -> dict[str, float]:
+        return {"objective": value}
+
+    def _objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The penalised objective, and its gradient."""
+        s = self._settings
+        parameters = self._parameters(vector)
+        value, slope = self._local(parameters)
+        value += self._penalty(parameters) + self._coordinates.penalty(vector[: self._coordinates.size])
+        weights = tuple(g + s.l2 * w for g, w in zip(slope.weights, parameters.weights, strict=True))
+        down = self._centring.slope(Parameters(weights, slope.bias + s.l2_bias * parameters.bias))
+        pairs, bias = np.split(down, [self._centring.n_pairs])
+        return value, np.concatenate([self._coordinates.slope(pairs), bias])

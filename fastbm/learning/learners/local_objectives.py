@@ -1,0 +1,231 @@
+"""Distinct rows of a data set with their weights, in blocks of units by rows.
+
+Objectives that are sums over units of a loss of the unit given all others; all are convex and need no log Z.
+
+With y_i = +-1, f = W s + b and the margin u_i = beta (hi - lo) y_i f_i (the log-odds of what the unit is):
+
+- pseudo-likelihood: sum_i <log(1 + exp(-u_i))>, minus the mean log p(s_i | others);
+- RISE: sum_i <exp(-u_i / 2)>, for spins <exp(-beta s_i f_i)>; and logRISE: sum_i log <exp(-u_i / 2)>;
+- minimum probability flow to all states that differ by one flip: sum_i <exp((E(s) - E(s flipped at i)) beta / 2)>. As
+  the energy changes by u_i / beta this is RISE. Neighbours that are rows of the data stay in: without them nothing is
+  left to learn from once all states were seen.
+
+W_ij and W_ji are one parameter. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x;
+Ekeberg et al., Phys. Rev. E 87, 012707 (2013), doi:10.1103/PhysRevE.87.012707; Vuffray, Misra, Lokhov and Chertkov,
+NeurIPS 29, 2595 (2016); Lokhov et al., Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791; Sohl-Dickstein,
+Battaglino and DeWeese, Phys. Rev. Lett. 107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._base.threads import fan_out
+from ...data.rows import Rows
+from ...kernels.learning.conditionals import LANES, exponential_residuals, logistic_residuals
+from ...machine.couplings import Couplings, Sparse
+from ...machine.couplings.protocol import row_blocks
+from ...machine.machine import BoltzmannMachine
+from ...machine.units import Units
+from ..minibatches import MOST_NUMBERS, distinct
+from ..moments import Parameters
+
+BLOCK = 1 << 16  # numbers in a block: two arrays of float64 of this size fit a core's own cache
+FEWEST = 256  # rows in a block
+
+
+class Patterns:
+    """Distinct rows, a byte a unit, cut into blocks of (n_units, n_rows) that are worked on one at a time.
+
+    Blocks depend on the data alone; they are kept where rows are in memory or few, else made each time. A block's last
+    rows may repeat its first one, with weight 0.
+
+    Attributes
+    ----------
+    n_blocks, n_units, size : int
+        `size` rows a block.
+    means, spread : (n_units,) arrays
+        Weighted mean and standard deviation of each unit.
+    """
+
+    def __init__(self, up: Rows | np.ndarray, units: Units, weights: np.ndarray | None = None) -> None:
+        self._rows, self._shares = distinct(up, weights)
+        self._units = units
+        n_rows, self.n_units = self._rows.shape
+        size = min(max(BLOCK // self.n_units, FEWEST), n_rows)
+        self.size = -(-size // LANES) * LANES
+        self.n_blocks = -(-n_rows // self.size)
+        self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
+        if self._rows.in_memory or n_rows * self.n_units <= MOST_NUMBERS:
+            self._kept = [self._make(k) for k in range(self.n_blocks)]
+        p = self._rows.sums(self._shares) / (n_rows if self._shares is None else 1.0)
+        p = np.clip(p, 0.0, 1.0)
+        self.means = units.lo + units.span * p
+        self.spread = units.span * np.sqrt(p * (1.0 - p))
+
+    def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum to 1
+        over all blocks.
+        """
+        return self._make(k) if self._kept is None else self._kept[k]
+
+    def _make(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        first = k * self.size
+        n_rows = min(self.size, len(self._rows) - first)
+        values = np.empty((self.n_units, self.size), np.int8)
+        values[:, :n_rows] = self._units.values(self._rows[first : first + n_rows].T)
+        values[:, n_rows:] = values[:, :1]
+        weights = np.zeros(self.size)
+        weights[:n_rows] = 1.0 / len(self._rows) if self._shares is None else self._shares[first : first + n_rows]
+        return values, weights.reshape(-1, LANES)
+
+    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return map(self.block, range(self.n_blocks))
+
+    def correlations(self) -> np.ndarray:
+        """The units' correlation matrix; units that never change are correlated with none."""
+        second = np.zeros((self.n_units, self.n_units))
+        for values, weights in self._blocks():
+            centred = (values - self.means[:, None]) * np.sqrt(weights.ravel())
+            second += centred @ centred.T
+        width = np.where(self.spread > 0, self.spread, 1.0)
+        second /= width[:, None] * width[None, :]
+        np.fill_diagonal(second, 1.0)
+        return second
+
+
+RULES = ("pseudolikelihood", "rise", "log-rise", "minimum-probability-flow")
+STRANDS = 16  # sums over blocks run side by side in at most so many, whatever the number of threads
+SMALLEST = 1e-15  # is added to a unit's loss before the logarithm, which has no lower bound where data are separable
+
+
+class _Sums(NamedTuple):
+    """Per unit: exp(peak) times loss, the derivatives by its couplings, and by its bias."""
+
+    peaks: np.ndarray
+    losses: np.ndarray
+    cross: np.ndarray
+    pull: np.ndarray
+
+
+class _DensePairs:
+    """Derivatives by all pairs: entry (i, j) of `cross` belongs to unit i's loss."""
+
+    def __init__(self, couplings: Couplings) -> None:
+        self._weights = couplings.matrix()
+        self.shape = self._weights.shape
+
+    def field(self, values: np.ndarray, out: np.ndarray) -> None:
+        np.matmul(self._weights, values, out=out)
+
+    def cross(self, residuals: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return residuals @ values.T
+
+    def scaled(self, cross: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        return cross * factors[:, None]
+
+    def joined(self, cross: np.ndarray) -> np.ndarray:
+        whole = cross + cross.T
+        np.fill_diagonal(whole, 0.0)
+        return whole
+
+
+class _SparsePairs:
+    """Derivatives by coupled pairs: the first row of `cross` belongs to the losses of units i, the second to those of
+    j.
+    """
+
+    def __init__(self, couplings: Sparse) -> None:
+        self._whole, self._edges = couplings.scipy(), couplings.edges.T
+        self.shape = self._edges.shape
+
+    def field(self, values: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self._whole @ values
+
+    def cross(self, residuals: np.ndarray, values: np.ndarray) -> np.ndarray:
+        found = np.empty(self.shape)
+        for edges in row_blocks(self.shape[1], values.shape[1]):
+            i, j = self._edges[:, edges]
+            found[0, edges] = np.einsum("et,et->e", residuals[i], values[j])
+            found[1, edges] = np.einsum("et,et->e", residuals[j], values[i])
+        return found
+
+    def scaled(self, cross: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        return cross * factors[self._edges]
+
+    def joined(self, cross: np.ndarray) -> np.ndarray:
+        return cross[0] + cross[1]
+
+
+class LocalObjective:
+    """The objective of `rule`, without penalties, and its gradient.
+
+    Works through the rows a block at a time; the run's loop holds BLAS to one thread, so that the bits are the same
+    for any number of threads.
+    """
+
+    def __init__(self, rule: str, like: BoltzmannMachine, patterns: Patterns, beta: float, threads: int) -> None:
+        self._rule, self._like, self._patterns, self._threads = rule, like, patterns, threads
+        self._logistic = rule == "pseudolikelihood"
+        self._scale = beta * like.convention.span * (1.0 if self._logistic else 0.5)
+
+    def __call__(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """Return the objective, averaged over rows, and its gradient."""
+        couplings = self._like.couplings.with_arrays([np.array(w) for w in parameters.weights])
+        pairs = _SparsePairs(couplings) if isinstance(couplings, Sparse) else _DensePairs(couplings)
+        n_blocks = self._patterns.n_blocks
+        strands = np.array_split(np.arange(n_blocks), min(STRANDS, n_blocks))
+        found = fan_out(lambda blocks: self._strand(pairs, parameters.bias, blocks), strands, self._threads)
+        total = found[0]
+        for one in found[1:]:
+            total = self._joined(pairs, total, one)
+        value, factors = self._value(total)
+        return value, Parameters((pairs.joined(pairs.scaled(total.cross, factors)),), total.pull * factors)
+
+    def _value(self, total: _Sums) -> tuple[float, np.ndarray]:
+        """The objective, and the factor by which each unit's scaled derivatives enter its gradient."""
+        if self._logistic:
+            return float(total.losses.sum()), np.ones_like(total.losses)
+        logs = total.peaks + np.log(total.losses)
+        if self._rule == "log-rise":
+            value = np.logaddexp(logs, np.log(SMALLEST))
+            return float(value.sum()), np.exp(logs - value) / total.losses
+        # Without parameters the sum is n, so no unit's loss is larger at the optimum. Beyond e n it goes on as a
+        # straight line in the logarithm, which is convex as well and keeps line searches finite.
+        most = np.log(len(logs)) + 1.0
+        size = np.exp(np.minimum(logs, most))
+        return float((size * (1.0 + np.maximum(logs - most, 0.0))).sum()), size / total.losses
+
+    def _strand(self, pairs: _DensePairs | _SparsePairs, bias: np.ndarray, blocks: np.ndarray) -> _Sums:
+        """Sums over some blocks, one after the other."""
+        n_units, size = self._patterns.n_units, self._patterns.size
+        values, field = np.empty((n_units, size)), np.empty((n_units, size))
+        cut = (n_units, size // LANES, LANES)
+        total: _Sums | None = None
+        for k in blocks:
+            values[:], weights = self._patterns.block(k)
+            pairs.field(values, field)
+            losses, peaks = np.empty(n_units), np.zeros(n_units)
+            about = field.reshape(cut), values.reshape(cut), weights, bias, self._scale, losses
+            if self._logistic:
+                logistic_residuals(*about)
+            else:
+                exponential_residuals(*about, peaks)
+            one = _Sums(peaks, losses, pairs.cross(field, values), field.sum(axis=1))
+            total = one if total is None else self._joined(pairs, total, one)
+        assert total is not None
+        return total
+
+    def _joined(self, pairs: _DensePairs | _SparsePairs, first: _Sums, second: _Sums) -> _Sums:
+        """The sum of two, at the larger of their peaks."""
+        if self._logistic:
+            return _Sums(
+                first.peaks, first.losses + second.losses, first.cross + second.cross, first.pull + second.pull
+            )
+        peaks = np.maximum(first.peaks, second.peaks)
+        a, b = np.exp(first.peaks - peaks), np.exp(second.peaks - peaks)
+        cross = pairs.scaled(first.cross, a) + pairs.scaled(second.cross, b)
+        return _Sums(peaks, a * first.losses + b * second.losses, cross, a * first.pull + b * second.pull)

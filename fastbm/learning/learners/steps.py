@@ -1,0 +1,230 @@
+"""How parameters move in one epoch by mini-batch steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...data.rows import Rows
+from ...machine.machine import BoltzmannMachine
+from ..errors.statistics import Statistics
+from ..minibatches import order_of_rows
+from ..moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
+from ..monitor.metrics import root_mean_square
+from ..monitor.moment_test import N_CALLS, MomentTest, Verdict
+from ..optimise.centring import Offsets
+from ..optimise.natural import Natural
+from ..optimise.sgd import PLAIN, rate
+from ..phases.noise import MomentNoise
+from ..phases.phase import OWN_CHAINS, PART_NUMBERS, SAMPLED, Phase, clamped_moments, parts_of
+from ..settings import FitSettings
+from ..training_set import Sample, values_of
+
+FIRST_TEST = 100  # epochs before moments are first held against the data's, which are then doubled
+NO_ROWS = np.zeros((0, 0))
+CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
+
+
+class Steps:
+    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+
+    The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
+    epoch; its noise is told by `fastbm.learning.noise`.
+    """
+
+    metric_names = ("moment_error", "moment_noise")
+
+    def __init__(
+        self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
+    ) -> None:
+        self._like, self._settings, self._clamped, self.free = like, settings, clamped, free
+        self.parameters = Parameters.of(like)
+        self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=settings.free in OWN_CHAINS)
+        if settings.free in OWN_CHAINS:
+            free.noise = self._noise
+        self._optimizer: Any = (
+            Natural(sample, settings)
+            if settings.optimizer == "natural"
+            else PLAIN[settings.optimizer](self.parameters, settings.learning_rate, settings.momentum)
+        )
+        # all rows, nothing hidden or missing: the clamped phase is the data's moments; no other phase needs the rows
+        whole = sample.up is None or (
+            settings.batch_size == len(sample.up)
+            and not like.n_hidden
+            and not sample.has_gaps
+            and settings.free != "contrastive"
+        )
+        self._whole = sample.clamped() if whole else None
+        self._weights = sample.weights
+        self._up = Rows.of(np.zeros((1, like.n_visible), np.uint8)) if sample.up is None else sample.up
+        # a mini-batch of all rows that are too many to be worked on at once
+        self._in_parts = (
+            self._whole is None
+            and settings.batch_size == len(self._up)
+            and settings.free != "contrastive"
+            and len(self._up) * like.n_units > PART_NUMBERS
+        )
+        self._offsets: Offsets | None = None
+        if settings.centring:
+            self._offsets = Offsets(like, sample.mean)
+        self._dtype = SAMPLED if settings.free in ("gibbs", "contrastive") and like.is_layered else np.float64
+        self._n_batches = len(self._up) // settings.batch_size
+        self._batch = 0  # of the present epoch
+        self._gap = [np.zeros_like(array) for array in like.couplings.arrays]
+        work = settings.batch_size * max(sum(array.size for array in like.couplings.arrays), 1)
+        self._batches_a_call = max(1, CALL_WORK // work)
+        self._test: MomentTest | None = None
+        if judged(settings) and settings.batch_size == len(self._up):
+            self._test = MomentTest(Statistics(like), sample.n_rows)
+        self._tested = 0  # epochs at the last test
+        self.verdict: Verdict | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether moments are the data's, as far as noise can tell, by a test on the way; those of hidden units are
+        their own, and agree at saddles too.
+        """
+        return self.verdict is not None and self.verdict.settled and not self._like.n_hidden
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether moments are the data's; None where that was not looked at, or, with hidden units, does not tell."""
+        if self.verdict is None or (self.verdict.passed and self._like.n_hidden):
+            return None
+        return self.verdict.passed
+
+    @property
+    def chain_noise(self) -> float:
+        """The part of the last epoch's moment noise that is the chains'."""
+        return self._noise.of_chains
+
+    def judge(self, number: int) -> None:
+        """Hold moments against the data's after `number` epochs, the last, unless that was done, or takes longer than
+        they did: every call goes over all rows again where hidden units are sampled given these.
+        """
+        if self._whole is None and number < N_CALLS:
+            return
+        while self._test is not None and self._tested < number and self._look(number):
+            pass
+
+    def _look(self, number: int) -> bool:
+        """One call of both phases with parameters at rest; false when the verdict after `number` epochs is known."""
+        assert self._test is not None
+        model = self.parameters.machine(self._like)
+        rows, clamped = self._clamped_of_all(model, number)
+        self._test.add(clamped, self.free.moments(model, rows))
+        self._noise.forget()
+        if self._test.full:
+            self.verdict, self._tested = self._test.verdict(), number
+            self._test.begin()
+        return self._tested < number
+
+    def _clamped_of_all(self, model: BoltzmannMachine, number: int) -> tuple[np.ndarray, PhaseMoments]:
+        """The clamped phase of a mini-batch that is all rows, and these where they are needed."""
+        if self._in_parts:
+            return NO_ROWS, self._clamped_in_parts(model, number)
+        if self._whole is not None:
+            return NO_ROWS, self._whole
+        order = order_of_rows(len(self._up), self._settings.seed, number, self._weights, slice(None))
+        rows = values_of(model.convention, self._up, order, self._dtype)
+        return rows, self._clamped.moments(model, rows)
+
+    def _is_due(self, number: int) -> bool:
+        """Whether moments are to be held against the data's before epoch `number`."""
+        doublings, rest = divmod(number, FIRST_TEST)
+        if self._like.n_hidden or self._test is None:
+            return False
+        return self._tested < number and not rest and doublings & (doublings - 1) == 0
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """Do some mini-batches of an epoch, or of a test of moments before it; return its row of metrics when it is
+        over, and nothing before.
+        """
+        settings = self._settings
+        if settings.optimizer == "natural" and self._is_due(number):
+            self._look(number)
+            return []
+        last = min(self._batch + self._batches_a_call, self._n_batches)
+        order = np.zeros(0, np.int64)
+        if self._whole is None and not self._in_parts:
+            places = slice(self._batch * settings.batch_size, last * settings.batch_size)
+            order = order_of_rows(len(self._up), settings.seed, number, self._weights, places)
+        self._optimizer.learning_rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
+        for k in range(last - self._batch):
+            model = self.parameters.machine(self._like)
+            rows = NO_ROWS
+            if self._in_parts:
+                clamped = self._clamped_in_parts(model, number)
+            elif self._whole is None:
+                chosen = order[k * settings.batch_size : (k + 1) * settings.batch_size]
+                rows = values_of(model.convention, self._up, chosen, self._dtype)
+                clamped = self._clamped.moments(model, rows)
+            else:
+                clamped = self._whole
+            free = self.free.moments(model, rows)
+            slope = gradient(
+                clamped, free, settings.beta, self.parameters, settings.l2, settings.l2_bias, self._offsets
+            )
+            self.parameters = self._optimizer.step(self.parameters, slope)
+            if self._offsets is not None:
+                self._offsets.follow(clamped.mean[model.n_visible :])
+            self._noise.add_clamped(clamped.pairs)
+            for total, c, f in zip(self._gap, clamped.pairs, free.pairs, strict=True):
+                total += c - f
+            self._batch += 1
+        if self._batch < self._n_batches:
+            return []
+        error = root_mean_square(self._like.couplings, self._gap) / self._n_batches
+        self._batch = 0
+        for total in self._gap:
+            total[:] = 0.0
+        return [{"moment_error": error, "moment_noise": self._noise.take()}]
+
+    def _clamped_in_parts(self, model: BoltzmannMachine, number: int) -> PhaseMoments:
+        """Of all rows in their order; of rows with weights, of as many draws."""
+        chosen = None
+        if self._weights is not None:
+            chosen = order_of_rows(len(self._up), self._settings.seed, number, self._weights, slice(None))
+        parts = parts_of(self._up, model.n_units, chosen)
+        return clamped_moments(self._clamped, model, self._up, parts, self._dtype)
+
+    def samples(self) -> np.ndarray | None:
+        """Packed states of the free chains, where they persist."""
+        return self.free.samples()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        optimizer = with_prefix("optimizer", self._optimizer.state())
+        gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
+        offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
+        phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self.free.state())
+        mine = {**self.parameters.to_state(), **optimizer, **gap, **offsets, "epoch/batch": np.array(self._batch)}
+        test = {} if self._test is None else with_prefix("test", self._test.state() | self._told())
+        return mine | phases | with_prefix("noise", self._noise.state()) | test
+
+    def _told(self) -> dict[str, np.ndarray]:
+        """What tests have said."""
+        found = {"tested": np.array(self._tested)}
+        return found if self.verdict is None else found | {"verdict": self.verdict.to_array()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self.parameters = Parameters.from_state(state)
+        self._optimizer.restore(without_prefix("optimizer", state))
+        if self._offsets is not None:
+            self._offsets.values = np.array(state["offsets"])
+        self._clamped.restore(without_prefix("clamped", state))
+        self.free.restore(without_prefix("free", state))
+        self._noise.restore(without_prefix("noise", state))
+        self._batch = int(state["epoch/batch"])
+        self._gap = [np.array(state[f"epoch/gap/{k}"]) for k in range(len(self._gap))]
+        if self._test is not None and (test := without_prefix("test", state)):
+            self._test.restore(test)
+            self._tested = int(test["tested"])
+            self.verdict = Verdict.from_array(test["verdict"]) if "verdict" in test else None
+
+
+def judged(settings: FitSettings) -> bool:
+    """Whether moments are held against the data's when learning is over."""
+    return settings.free in OWN_CHAINS and (settings.optimizer == "natural" or settings.method == "monte-carlo")

@@ -1,0 +1,128 @@
+"""What moves the parameters: for every method the driver that an epoch is asked of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from .._base import rng
+from ..machine.machine import BoltzmannMachine
+from . import rules
+from .learners.adaptive import AutoSteps
+from .learners.closed import ClosedForm
+from .learners.likelihood import Likelihood
+from .learners.local import LocalRules
+from .learners.pretraining import Pretraining
+from .learners.restricted import RestrictedSteps
+from .learners.steps import Steps
+from .moments import Parameters
+from .monitor.moment_test import Verdict
+from .phases.exact import GapsExact
+from .phases.gibbs import GapsAnnealed, GapsGibbs
+from .phases.mean_field import GapsMeanField
+from .phases.phase import Phase, PhaseSettings
+from .settings import FitSettings
+from .training_set import Sample
+
+CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsAnnealed, GapsMeanField)}
+
+
+class Driver(Protocol):
+    """Moves `parameters`, epoch by epoch.
+
+    Attributes
+    ----------
+    metric_names : tuple of str
+        What an epoch's row of metrics holds.
+    done : bool
+        Whether there is nothing left to gain.
+    converged : bool or None
+        Whether the aim was reached, as far as that was looked at.
+    verdict : Verdict or None
+        Of a test of moments, where there was one.
+    chain_noise : float
+        The part of the last epoch's moment noise that is the chains'.
+    """
+
+    @property
+    def metric_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def converged(self) -> bool | None: ...
+
+    @property
+    def verdict(self) -> Verdict | None: ...
+
+    @property
+    def chain_noise(self) -> float: ...
+
+    def epoch(self, number: int) -> list[dict[str, float]]:
+        """Do (a part of) an epoch; its row of metrics when it is over, and nothing before."""
+
+    def judge(self, number: int) -> None:
+        """Learning is over after `number` epochs: look whether the aim was reached, where that takes a look."""
+
+    def samples(self) -> np.ndarray | None:
+        """Packed states of free chains that persist, where there are any."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+
+
+def make(
+    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
+) -> Driver:
+    """The driver that settings ask for; `free_seed` is the free phase's, the run's unless given."""
+    if settings.free == "auto":
+        other = rng.derive(settings.seed, rng.SWAPS)  # ladders that take over must not repeat the chains' numbers
+        return AutoSteps(settings, lambda s: make(start, sample, s, threads, other if s.free == "tempering" else None))
+    kind = rules.PRESETS[settings.method].driver
+    if kind == "closed":
+        return ClosedForm(start, sample, settings)
+    if kind == "local":
+        return LocalRules(start, sample.rows, settings, threads, sample.weights)
+    if settings.engine == "lanes":
+        return RestrictedSteps(start, sample.rows, settings, threads, sample.weights)
+    if settings.pretrain_epochs:
+        return Pretraining(start, sample, settings, partial(phases, threads=threads))
+    clamped, free = phases(start, sample, settings, threads, free_seed)
+    if settings.optimizer == "l-bfgs":
+        return Likelihood(start, sample, settings, clamped, free)
+    return Steps(start, sample, settings, clamped, free)
+
+
+def phases(
+    start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
+) -> tuple[Phase, Phase]:
+    """The clamped and the free phase, ready to go."""
+    common = PhaseSettings(
+        beta=settings.beta,
+        seed=settings.seed,
+        threads=threads,
+        n_chains=settings.n_chains,
+        n_sweeps=settings.n_sweeps,
+        clamped_sweeps=settings.clamped_sweeps,
+        batch_size=settings.batch_size,
+        wants_log_z=settings.optimizer == "l-bfgs",
+        n_betas=settings.n_betas,
+    )
+    of_free = common if free_seed is None else replace(common, seed=free_seed)
+    ways = CLAMPED_WITH_GAPS if sample.has_gaps else rules.CLAMPED
+    clamped, free = ways[settings.clamped](common), rules.FREE[settings.free](of_free)
+    if isinstance(clamped, GapsExact) and settings.optimizer == "l-bfgs":
+        clamped.hold(start, sample.rows, sample.weights)
+    for phase in (clamped, free):
+        phase.prepare(start)
+    return clamped, free

@@ -1,0 +1,1 @@
+"""What is measured while a machine learns, and when it should stop."""

@@ -1,0 +1,245 @@
+"""Energies of states, hidden units summed out where that has a closed form, and their histogram beside the data's.
+
+Whether the free chains mix as learning goes on.
+
+Parameters move, and with them what chains are drawn from; but they move for all chains alike. So a few numbers of each
+chain are recorded now and then, each record is brought to mean 0 and variance 1 over the chains, and rank-normalised
+split R-hat tells whether chains that were high among the others stay high: 1 where they forget within the records.
+
+Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+
+What is told of the persistent free chains: whether they mix, and a histogram of their energies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import rng
+from ..._base.threads import single_threaded_blas
+from ...data.rows import Rows
+from ...machine.hidden import hidden_are_independent
+from ...machine.machine import BoltzmannMachine
+from ...store import Stream
+from ..settings import FitSettings
+from ..training_set import values_of
+from .metrics import places_of_some
+
+BINS = 30
+MOST_STATES, FEWEST_STATES = 256, 32
+WORK = 1 << 27  # states times couplings, up to which a look is short
+
+
+def most_states(model: BoltzmannMachine) -> int:
+    """How many chains, or rows, are looked at: at most 256, and fewer of large machines."""
+    each = sum(array.size for array in model.couplings.arrays)
+    return max(FEWEST_STATES, min(MOST_STATES, WORK // max(each, 1)))
+
+
+def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:
+    """F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible) where hidden units are not coupled to one
+    another, else beta E of whole states (m, n_units); nats.
+    """
+    if model.n_hidden and hidden_are_independent(model):
+        return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
+    return beta * np.asarray(model.energy(values))
+
+
+class EnergyHistogram:
+    """Counts of the energies of free chains, and of rows where their hidden units can be summed out, over the same
+    equal bins from the lowest to the highest.
+
+    Parameters
+    ----------
+    start : BoltzmannMachine
+    rows : mapping of name to (m, n_visible) array
+        Values of the rows that are looked at.
+    beta : float
+    """
+
+    def __init__(self, start: BoltzmannMachine, rows: Mapping[str, np.ndarray], beta: float) -> None:
+        self._rows = dict(rows) if hidden_are_independent(start) else {}
+        self._beta = beta
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What a run writes at every look."""
+        counts = {f"energies/{name}": Stream("<i8", (BINS,)) for name in ("chains", *self._rows)}
+        return {"energies/edges": Stream("<f8", (BINS + 1,)), "energies/epoch": Stream("<i8"), **counts}
+
+    def __call__(self, model: BoltzmannMachine, chains: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
+        """One row of everything; `chains` are states (n_chains, n_units), as values."""
+        found = {name: energies(model, rows, self._beta) for name, rows in self._rows.items()}
+        found["chains"] = energies(model, chains, self._beta)
+        every = np.concatenate(list(found.values()))
+        low, high = float(every.min()), float(every.max())
+        edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+        counts = {f"energies/{name}": np.histogram(values, edges)[0][None] for name, values in found.items()}
+        return {"energies/edges": edges[None], "energies/epoch": np.array([epoch]), **counts}
+
+
+MOST_RECORDS = 32
+FEWEST_RECORDS = 8
+POWER_STEPS = 50
+# A chain whose memory is tau records long has R-hat^2 = 1 + 2 tau / 16 or so over half of 32 records. The limit of
+# samples that are to be averaged, 1.05, asks for a tau below 1; here tau may be 3.5, about 5 % of the epochs so far, as
+# a gradient needs chains that follow the parameters, not independent ones.
+R_HAT_OF_CHAINS = 1.2
+
+
+def principal_axis(covariance: Callable[[np.ndarray], np.ndarray], n: int, seed: int) -> np.ndarray:
+    """The direction (n,) in which data vary most, nearly; 0 where they do not vary. `covariance` multiplies by it."""
+    axis = rng.keyed(seed, rng.MONITOR, 5).normal(size=n)
+    with single_threaded_blas():  # the same bits whatever the number of threads
+        for _ in range(POWER_STEPS):
+            axis = covariance(axis)
+            size = float(np.linalg.norm(axis))
+            axis = axis / size if size > 0 else np.zeros(n)
+    return axis
+
+
+class Mixing:
+    """Records of the energy, the number of units up and the projection of visible units on an axis, of each chain.
+
+    One is taken an epoch at first and then fewer, so that at most 32 reach back over the last half of the epochs, or a
+    bit more.
+
+    Parameters
+    ----------
+    axis : (n_visible,) array
+    beta : float
+    n_chains : int
+        Those that are recorded.
+    """
+
+    def __init__(self, axis: np.ndarray, beta: float, n_chains: int) -> None:
+        self._axis, self._beta = axis, beta
+        self._n_chains = n_chains
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: chains move in another way from here on."""
+        self._records = np.zeros((0, self._n_chains, 3), np.float32)
+        self._n_epochs, self._spacing = 0, 1
+        self._value: float | None = None
+
+    def record(self, model: BoltzmannMachine, up: np.ndarray) -> bool:
+        """An epoch is over, with chains in states (n_chains, n_units) of 0 and 1; whether that was recorded."""
+        self._n_epochs += 1
+        if self._n_epochs % self._spacing:
+            return False
+        values = model.convention.values(up, np.float64)
+        numbers = np.stack(
+            [
+                energies(model, values, self._beta),
+                up.sum(axis=1, dtype=np.float64),
+                values[:, : model.n_visible] @ self._axis,
+            ],
+            axis=1,
+        )
+        self._records = np.concatenate([self._records, _standard(numbers)[None]])[-MOST_RECORDS:]
+        if self._n_epochs >= 2 * MOST_RECORDS * self._spacing:
+            self._records = self._records[1::2]
+            self._spacing *= 2
+        self._value = None
+        return True
+
+    @property
+    def r_hat(self) -> float:
+        """The largest R-hat of the three; nan with one chain, and until there are 8 records."""
+        if self._value is None:
+            enough = len(self._records) >= FEWEST_RECORDS and self._n_chains > 1
+            self._value = float(np.max(diagnostics.r_hat(self._records))) if enough else float("nan")
+        return self._value
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return {"records": self._records, "count": np.array([self._n_epochs, self._spacing])}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._records = np.array(state["records"])
+        self._n_epochs, self._spacing = (int(number) for number in state["count"])
+        self._value = None
+
+
+def _standard(numbers: np.ndarray) -> np.ndarray:
+    """Columns with mean 0 and variance 1, or 0 where they do not vary but for rounding."""
+    centred = numbers - numbers.mean(axis=0)
+    spread = centred.std(axis=0)
+    varies = spread > 1e-12 * np.abs(numbers).max(axis=0, initial=0.0)
+    scaled: np.ndarray = np.where(varies, centred / np.where(varies, spread, 1.0), 0.0)
+    return scaled.astype(np.float32)
+
+
+class ChainMonitor:
+    """Follows the chains, epoch by epoch: the first 256, and fewer of large machines.
+
+    Parameters
+    ----------
+    start : BoltzmannMachine
+    data : mapping of name to array
+        As `FitTask` takes them; of rows those are looked at that the pseudo-likelihood looks at, or fewer. Where rows
+        lack entries none of them have energies.
+    settings : FitSettings
+    """
+
+    metric_names = ("r_hat",)
+
+    def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings) -> None:
+        self._n_units, seed, most = start.n_units, settings.seed, most_states(start)
+        self._n_chains = min(settings.n_chains, most)
+        weights = {"rows": data.get("weights")}
+        tables = {name: Rows.of(data[name]) for name in ("rows", "holdout") if name in data}
+        rows = {}
+        for name, table in tables.items():
+            places = places_of_some(table, rng.keyed(seed, rng.MONITOR), weights.get(name), most)
+            rows[name] = values_of(start.convention, table, places)
+        whole = {name: values for name, values in rows.items() if tables[name].complete}
+        self._histogram = EnergyHistogram(start, whole, settings.beta)
+        if "rows" in rows:
+            known = ~np.isnan(rows["rows"])
+            mean = rows["rows"].sum(axis=0, where=known) / np.maximum(known.sum(axis=0), 1)
+            centred = np.where(known, rows["rows"] - mean, 0.0)
+            axis = principal_axis(lambda v: centred.T @ (centred @ v), start.n_visible, seed)
+        else:
+            covariance = data["second_moment"] - np.outer(data["mean"], data["mean"])
+            axis = principal_axis(lambda v: covariance @ v, start.n_visible, seed)
+        self._mixing = Mixing(axis, settings.beta, self._n_chains)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What a run writes beside metrics."""
+        return self._histogram.streams
+
+    @property
+    def r_hat(self) -> float:
+        """Of the chains over the last records."""
+        return self._mixing.r_hat
+
+    def forget(self) -> None:
+        """Chains move in another way from here on."""
+        self._mixing.forget()
+
+    def follow(self, model: BoltzmannMachine, packed: np.ndarray) -> bool:
+        """An epoch is over, with chains in packed states; whether there is a record more."""
+        return self._mixing.record(model, self._bits(packed))
+
+    def look(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
+        """One row of everything but metrics."""
+        return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
+
+    def _bits(self, packed: np.ndarray) -> np.ndarray:
+        return np.unpackbits(packed[: self._n_chains], axis=1, count=self._n_units, bitorder="little")
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return self._mixing.state()
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._mixing.restore(state)

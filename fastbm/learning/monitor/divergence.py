@@ -1,0 +1,90 @@
+"""Whether learning in steps has gone astray: a machine that is worse than units on their own, or than it was itself.
+
+A rate that is too high leaves parameters finite, as moments are bounded, but large and wrong. So the likelihood, or
+pseudo-likelihood, that monitors look at is held against that of the independent machine with the data's means, which is
+where learning starts or nearly so; likelihoods that are exact also against the best there was, of which contrastive
+divergence may give back all that was gained: Fischer and Igel, in ICANN (2010), p. 208,
+doi:10.1007/978-3-642-15825-4_26.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...machine.machine import BoltzmannMachine
+from ..moments import Parameters, with_prefix, without_prefix
+from ..training_set import Sample, smoothed_means
+from .metrics import Monitors
+
+FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
+MARGIN = 0.05  # of a visible unit's one bit
+GIVEN_BACK = 0.5  # part of what was gained
+LIKELIHOODS = ("log_likelihood", "pseudo_likelihood")  # the first that there is
+
+
+class Watch:
+    """Follows looks of monitors, the first at where learning starts, and keeps the parameters of the best."""
+
+    def __init__(self, start: BoltzmannMachine, sample: Sample, beta: float, monitors: Monitors) -> None:
+        self._name = next((name for name in LIKELIHOODS if name in monitors.names), None)
+        self._best, self._last = -np.inf, np.nan
+        self.kept: Parameters | None = None
+        self.independent = self._least = np.nan
+        if self._name is not None:
+            self.independent = monitors(independent(start, sample, beta))[self._name]
+            self.look(monitors(start), Parameters.of(start))
+            self._least = float(np.nanmin([self.independent, self._last]))  # where learning may start far off
+        self._n_steps = 0
+        self._margin = MARGIN * np.log(2.0) * start.n_visible
+
+    def count(self, n_steps: int) -> None:
+        """Learning has taken so many steps more."""
+        self._n_steps += n_steps
+
+    def look(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
+        """Take a row of metrics."""
+        if self._name is None or self._name not in metrics:
+            return
+        self._last = metrics[self._name]
+        if not self._last <= self._best:
+            self._best, self.kept = self._last, parameters
+
+    @property
+    def diverged(self) -> bool:
+        """Whether what was last looked at is worth less than nothing learned, or half of what was gained is lost."""
+        if self._name is None or np.isnan(self._last) or self._n_steps < FEWEST_STEPS:
+            return False
+        least = self._least - self._margin
+        if self._name == "log_likelihood":
+            lost = max(GIVEN_BACK * (self._best - self._least), self._margin)
+            least = max(least, self._best - lost)
+        return bool(self._last < least)
+
+    @property
+    def worst(self) -> tuple[float, float]:
+        """What the last look said, and the best of all."""
+        return self._last, self._best
+
+    def state(self) -> dict[str, np.ndarray]:
+        found = {"best": np.array(self._best), "last": np.array(self._last), "n_steps": np.array(self._n_steps)}
+        return found if self.kept is None else found | with_prefix("kept", self.kept.to_state())
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self._best, self._last = float(state["best"]), float(state["last"])
+        self._n_steps = int(state["n_steps"])
+        kept = without_prefix("kept", state)
+        self.kept = Parameters.from_state(kept) if kept else None
+
+
+def independent(like: BoltzmannMachine, sample: Sample, beta: float) -> BoltzmannMachine:
+    """`like` without couplings, its visible units with the data's means."""
+    units, n_rows = like.convention, sample.n_rows or 10**9
+    if sample.up is not None:
+        p = smoothed_means(sample.up, sample.weights)
+    else:
+        p = ((sample.mean - units.lo) / units.span * n_rows + 0.5) / (n_rows + 1.0)
+    bias = np.zeros(like.n_units)
+    bias[: like.n_visible] = np.log(p / (1.0 - p)) / (beta * units.span)
+    return Parameters(tuple(np.zeros_like(array) for array in like.couplings.arrays), bias).machine(like)

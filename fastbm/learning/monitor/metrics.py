@@ -1,0 +1,147 @@
+"""What is measured as learning goes on: pseudo-likelihood, moment error, and the exact likelihood where it is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._base import rng
+from ...data.rows import Rows
+from ...inference.conditional.completions import forecast_of_known
+from ...inference.conditional.layers import log_conditionals
+from ...inference.exact.method import forecast_seconds, usual_engine
+from ...inference.methods import run_method
+from ...machine.couplings import Couplings
+from ...machine.hidden import hidden_are_independent, machine_of_hidden
+from ...machine.machine import BoltzmannMachine
+from ..minibatches import LISTED, distinct
+from ..settings import FitSettings
+from .row_sums import mean_log_sum
+
+MOST_ROWS = 256
+MOST_UNITS = 64
+EXACT_SECONDS = 0.1
+CALL_SECONDS = 3e-4  # of one exact sum, however small
+
+
+def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> float:
+    """Root mean square over the coupled pairs of numbers in the shape of the couplings' arrays."""
+    pairs = couplings.to_vector(arrays)
+    return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
+
+
+def some_rows(
+    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """Bits of at most so many rows, as `places_of_some` has them."""
+    return rows[places_of_some(rows, generator, weights, most)]
+
+
+def places_of_some(
+    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """Places of at most so many rows, drawn without replacement; by weight, and with it, where rows have weights."""
+    if weights is None and len(rows) <= LISTED:
+        chosen = generator.permutation(len(rows))[:most]
+    elif weights is None:
+        chosen = generator.choice(len(rows), size=most, replace=False)
+    else:
+        chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
+    return np.sort(chosen)
+
+
+class PseudoLikelihood:
+    """sum_i log p(v_i | other visible units), averaged over at most 256 rows, which are the same at every look.
+
+    Rows that have weights are drawn by them.
+
+    Of more than 64 units as many are drawn once and stand for all. Hidden units are summed out, which needs them
+    independent. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        rows: Rows | np.ndarray,
+        beta: float,
+        seed: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        generator = rng.keyed(seed, rng.MONITOR)
+        self._rows = model.convention.values(some_rows(Rows.of(rows), generator, weights), np.float64)
+        self._units = np.sort(generator.permutation(model.n_visible)[:MOST_UNITS])
+        self._beta = beta
+
+    def __call__(self, model: BoltzmannMachine) -> float:
+        log_p = log_conditionals(model, self._rows, self._units, self._beta)
+        return float(log_p.mean(axis=0).sum() * model.n_visible / len(self._units))
+
+
+def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
+    """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
+    if forecast_seconds(model, moments=False) > EXACT_SECONDS:
+        return False
+    if not rows.complete:
+        return forecast_of_known(model, distinct(rows)[0]) <= EXACT_SECONDS
+    if hidden_are_independent(model):
+        return True
+    n_patterns = len(distinct(rows)[0])
+    each = max(forecast_seconds(machine_of_hidden(model), moments=False), CALL_SECONDS)
+    return n_patterns * each <= EXACT_SECONDS
+
+
+class Monitors:
+    """What is looked at every few epochs: pseudo-likelihood (of rows that lack nothing), and the exact likelihood where
+    it is cheap; of held-out rows too, where there are any.
+
+    Attributes
+    ----------
+    names : tuple of str
+    """
+
+    def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
+        self._settings, self._threads = settings, threads
+        self._rows = {
+            prefix: Rows.of(data[name]) for name, prefix in (("rows", ""), ("holdout", "holdout_")) if name in data
+        }
+        self._weights = {"": data.get("weights"), "holdout_": None}
+        self._pseudo: dict[str, PseudoLikelihood] = {}
+        if hidden_are_independent(start):
+            self._pseudo = {
+                prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed, self._weights[prefix])
+                for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+                if name in data and Rows.of(data[name]).complete
+            }
+        self._exact = [
+            prefix
+            for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+            if name in data
+            and has_exact_likelihood(start, Rows.of(data[name]))
+            # which L-BFGS tells of the rows itself
+            and not (prefix == "" and settings.optimizer == "l-bfgs")
+        ]
+        self._engine = usual_engine(start, moments=False) if self._exact else None
+        exact = [f"{prefix}log_likelihood" for prefix in self._exact]
+        self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._pseudo))
+
+    def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
+        """One row of all."""
+        found = {f"{prefix}pseudo_likelihood": look(model) for prefix, look in self._pseudo.items()}
+        if self._exact:
+            s = self._settings
+            log_z = run_method(
+                model,
+                "exact",
+                beta=s.beta,
+                clamp=None,
+                moments=False,
+                seed=s.seed,
+                threads=self._threads,
+                engine=self._engine,
+            ).log_z
+            for prefix in self._exact:
+                mean = mean_log_sum(model, self._rows[prefix], s.beta, self._threads, self._weights[prefix])
+                found[f"{prefix}log_likelihood"] = mean - log_z
+        return found

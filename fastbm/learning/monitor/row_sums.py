@@ -1,0 +1,90 @@
+"""When a machine's likelihood of rows is told as a bound: hidden layers whose sums, row by row, would take too long.
+
+The mean log Z of a machine whose visible units are held at rows of data.
+
+Sums over the states of hidden units that every row needs for itself: refused beforehand where all take too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...data.rows import Rows
+from ...exact.choice import duration
+from ...inference.conditional.layers import is_deep, lower_bounds
+from ...inference.exact.method import LIMITS, forecast_seconds
+from ...inference.likelihood import log_sums
+from ...machine.hidden import has_free_energy, hidden_are_independent, machine_of_hidden
+from ...machine.machine import BoltzmannMachine
+from ..minibatches import distinct
+from ..settings import FitSettings
+from ..training_set import values_of
+
+EXACT_SECONDS = 60.0  # rows are summed exactly where that takes no longer
+
+
+def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
+    """Whether the sums over hidden units, one for each distinct row of "rows" and "holdout", are soon done."""
+    if hidden_are_independent(start):
+        return True
+    each = forecast_seconds(machine_of_hidden(start), moments=False)
+    n_rows = sum(len(distinct(data[name])[0]) for name in ("rows", "holdout") if name in data)
+    return each * n_rows <= EXACT_SECONDS
+
+
+def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, Any]) -> str | None:
+    """ "log_likelihood", or where that cannot be had "log_likelihood_bound"; None without either."""
+    if rows_are_summed(start, data):
+        return "log_likelihood"
+    return "log_likelihood_bound" if is_deep(start) else None
+
+
+def sums_of_rows(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, name: str) -> np.ndarray:
+    """log Z with the visible units held at each row of values, or a lower bound of it, as `name` says."""
+    if name == "log_likelihood_bound":
+        return lower_bounds(model, rows, beta, threads)
+    return log_sums(model, rows, beta, threads)[0]
+
+
+def mean_log_sum(
+    model: BoltzmannMachine,
+    rows: Rows,
+    beta: float,
+    threads: int,
+    weights: np.ndarray | None = None,
+    kind: str = "log_likelihood",
+) -> float:
+    """Average over rows, by weight; a part of the rows at a time. What a row lacks is summed out. `kind` as for
+    `bounds.sums_of_rows`.
+    """
+    if not has_free_energy(model) or not rows.complete:  # each distinct row takes a sum of its own
+        rows, weights = distinct(rows, weights)
+    total = 0.0
+    for some in rows.blocks():
+        sums = sums_of_rows(model, values_of(model.convention, rows, some), beta, threads, kind)
+        total += float(sums.sum() if weights is None else sums @ weights[some])
+    return total / (len(rows) if weights is None else float(weights.sum()))
+
+
+def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: FitSettings) -> None:
+    """Refuse what needs a sum for each distinct row of bits, of one set after the other, if it takes too long.
+
+    For machines whose hidden units are coupled to one another; `rows` are those learned from, then those held out.
+    """
+    n_distinct = [len(distinct(up)[0]) for up in rows]
+    hidden = machine_of_hidden(start)
+    for asked, n_rows, moments, way_out in (
+        (settings.clamped == "exact", min(n_distinct[0], settings.batch_size), True, 'clamped="gibbs"'),
+        (settings.evaluate in ("exact", "ais"), sum(n_distinct), False, 'evaluate="none"'),
+    ):
+        seconds = n_rows * forecast_seconds(hidden, moments=moments)
+        if asked and seconds > LIMITS.seconds:
+            what = 'clamped="exact"' if moments else f"evaluate={settings.evaluate!r}"
+            raise ValueError(
+                f"{what} needs a sum over the states of {start.n_hidden} coupled hidden units for each of {n_rows} "
+                f"distinct rows{' of an update' if moments else ''}, about {duration(seconds)} in all; the limit is "
+                f"{duration(LIMITS.seconds)}. Use {way_out}, or fewer hidden units."
+            )

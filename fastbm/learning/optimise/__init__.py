@@ -1,0 +1,1 @@
+"""Steps, line searches and the coordinates in which they are taken."""

@@ -1,0 +1,228 @@
+"""What an optimiser sees in place of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j.
+
+`Rotation`: with units that are close to independent, a change of D raises a local rule's objective by tr(D C D) up to a
+factor, C being the correlation matrix. With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b)
+/ 2 Y_ab^2, so that X_ab = Y_ab sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D
+is left out, so that X has n numbers too many, in whose directions the objective is flat.
+
+`Split`: D = p - q with p, q >= 0, where an l1 penalty is linear: couplings that end at both bounds are exactly 0.
+
+Coordinates in which the likelihood of a visible machine is about as curved along one direction as along any other.
+
+At its maximum the curvature of the mean log-likelihood of a row is the covariance of the sufficient statistics
+(s_i s_j, s_i), the Fisher information, and there the machine's is the data's but for their noise. So the data's own
+covariance C is a metric at no cost: with C = R R^T the coordinates R^T theta need ten or twenty iterations where scaled
+parameters take a hundred. It is the natural gradient with a metric that is known beforehand: Amari, Neural Comput. 10,
+251 (1998), doi:10.1162/089976698300017746.
+
+Statistics are two-valued, so a row's are bits, and the second moments of all of them are counts of bits that two words
+share: exact, and 64 rows at a time. Of moments alone there are no fourth ones; those of a Gaussian with the same
+covariance (Wick's theorem) stand in for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._base.threads import single_threaded_blas
+from ...kernels.bits import count_pairs
+from ...machine.machine import BoltzmannMachine
+from ..errors.statistics import Statistics
+from ..fidelity.moments import pack_rows
+from ..settings import FitSettings
+from ..training_set import Sample
+from .centring import Centring
+
+RIDGE = 0.02  # added to lambda_a + lambda_b: units that are copies of each other make them 0
+
+
+class Plain:
+    """The pairs themselves."""
+
+    def __init__(self, n_pairs: int) -> None:
+        self.size = n_pairs
+
+    def into(self, pairs: np.ndarray) -> np.ndarray:
+        """Coordinates that stand for `pairs`."""
+        return pairs
+
+    def back(self, vector: np.ndarray) -> np.ndarray:
+        """The pairs that coordinates stand for."""
+        return vector
+
+    def slope(self, pairs: np.ndarray) -> np.ndarray:
+        """The gradient by the coordinates, penalty included, from that by the pairs."""
+        return pairs
+
+    def penalty(self, vector: np.ndarray) -> float:
+        """What the coordinates themselves cost."""
+        return 0.0
+
+    @property
+    def lower(self) -> np.ndarray | None:
+        """Lower bounds of the coordinates."""
+        return None
+
+
+class Rotation(Plain):
+    """A vector of n_units^2 numbers X for the pairs of all units."""
+
+    def __init__(self, correlations: np.ndarray) -> None:
+        values, self._basis = np.linalg.eigh(correlations)
+        super().__init__(values.size**2)
+        self._roots = np.sqrt(np.maximum(values[:, None] + values[None, :], 0.0) + RIDGE)
+        self._upper = np.triu_indices(len(values), 1)
+
+    def _rotated(self, pairs: np.ndarray) -> np.ndarray:
+        whole = np.zeros_like(self._basis)
+        whole[self._upper] = pairs
+        rotated: np.ndarray = self._basis.T @ (whole + whole.T) @ self._basis
+        return rotated
+
+    def into(self, pairs: np.ndarray) -> np.ndarray:
+        return (self._rotated(pairs) * self._roots).ravel()
+
+    def back(self, vector: np.ndarray) -> np.ndarray:
+        half = 0.5 * vector.reshape(self._roots.shape) / self._roots
+        whole = self._basis @ (half + half.T) @ self._basis.T
+        return np.asarray(whole[self._upper])
+
+    def slope(self, pairs: np.ndarray) -> np.ndarray:
+        return (0.5 * self._rotated(pairs) / self._roots).ravel()
+
+
+class Split(Plain):
+    """p, then q; `price` is what a unit of each pair's |D| costs."""
+
+    def __init__(self, price: np.ndarray) -> None:
+        super().__init__(2 * price.size)
+        self._price = price
+
+    def into(self, pairs: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.maximum(pairs, 0.0), np.maximum(-pairs, 0.0)])
+
+    def back(self, vector: np.ndarray) -> np.ndarray:
+        n = self._price.size
+        return vector[:n] - vector[n:]
+
+    def slope(self, pairs: np.ndarray) -> np.ndarray:
+        return np.concatenate([pairs + self._price, self._price - pairs])
+
+    def penalty(self, vector: np.ndarray) -> float:
+        n = self._price.size
+        return float(self._price @ (vector[:n] + vector[n:]))
+
+    @property
+    def lower(self) -> np.ndarray | None:
+        return np.zeros(self.size)
+
+
+MOST_PARAMETERS = 1_500  # whose matrix is soon factored
+MOST_ROWS = 1 << 16  # more make the metric no better
+SHRINKAGE = 0.01  # part of the information of independent units that is added: pairs may have a state never seen
+
+
+class Whitened(Plain):
+    """R^T times the centred and scaled parameters; `metric` is R R^T."""
+
+    def __init__(self, metric: np.ndarray) -> None:
+        super().__init__(len(metric))
+        from scipy.linalg.lapack import dtrtri
+
+        with single_threaded_blas():  # the same bits whatever the number of threads
+            self._root = np.linalg.cholesky(metric)
+            self._inverse, _ = dtrtri(self._root, lower=1)
+
+    def into(self, pairs: np.ndarray) -> np.ndarray:
+        return np.asarray(self._root.T @ pairs)
+
+    def back(self, vector: np.ndarray) -> np.ndarray:
+        return np.asarray(self._inverse.T @ vector)
+
+    def slope(self, pairs: np.ndarray) -> np.ndarray:
+        return np.asarray(self._inverse @ pairs)
+
+    def plain_slope(self, slope: np.ndarray) -> np.ndarray:
+        """The way back from `slope`."""
+        return np.asarray(self._root @ slope)
+
+
+def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, centring: Centring) -> Whitened | None:
+    """Coordinates for a machine without hidden units; None where it has too many parameters."""
+    if centring.scale.size > MOST_PARAMETERS:
+        return None
+    statistics = Statistics(like)
+    of_data = _of_moments(statistics, sample, centring) if sample.up is None else _of_rows(statistics, sample, centring)
+    metric = settings.beta**2 * of_data + _penalty(statistics, settings, centring)
+    metric[np.diag_indices(len(metric))] += SHRINKAGE * settings.beta**2
+    return Whitened(metric)
+
+
+def _of_rows(statistics: Statistics, sample: Sample, centring: Centring) -> np.ndarray:
+    """Covariance of the centred and scaled statistics over rows; those of independent units have variance 1."""
+    up = _some_rows(sample)
+    n, spins = statistics.n_pairs, sample.like.units == "spin"
+    words = pack_rows(up)
+    first, second = words[statistics.i], words[statistics.j]
+    # bits beyond the last row are 0 in `words`, and must be so in products of spins, whose bits tell where signs differ
+    bits = np.concatenate([first ^ second if spins else first & second, words])
+    counts = np.zeros((len(statistics),) * 2, np.int64)
+    count_pairs(bits, counts)
+    shares = counts / len(up)
+    shares += np.triu(shares, 1).T
+    mean = np.diagonal(shares)
+    covariance = shares - mean[:, None] * mean[None, :]
+    if spins:  # s = 2 bit - 1; s s' = 1 - 2 bit
+        signs = np.repeat([-2.0, 2.0], [n, statistics.n_units])
+        covariance *= signs[:, None] * signs[None, :]
+    return _centred(statistics, covariance, centring)
+
+
+def _some_rows(sample: Sample) -> np.ndarray:
+    """All rows, or as many as count, evenly spaced; by weight where they have any."""
+    up = sample.rows
+    if sample.weights is not None:
+        ends = np.cumsum(sample.weights)
+        n = min(len(up), MOST_ROWS)
+        chosen = np.searchsorted(ends, (np.arange(n) + 0.5) * (ends[-1] / n))
+        return up[np.minimum(chosen, len(up) - 1)]
+    if len(up) <= MOST_ROWS:
+        return up[:]
+    return up[np.arange(MOST_ROWS) * len(up) // MOST_ROWS]
+
+
+def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:
+    """From statistics to (s_i - mu_i)(s_j - mu_j) = s_i s_j - mu_j s_i - mu_i s_j + mu_i mu_j, and s_i, scaled."""
+    i, j, n = statistics.i, statistics.j, statistics.n_pairs
+    means = centring.means
+    for rows in (covariance, covariance.T):  # in place, one side after the other
+        rows[:n] -= means[j, None] * rows[n + i] + means[i, None] * rows[n + j]
+    covariance /= centring.scale[:, None] * centring.scale[None, :]
+    return covariance
+
+
+def _of_moments(statistics: Statistics, sample: Sample, centring: Centring) -> np.ndarray:
+    """Cov(x_i x_j, x_k x_l) = C_ik C_jl + C_il C_jk and Cov(x_i x_j, x_k) = 0 of Gaussian x."""
+    i, j, n = statistics.i, statistics.j, statistics.n_pairs
+    width = centring.scale[n:]
+    correlations = sample.moments.covariance / (width[:, None] * width[None, :])
+    found = np.zeros((len(statistics),) * 2)
+    found[:n, :n] = correlations[np.ix_(i, i)] * correlations[np.ix_(j, j)]
+    found[:n, :n] += correlations[np.ix_(i, j)] * correlations[np.ix_(j, i)]
+    found[n:, n:] = correlations
+    return found
+
+
+def _penalty(statistics: Statistics, settings: FitSettings, centring: Centring) -> np.ndarray:
+    """Curvature of the penalty: W_ij is its coordinate over the scale, and b is the biases' over theirs less W mu."""
+    i, j, n = statistics.i, statistics.j, statistics.n_pairs
+    found = np.diag(np.repeat([settings.l2, 0.0], [n, statistics.n_units]) / centring.scale**2)
+    if settings.l2_bias:
+        of_bias = np.zeros((statistics.n_units, len(statistics)))
+        pairs, units = np.arange(n), np.arange(statistics.n_units)
+        of_bias[i, pairs] = -centring.means[j]
+        of_bias[j, pairs] = -centring.means[i]
+        of_bias[units, n + units] = 1.0
+        of_bias /= centring.scale
+        found += settings.l2_bias * of_bias.T @ of_bias
+    return found

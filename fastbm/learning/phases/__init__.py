@@ -1,0 +1,1 @@
+"""The clamped and the free phase: averages given the data, and without them."""

@@ -1,0 +1,175 @@
+"""How much of a moment error is noise: of the free chains, and of the data.
+
+An epoch's average of s_i s_j over chains has some variance, autocorrelation in time included. Chains are independent
+but for the parameters that they share, so the average over every second chain less that over the others tells it:
+with n_a and n_b chains, n together, n_a n_b / n^2 (m_a - m_b)^2 is unbiased for the variance of m, whatever the chains'
+memory is. The data's own variance is that of a mean over n_rows independent rows, (a - <s_i s_j>) (<s_i s_j> - b) /
+n_rows with a and b the two values of s_i s_j; of hidden units, which may count by their means, it is the most there
+can be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..._base import rng
+from ...kernels.learning.contrastive import add_halves, add_mean_halves, count_halves
+from ...machine.couplings import Couplings, Layered, Sparse
+from ...machine.machine import BoltzmannMachine
+from ...sampling import Chains
+
+MOST_PAIRS = 128  # drawn at random, which tell the root mean square to about 6 %
+
+
+class PairChoice:
+    """Some coupled pairs, drawn at random by the seed: all where there are few.
+
+    Attributes
+    ----------
+    units : (2, n_pairs) int64 array
+        Numbers of both units of each pair.
+    """
+
+    def __init__(self, couplings: Couplings, seed: int) -> None:
+        blocks = couplings.arrays
+        sizes = [couplings.n_units * (couplings.n_units - 1) // 2]
+        if isinstance(couplings, (Layered, Sparse)):
+            sizes = [block.size for block in blocks]
+        n_pairs = sum(sizes)
+        generator = rng.keyed(seed, rng.MONITOR, 4)
+        chosen = np.sort(generator.choice(n_pairs, size=min(n_pairs, MOST_PAIRS), replace=False))
+        self._places: list[tuple[np.ndarray, ...]] = []
+        units, first = [], 0
+        for k, size in enumerate(sizes):
+            mine = chosen[(chosen >= first) & (chosen < first + size)] - first
+            first += size
+            if isinstance(couplings, Sparse):
+                self._places.append((mine,))
+                units.append(np.asarray(couplings.edges)[mine].T)
+            elif isinstance(couplings, Layered):
+                place = np.divmod(mine, blocks[k].shape[1])
+                self._places.append(place)
+                units.append(np.stack([layer.start + i for layer, i in zip(couplings.layers[k:], place, strict=False)]))
+            else:
+                place = _upper(mine, couplings.n_units)
+                self._places.append(place)
+                units.append(np.stack(place))
+        self.units = np.ascontiguousarray(np.concatenate(units, axis=1), np.int64)
+
+    def pick(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The pairs' numbers in arrays of the couplings' shape."""
+        return np.concatenate([array[place] for array, place in zip(arrays, self._places, strict=True)])
+
+
+def _upper(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of the k-th entry above the diagonal of an n x n matrix, row by row."""
+    starts = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])
+    i = np.searchsorted(starts, k, side="right") - 1
+    return i, k - starts[i] + i + 1
+
+
+class MomentNoise:
+    """Root mean square, over at most 128 coupled pairs, of the standard error of an epoch's <s_i s_j>_clamped -
+    <s_i s_j>_free.
+
+    Parameters
+    ----------
+    like : BoltzmannMachine
+    seed : int
+    n_rows : int or None
+        Rows of equal weight behind the data; None where their moments are exact.
+    own_chains : bool
+        Whether the free phase has chains of its own; without, the noise is the data's.
+
+    Attributes
+    ----------
+    of_chains : float
+        The part of the last epoch's noise that is the chains'.
+    """
+
+    of_chains = 0.0
+
+    def __init__(self, like: BoltzmannMachine, seed: int, n_rows: int | None, *, own_chains: bool) -> None:
+        self.pairs = PairChoice(like.couplings, seed)
+        self._n_rows, self._own_chains = n_rows, own_chains
+        self._units = like.convention
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin another epoch."""
+        n_pairs = self.pairs.units.shape[1]
+        self._sums, self._counts = np.zeros((2, n_pairs)), np.zeros(2, np.int64)
+        self._clamped, self._n_clamped = np.zeros(n_pairs), 0
+
+    def add_chains(self, chains: Chains) -> None:
+        """Take in the present states of chains, whose blocks begin at even numbers."""
+        spins = self._units.lo < 0
+        counts = np.zeros(self._sums.shape, np.int64)
+        for k in range(len(chains.blocks)):
+            count_halves(counts, chains.words(k), self.pairs.units, spins)
+        sizes = self._count(chains.n_chains)
+        self._sums += sizes[:, None] - 2 * counts if spins else counts
+
+    def add_values(self, values: np.ndarray) -> None:
+        """Take in states, or means, of chains (n_chains, n_units) float32."""
+        add_halves(self._sums, values, self.pairs.units)
+        self._count(len(values))
+
+    def add_means(self, turned: np.ndarray, means: np.ndarray, places: np.ndarray, first: int, n_chains: int) -> None:
+        """Take in visible bits and hidden means, the latter times -1 / n_chains, as `add_mean_halves` does; `places`
+        are the pairs' rows in both.
+        """
+        add_mean_halves(self._sums, turned, means, places, -float(n_chains), first, n_chains)
+        self._count(n_chains)
+
+    def _count(self, n_chains: int) -> np.ndarray:
+        """Take note of so many chains; how many of them have even and odd numbers."""
+        sizes = np.array([-(-n_chains // 2), n_chains // 2])
+        self._counts += sizes
+        return sizes
+
+    def add_clamped(self, arrays: Sequence[np.ndarray]) -> None:
+        """Take in the clamped pairs of an update, in the shape of the couplings' arrays."""
+        self._clamped += self.pairs.pick(arrays)
+        self._n_clamped += 1
+
+    def take(self, gap: np.ndarray | None = None) -> float:
+        """The noise of the epoch that is over; then begin another.
+
+        `gap` is the epoch's <s_i s_j>_clamped - <s_i s_j>_free at the pairs, where the clamped phase itself was not
+        taken in.
+        """
+        if gap is None:
+            clamped = self._clamped / max(self._n_clamped, 1)
+        else:
+            clamped = gap + self._sums.sum(axis=0) / self._counts.sum()
+        variance = np.zeros(len(clamped))
+        if self._n_rows is not None:
+            low = -1.0 if self._units.lo < 0 else 0.0
+            variance += np.maximum((1.0 - clamped) * (clamped - low), 0.0) / self._n_rows
+        if self._own_chains:
+            first, second = self._counts
+            if second:
+                apart = self._sums[0] / first - self._sums[1] / second
+                of_chains = first * second / (first + second) ** 2 * apart**2
+                self.of_chains = math.sqrt(of_chains.mean()) if len(of_chains) else 0.0
+                variance += of_chains
+            else:
+                variance += np.nan  # one chain has nothing to be held against
+        self.forget()
+        return math.sqrt(variance.mean()) if len(variance) else 0.0
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What was taken in of an epoch that is not over."""
+        return {
+            "sums": self._sums, "counts": self._counts, "clamped": self._clamped,
+            "n_clamped": np.array(self._n_clamped),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        self._sums, self._counts = np.array(state["sums"]), np.array(state["counts"])
+        self._clamped, self._n_clamped = np.array(state["clamped"]), int(state["n_clamped"])

@@ -1,0 +1,1 @@
+"""Rules of learning held against machines that are known."""

@@ -1,0 +1,212 @@
+"""Rules of learning side by side, each held against the planted machine whose rows it was given."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...inference.comparison import align
+from ...runs.planted.task import CONVERGED, NUMBERS, TEXTS
+from .ranking import Row, rank, summarise
+
+MOST_ROWS = 48  # cells that are printed one by one
+MOST_COLUMNS = 6  # temperatures that are printed side by side
+WIDTH, LABEL_WIDTH = 80, 20
+TITLES = {
+    "beta": "beta",
+    "n_rows": "rows",
+    "rule": "rule",
+    "gamma": "gamma",
+    "mean_off": "means",
+    "pair_off": "pairs",
+    "likelihood_off": "held out",
+    "seconds": "s",
+    "converged": "conv.",
+}
+LEGEND = (
+    "gamma: error of couplings, sqrt(sum (J - J*)^2 / sum J*^2); means, pairs: root\n"
+    "mean square errors of moments of spins; held out: log-likelihood less that of\n"
+    "the planted machine, nats a row."
+)
+
+
+@dataclass(frozen=True)
+class RuleCell:
+    """One rule on one set of rows; numbers are None where they cannot be had.
+
+    Attributes
+    ----------
+    model, beta, n_rows, seed
+        Say which rows: those of the planted machine `model` at `beta`.
+    rule, method : str
+        Its label, and the method of `fit`.
+    gamma : float or None
+        sqrt(sum (J - J*)^2 / sum J*^2), couplings of spins times beta; for machines without hidden units.
+    coupling_off, bias_off : float or None
+        Root mean square errors of the same couplings, and of biases.
+    mean_off, pair_off : float or None
+        Root mean square errors of means and of second moments of visible units, as spins.
+    likelihood_off, likelihood_error : float or None
+        Log-likelihood of the held-out rows less that of the planted machine, nats a row; its error from log Z.
+    seconds : float
+        Of learning, without those in which kernels were compiled.
+    converged : bool or None
+    rows_by, moments_by : str or None
+        What drew the rows ("exact" or "tempering"), and what gave moments and log Z of the learned machine.
+    warning : str or None
+        What was said as it was learned or measured, for instance that a rule has no finite optimum for these rows.
+    skipped : str or None
+        Why it was not learned, or not measured.
+    """
+
+    model: str
+    beta: float
+    n_rows: int
+    seed: int
+    rule: str
+    method: str
+    gamma: float | None
+    coupling_off: float | None
+    bias_off: float | None
+    mean_off: float | None
+    pair_off: float | None
+    likelihood_off: float | None
+    likelihood_error: float | None
+    seconds: float
+    converged: bool | None
+    rows_by: str | None
+    moments_by: str | None
+    warning: str | None
+    skipped: str | None
+
+
+@dataclass(frozen=True)
+class RuleComparison:
+    """What `fastbm.compare_rules` found.
+
+    Attributes
+    ----------
+    cells : tuple of RuleCell
+        In the order in which they were done.
+    """
+
+    cells: tuple[RuleCell, ...]
+
+    @classmethod
+    def of(cls, cells: Iterable[Mapping[str, Any]], columns: Mapping[str, Any], seconds: Any) -> RuleComparison:
+        """Of the cells of a run's spec and what it wrote of them."""
+        told = {value: key for key, value in CONVERGED.items()}
+        columns = {name: columns[name] for name in (*NUMBERS, *TEXTS, "converged")}  # each is read once
+        found = []
+        for k, cell in zip(range(len(seconds)), cells, strict=False):
+            numbers = {name: float(columns[name][k]) for name in NUMBERS}
+            about = {name: cell[name] for name in ("model", "beta", "n_rows", "seed", "rule", "method")}
+            results: Row = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+            results |= {name: str(columns[name][k]) or None for name in TEXTS}
+            results |= {"converged": told[int(columns["converged"][k])], "seconds": float(seconds[k])}
+            found.append(RuleCell(**about, **results))
+        return cls(tuple(found))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def table(self) -> list[Row]:
+        """One row (a dict) for each cell, with the names of `RuleCell`."""
+        return [asdict(cell) for cell in self.cells]
+
+    def summary(self, by: Sequence[str] = ("model", "rule")) -> list[Row]:
+        """What many cells say together: one row for each combination of the columns `by`.
+
+        Errors are root mean squares, "likelihood_off" and "seconds" means; "converged" is the part that did of the
+        cells that tell, "n" their number and "skipped" that of cells with a reason why they lack something.
+
+        With "rule" among the columns, errors and likelihoods are averaged over those sets of rows alone that all rules
+        were measured on, "common" (of the couplings) and "common_likelihood" in number: a rule gains nothing by
+        failing where it is hard. One that failed on more than half of the sets has None.
+        """
+        return summarise(self.table, by)
+
+    def __str__(self) -> str:
+        parts = []
+        for model in dict.fromkeys(cell.model for cell in self.cells):
+            rows = [row for row in self.table if row["model"] == model]
+            parts += [_listed(model, rows)] if len(self) <= MOST_ROWS else _crossed(model, rows)
+            parts += _ranked(rows)
+            parts += [_reasons(rows)] if any(row["skipped"] for row in rows) else []
+        return "\n\n".join([*parts, LEGEND])
+
+
+def _listed(model: str, rows: list[Row]) -> str:
+    """All cells of a machine, one a line."""
+    lines = [list(TITLES.values()), *([_text(row[name]) for name in TITLES] for row in rows)]
+    return f"{_head(model, rows)}\n{align(lines)}"
+
+
+def _crossed(model: str, rows: list[Row]) -> list[str]:
+    """For each number of rows tables: rules down, temperatures across, over all seeds."""
+    measure, title = _measure(rows)
+    betas = sorted({row["beta"] for row in rows})
+    averages = {(r["n_rows"], r["beta"], r["rule"]): r for r in summarise(rows, ("n_rows", "beta", "rule"))}
+    whole = {(r["n_rows"], r["rule"]): r for r in summarise(rows, ("n_rows", "rule"))}
+    parts = []
+    for n_rows in sorted({row["n_rows"] for row in rows}):
+        for first in range(0, len(betas), MOST_COLUMNS):
+            across = betas[first : first + MOST_COLUMNS]
+            lines = [["beta", *(f"{beta:g}" for beta in across), "s", "failed"]]
+            for rule in dict.fromkeys(row["rule"] for row in rows):
+                cells = [averages.get((n_rows, beta, rule), {}).get(measure) for beta in across]
+                of_all = whole.get((n_rows, rule), {"seconds": None, "skipped": 0})
+                lines.append([*map(_text, (rule, *cells, of_all["seconds"])), str(of_all["skipped"] or "-")])
+            parts.append(f"{_head(model, rows)}, {n_rows} rows: {title}\n{align(lines)}")
+    return parts
+
+
+def _measure(rows: list[Row]) -> tuple[str, str]:
+    """By what rules are held against each other, and what that is called."""
+    if all(row["gamma"] is None for row in rows):
+        return "likelihood_off", "held-out log-likelihood less the planted one's"
+    return "gamma", "error of couplings (gamma)"
+
+
+def _ranked(rows: list[Row]) -> list[str]:
+    told = rank(rows, _measure(rows)[0])
+    return [textwrap.fill(told, WIDTH, subsequent_indent="  ")] if told else []
+
+
+def _head(model: str, rows: list[Row]) -> str:
+    """The name of a machine, and how its rows were drawn where that was not exact."""
+    samplers = sorted({str(row["rows_by"]) for row in rows} - {"exact"})
+    return model + (f" (rows by {', '.join(samplers)})" if samplers else "")
+
+
+def _reasons(rows: list[Row]) -> str:
+    """Why cells lack something: each reason once for each rule, with the cells that it holds for."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["skipped"]:
+            text = f"{row['rule']}: {row['skipped']}"
+            found.setdefault(text, []).append(f"beta = {row['beta']:g}, {row['n_rows']} rows")
+    lines = [
+        f"{text} ({places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''})"
+        for text, places in found.items()
+    ]
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2g}"
+    return short(str(value))
+
+
+def short(label: str) -> str:
+    """Return a label cut to the width of a column."""
+    return label if len(label) <= LABEL_WIDTH else f"{label[: LABEL_WIDTH - 2]}.."

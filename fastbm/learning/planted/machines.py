@@ -1,0 +1,128 @@
+"""A planted machine: rows drawn from it, and what its learned twins are held against."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import rng
+from ...inference.exact.method import forecast_seconds
+from ...inference.likelihood import log_sums
+from ...inference.methods import run_method
+from ...inference.monte_carlo import find_burn_in
+from ...inference.result import is_sparse
+from ...inference.tempering.ladder import make_ladder
+from ...machine.machine import BoltzmannMachine
+from ...sampling.clamped import Conditioned
+from ...sampling.resolve import resolve
+from ...sampling.samplers import SAMPLERS
+from ...sampling.settings import SampleSettings
+from ...sampling.tempering import TemperedChains
+
+N_CHAINS = 64  # that rows are drawn by, and as many for the held-out ones
+EXACT_SECONDS = 2.0  # forecast of sums, and of tables to draw from, that are done exactly
+LONGEST_BURN_IN, PILOT, LARGEST_THIN = 4_096, 128, 100  # sweeps of ladders
+HALVES = (slice(0, N_CHAINS), slice(N_CHAINS, 2 * N_CHAINS))  # chains of rows to learn from, and of held-out ones
+N_LADDERS, N_SWEEPS = 32, 4_000  # that measure a machine which cannot be summed
+
+
+class Rows(NamedTuple):
+    """Bits (n_rows, n_visible) to learn from, and as many held out; `sampler` is what drew them."""
+
+    rows: np.ndarray
+    holdout: np.ndarray
+    sampler: str
+
+
+class Look(NamedTuple):
+    """Of a machine at a temperature: log Z, and moments of its visible units in spins; `method` found them.
+
+    `pairs` is nan where a moment is not known; `log_p` the mean log-likelihood of rows, with the error of log Z.
+    """
+
+    method: str
+    mean: np.ndarray
+    pairs: np.ndarray
+    log_p: float
+    log_p_error: float
+
+
+def draw(model: BoltzmannMachine, beta: float, n_rows: int, seed: int, threads: int) -> Rows:
+    """Draw independent rows of the visible units where tables for that can be made, else of tempered chains.
+
+    Chains belong to the seed and their index alone, so that the rows of a smaller set are the first ones of a larger.
+    """
+    n_samples = -(-n_rows // N_CHAINS)
+    seed = rng.derive(seed, rng.SPLIT)
+    try:
+        packed, sampler = _draw_exact(model, beta, n_samples, seed, threads), "exact"
+    except ValueError:  # no engine can take the machine
+        packed, sampler = _draw_tempered(model, beta, n_samples, seed, threads), "tempering"
+    up = np.unpackbits(packed, axis=2, count=model.n_visible, bitorder="little")
+    rows, holdout = (np.ascontiguousarray(up[:, half].reshape(-1, model.n_visible)[:n_rows]) for half in HALVES)
+    return Rows(rows, holdout, sampler)
+
+
+def _draw_exact(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
+    about = {
+        "sampler": "exact", "n_chains": 2 * N_CHAINS, "n_sweeps": n_samples, "beta": beta, "seed": seed, "keep": "all",
+        "max_forecast_seconds": EXACT_SECONDS,
+    }  # fmt: skip
+    subject = Conditioned(model, None, 2 * N_CHAINS)
+    settings = resolve(SampleSettings.check(defaultdict(lambda: None, about)), subject, None, threads)
+    chains = SAMPLERS["exact"].make(settings, subject, "random", threads)
+    packed: np.ndarray = chains.record(n_samples, 1)["samples/states"]
+    return packed
+
+
+def _draw_tempered(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
+    """Samples of each ladder lie two correlation times of the energy apart, or a hundred sweeps at most."""
+    ladder = make_ladder(model, beta, None, None, seed=seed, threads=threads)
+    chains = TemperedChains(model, 2 * N_CHAINS, ladder, seed=seed, threads=threads)
+    find_burn_in(chains, LONGEST_BURN_IN)
+    energies = chains.record(PILOT, 1)["samples/energy"]
+    thin = min(LARGEST_THIN, math.ceil(2 * float(diagnostics.tau_int(energies))))
+    packed: np.ndarray = chains.record(n_samples, thin)["samples/states"]
+    return packed
+
+
+def look(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, threads: int) -> Look:
+    """Measure a machine, and how likely it finds rows of bits: by a sum over all states where that is short, else by
+    tempering.
+    """
+    spins, n = model.to_units("spin"), model.n_visible
+    exact = forecast_seconds(spins, moments=True) <= EXACT_SECONDS
+    method = "exact" if exact else "tempering"
+    options: dict[str, Any] = {"energy_variance": False} if exact else {"n_chains": N_LADDERS, "n_sweeps": N_SWEEPS}
+    common: dict[str, Any] = {"beta": beta, "clamp": None, "moments": True, "threads": threads}
+    found = run_method(spins, method, seed=rng.derive(seed, rng.MONITOR), **common, **options)
+    assert found.log_z is not None and found.mean is not None
+    sums, error, _ = log_sums(spins, spins.convention.values(holdout, np.float64), beta, threads)
+    log_p_error = math.hypot(float(found.log_z_error or 0.0), error or 0.0)
+    log_p = float(sums.mean() - found.log_z)
+    return Look(method, found.mean[:n], _pairs(found.second_moment, n), log_p, log_p_error)
+
+
+def _pairs(second_moment: Any, n: int) -> np.ndarray:
+    """Second moments of all pairs of the first `n` units; nan of those that are not known."""
+    i, j = np.triu_indices(n, 1)
+    if not is_sparse(second_moment):
+        return np.asarray(second_moment[i, j])
+    known, full = second_moment.tocoo(), np.full(second_moment.shape, np.nan)
+    full[known.row, known.col] = known.data
+    return full[i, j]
+
+
+def root_mean_square(difference: np.ndarray) -> float | None:
+    """Over what is known; None where nothing is."""
+    known = difference[np.isfinite(difference)]
+    return float(np.sqrt(np.mean(known**2))) if known.size else None
+
+
+def couplings_of(model: BoltzmannMachine) -> np.ndarray:
+    """Couplings of spins, of all pairs i < j in order."""
+    return model.to_units("spin").couplings.matrix()[np.triu_indices(model.n_units, 1)]

@@ -1,0 +1,158 @@
+"""The rules of a comparison: entries read and checked, and one of them applied to rows of a planted machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._base import checks
+from ...inference.exact.method import refuse_if_long
+from ...kernels.stopwatch import Stopwatch
+from ...machine.hidden import hidden_are_independent, machine_of_hidden
+from ...machine.machine import BoltzmannMachine
+from .. import make, rules
+from ..classifier.machines import fit_options
+from ..rules import check
+from ..settings import FitSettings
+from ..training_set import Sample, smoothed_means, start_machine
+
+SMALLEST = np.array([[0, 1], [1, 0]], np.uint8)  # rows to try the options of a rule on
+OPTIONS = ("n_hidden", *(name for name in fit_options() if name not in ("beta", "until")))
+
+
+class Learned(NamedTuple):
+    """A machine at beta = 1; `converged` is None where the rule cannot tell."""
+
+    machine: BoltzmannMachine
+    converged: bool | None
+    seconds: float
+
+
+def read_rules(
+    entries: Any, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the method and the options of every rule by its label.
+
+    An entry is the name of a method of `fit`, or a dict of "method", options and perhaps a "label"; `options` are those
+    of every rule with that method, which entries overrule.
+    """
+    if isinstance(entries, (str, Mapping)):
+        entries = [entries]
+    if not isinstance(entries, Sequence) or not entries:
+        raise TypeError(f"rules must list names of methods, or dicts such as {EXAMPLE}; got {entries!r}.")
+    shared: dict[str, Any] = {} if options is None else dict(options)
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for entry in entries:
+        label, method, chosen = _read_rule(entry)
+        merged = {**shared.get(method, {}), **chosen}
+        if label in found:
+            raise ValueError(f"rules name {label!r} twice. Give one of them a label, such as {EXAMPLE}.")
+        _check_rule(label, method, merged)
+        found[label] = (method, merged)
+    if extra := set(shared) - {method for method, _ in found.values()}:
+        raise ValueError(f"options names {min(extra)!r}, which is not among the rules: {', '.join(found)}.")
+    return found
+
+
+EXAMPLE = '{"method": "rise", "l1": 0.02, "label": "sparse rise"}'
+
+
+def _read_rule(entry: Any) -> tuple[str, str, dict[str, Any]]:
+    given = {"method": entry} if isinstance(entry, str) else entry
+    if not isinstance(given, Mapping) or "method" not in given:
+        raise TypeError(f"rules must be names of methods, or dicts such as {EXAMPLE}; got {entry!r}.")
+    chosen = dict(given)
+    method = checks.choice("rules", chosen.pop("method"), rules.PRESETS)
+    label = chosen.pop("label", None)
+    if label is None:
+        label = ", ".join([method, *(f"{name} = {value}" for name, value in chosen.items())])
+    if not isinstance(label, str) or not label:
+        raise TypeError(f"label must be a text; got {label!r} for rule {method!r}.")
+    return label, method, chosen
+
+
+def _check_rule(label: str, method: str, options: Mapping[str, Any]) -> None:
+    """Refuse what the rule takes on no machine."""
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(
+                f"rule {label!r} has no option {name!r}.{checks.nearest(name, OPTIONS)} Options are those of fit."
+            )
+    try:
+        _prepare(SMALLEST, method, {"n_hidden": 0, **options}, "spin", 0)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"rule {label!r}: {error}") from None
+
+
+def learn(
+    up: np.ndarray,
+    planted: BoltzmannMachine,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    threads: int,
+    budget: float | None,
+) -> Learned:
+    """Learn a machine, at beta = 1, from rows of bits that a planted one gave.
+
+    Rules that have phases get as many hidden units as the planted machine has, unless `n_hidden` is among the options.
+
+    Raises
+    ------
+    ValueError
+        Where the rule cannot take the rows or the machine, or needs more than `budget` seconds.
+    """
+    watch = Stopwatch()
+    start, settings = _prepare(up, method, _like(planted, method) | dict(options), planted.units, seed)
+    _refuse_long_sums(start, settings, threads)
+    driver = make.make(start, Sample.of(start, {"rows": up}), settings, threads)
+    n_epochs = 0
+    while n_epochs < settings.epochs and not driver.done:
+        n_epochs += bool(driver.epoch(n_epochs))  # which may do a part of an epoch
+        if budget is not None and watch.seconds > budget:
+            raise ValueError(f"not learned within budget = {budget:g} s.")
+    parameters = driver.parameters
+    if not all(np.isfinite(array).all() for array in parameters.arrays):
+        raise checks.Diverged(
+            f"learning diverged: parameters are not finite. Lower learning_rate (it is {settings.learning_rate:g})."
+        )
+    driver.judge(n_epochs)
+    return Learned(parameters.machine(start), driver.converged, watch.seconds)
+
+
+def _refuse_long_sums(start: BoltzmannMachine, settings: FitSettings, threads: int) -> None:
+    """Refuse exact phases that would take too long, with the forecast."""
+    if settings.free == "exact":
+        refuse_if_long(start, threads)
+    if settings.clamped == "exact" and not hidden_are_independent(start):
+        refuse_if_long(machine_of_hidden(start), threads)
+
+
+def warm_up(method: str, hidden: bool, threads: int) -> None:
+    """Apply a rule to all states of three units, so that no first call counts what loading its kernels takes."""
+    up = (np.arange(8)[:, None] >> np.arange(3) & 1).astype(np.uint8)
+    nothing = BoltzmannMachine([np.zeros((3, 2))] if hidden else np.zeros((3, 3)), units="spin")
+    learn(up, nothing, method, {"epochs": 2}, seed=0, threads=threads, budget=None)
+
+
+def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
+    """Hidden units as the planted machine has them, where the rule can."""
+    if not planted.n_hidden or rules.PRESETS[method].driver != "phases":
+        return {"n_hidden": 0}
+    return {"n_hidden": planted.n_hidden, "layout": "restricted" if hidden_are_independent(planted) else "general"}
+
+
+def _prepare(
+    up: np.ndarray, method: str, options: Mapping[str, Any], units: str, seed: int
+) -> tuple[BoltzmannMachine, FitSettings]:
+    """Where learning starts, and its settings."""
+    rest = dict(options)
+    n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
+    layout = rest.pop("layout", None)
+    start = start_machine(smoothed_means(up), n_hidden, layout if n_hidden else None, units, seed)
+    given: dict[str, Any] = {field.name: None for field in fields(FitSettings) if field.name != "method"}
+    return start, check(start, len(up), method, {**given, **rest, "seed": seed})

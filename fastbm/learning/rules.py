@@ -1,0 +1,343 @@
+"""Named learning methods: which phase is inferred how, and what is a good start for the rest.
+
+Options that nothing would look at: better refused than ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._base import checks, rng
+from ..inference.conditional.layers import is_deep
+from ..machine.couplings import Dense
+from ..machine.hidden import hidden_are_independent
+from ..machine.machine import BoltzmannMachine
+from .closed_forms.learn import CLOSED_FORMS
+from .learners.local_objectives import RULES
+from .learners.restricted import serves
+from .optimise.sgd import OPTIMIZERS, PLAIN, SCHEDULES
+from .phases.exact import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
+from .phases.gibbs import FreeAnnealed, FreeContrastive, FreeExact, FreeGibbs, FreeMeanField, FreeRestarted
+from .phases.mean_field import ClampedVariational
+from .phases.phase import OWN_CHAINS, Phase
+from .phases.tap import ClampedTap, FreeTap
+from .phases.tempering import FreeTempering
+from .settings import FitSettings
+
+CLAMPED = {
+    phase.name: phase
+    for phase in (ClampedExact, ClampedGibbs, ClampedAnnealed, ClampedMeanField, ClampedVariational, ClampedTap)
+}
+FREE = {
+    phase.name: phase
+    for phase in (
+        FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField, FreeTap,
+    )
+}  # fmt: skip
+AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.free_auto`
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Defaults of a method; `batch_size` 0 stands for all rows.
+
+    `driver` tells what moves the parameters: "phases", by the difference of two phases, or "local", by a rule for each
+    unit given the others, or "closed", by a formula; these have no phases (theirs are then called "none").
+    """
+
+    clamped: str
+    free: str
+    optimizer: str = "sgd"
+    epochs: int = 100
+    learning_rate: float = 0.05
+    batch_size: int = 100
+    n_sweeps: int = 1
+    driver: str = "phases"
+    settles: bool = False
+
+
+PRESETS = {
+    # maximum likelihood, all states summed
+    "exact": Preset("exact", "exact", "l-bfgs", 500, 0.1, 0),
+    # clamped and free chains, hidden units anywhere
+    "monte-carlo": Preset("gibbs", "gibbs", "sgd", 200, 0.05, 0, 10, settles=True),
+    # persistent contrastive divergence
+    "pcd": Preset("exact", "gibbs"),
+    # contrastive divergence
+    "cd": Preset("exact", "contrastive"),
+    # the deterministic machine, with linear response
+    "mean-field": Preset("mean-field", "mean-field", "sgd", 500, 0.05, 0),
+    # closed forms for visible machines
+    **{name: Preset("none", "none", "none", 1, 0.1, 0, driver="closed") for name in CLOSED_FORMS},
+    # convex rules for visible machines
+    **{rule: Preset("none", "none", "l-bfgs", 1000, 0.1, 0, driver="local") for rule in RULES},
+}
+
+
+def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> tuple[Preset, str, str]:
+    """Return the preset and the names of both phases, checked against the machine."""
+    preset = PRESETS[checks.choice("method", method, PRESETS)]
+    if preset.driver != "phases":
+        _check_visible(model, method, clamped, free)
+        if preset.driver == "closed" and not isinstance(model.couplings, Dense):
+            raise ValueError(
+                f"method={method!r} couples all pairs; init has {model.couplings.kind} couplings. Leave init out, "
+                'or use method="exact" or "pseudolikelihood", which keep to its pairs.'
+            )
+        return preset, preset.clamped, preset.free
+    if clamped is None:
+        clamped = preset.clamped
+        if clamped == "exact" and preset.free != "exact" and not hidden_are_independent(model):
+            # hidden units that are coupled to one another have no closed form
+            clamped = "variational" if is_deep(model) else "gibbs"
+    free = preset.free if free is None else free
+    checks.choice("clamped", clamped, CLAMPED)
+    checks.choice("free", free, (*FREE, AUTO))
+    if free == "contrastive" and not hidden_are_independent(model):
+        raise ValueError(
+            'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '
+            'method="monte-carlo", "pcd" for layers, or layout="restricted".'
+        )
+    return preset, clamped, free
+
+
+def _check_visible(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> None:
+    if model.n_hidden:
+        raise ValueError(
+            f"method={method!r} needs all units visible; got n_hidden={model.n_hidden}. "
+            'Use method="pcd" or "monte-carlo".'
+        )
+    for name, phase in (("clamped", clamped), ("free", free)):
+        if phase is not None:
+            raise ValueError(
+                f'method={method!r} has no phases; got {name}={phase!r}. Leave it out, or use method="pcd".'
+            )
+
+
+OFF = (0, False, "constant")  # values that ask for nothing
+
+
+def refuse_idle(
+    settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int, *, gaps: bool = False
+) -> None:
+    """Refuse those of the `given` options that do nothing under `settings`; say what they go with. `gaps` tells that
+    entries of rows are missing.
+    """
+    s = settings
+    steps, chains = s.optimizer in OPTIMIZERS, s.free in (*OWN_CHAINS, "auto")
+    by_steps = f"{' and '.join(map(repr, OPTIMIZERS))}; the optimizer here is {s.optimizer!r}"
+    rows = s.optimizer == "l-bfgs" or (steps and n_rows > 0)
+    goes_with = {
+        "learning_rate": (steps, f"optimizers {by_steps}"),
+        "schedule": (steps, f"optimizers {by_steps}"),
+        "momentum": (s.optimizer == "sgd", f"optimizer 'sgd'; here it is {s.optimizer!r}"),
+        "batch_size": (rows, f"rows that are learned in steps, by optimizers {by_steps}"),
+        "tolerance": (s.optimizer == "l-bfgs", f"optimizer 'l-bfgs'; here it is {s.optimizer!r}"),
+        "n_chains": (chains, f"a free phase that is sampled by chains of its own; free is {s.free!r}"),
+        "n_sweeps": (chains or s.free == "contrastive", f"a free phase that is sampled; free is {s.free!r}"),
+        "n_betas": (s.free in ("tempering", "auto"), f"free='tempering' or 'auto'; free is {s.free!r}"),
+        "clamped_sweeps": (
+            (n_hidden > 0 or gaps) and s.clamped in ("gibbs", "annealed"),
+            f"hidden units, or missing entries, that are sampled given the rows; clamped is {s.clamped!r}, n_hidden "
+            f"{n_hidden}",
+        ),
+        "samples_every": (
+            s.free == "auto" or (s.free in FREE and FREE[s.free].samples is not Phase.samples),
+            f"free chains that persist, whose states it records; free is {s.free!r}",
+        ),
+        "n_starts": (
+            s.n_starts == 1 or (s.optimizer == "l-bfgs" and n_hidden > 0),
+            f"hidden units that are learned by optimizer 'l-bfgs'; the optimizer here is {s.optimizer!r}, n_hidden "
+            f"{n_hidden}",
+        ),
+        "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
+        "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
+        "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
+    }
+    for name, (used, partner) in goes_with.items():
+        if name in given and not used and given[name] not in OFF:
+            raise ValueError(f"{name} goes with {partner}. Leave {name} out.")
+    if s.errors == "fisher" and not _of_maximum_likelihood(s):
+        raise ValueError(
+            "errors='fisher' goes with rules of maximum likelihood, methods 'exact', 'monte-carlo' and 'pcd'; got "
+            f"method={s.method!r} (clamped={s.clamped!r}, free={s.free!r}). Use errors='bootstrap'."
+        )
+    told = {"moment_error"} if steps else {"gradient"}
+    for name in s.until or ():
+        if name not in told:
+            raise ValueError(
+                f"until names {name!r}, which optimizer={s.optimizer!r} does not tell; it tells {min(told)!r}."
+            )
+
+
+def _of_maximum_likelihood(s: FitSettings) -> bool:
+    """Whether the parameters that the rule comes to are those of maximum likelihood, but for noise."""
+    sampled = ("exact", "gibbs", "annealed")
+    return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering", "auto")
+
+
+OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
+ERRORS = ("fisher", "bootstrap")
+N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
+STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
+N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
+STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
+
+
+def check(
+    model: BoltzmannMachine, n_rows: int, method: str, given: dict[str, Any], *, gaps: bool = False
+) -> FitSettings:
+    """Fill in the preset of `method` and check every value; None stands for the preset's.
+
+    `n_rows` is 0 where data are moments; `gaps` tells that entries of rows are missing.
+    """
+    preset, clamped, free = resolve(model, method, given.pop("clamped"), given.pop("free"))
+    values = {name: value for name, value in given.items() if value is not None}
+
+    def whole(name: str, default: int, least: int = 1) -> int:
+        return checks.whole(name, values.get(name, default), least=least)
+
+    def real(name: str, default: float) -> float:
+        return checks.real(name, values.get(name, default), least=0.0)
+
+    preset = _settling(preset, values)
+    optimizer = _optimizer(preset, method, clamped, free, values)
+    _check_rules(preset, method, values)
+    batch_size = whole("batch_size", preset.batch_size or max(n_rows, 1))
+    if optimizer == "l-bfgs" and batch_size < n_rows:
+        raise ValueError(f'optimizer="l-bfgs" needs all {n_rows} rows in each step; got batch_size={batch_size}.')
+    evaluate = values.get("evaluate", "auto")
+    errors = values.get("errors")
+    found = FitSettings(
+        method=method,
+        clamped=clamped,
+        free=free,
+        optimizer=optimizer,
+        beta=checks.real("beta", values.get("beta", 1.0), above=0.0),
+        epochs=whole("epochs", preset.epochs),
+        learning_rate=checks.real("learning_rate", values.get("learning_rate", preset.learning_rate), above=0.0),
+        momentum=_momentum(real("momentum", 0.0)),
+        batch_size=min(batch_size, max(n_rows, 1)),
+        n_chains=whole("n_chains", 128),
+        n_sweeps=whole("n_sweeps", preset.n_sweeps),
+        clamped_sweeps=whole("clamped_sweeps", 10),
+        l2=real("l2", 0.0),
+        l2_bias=real("l2_bias", 0.0),
+        tolerance=checks.real("tolerance", values.get("tolerance", 1e-6), above=0.0),
+        seed=rng.resolve(given["seed"]),
+        weights_every=whole("weights_every", 1, least=0),
+        samples_every=whole("samples_every", 0, least=0),
+        monitor_every=whole("monitor_every", 1),
+        evaluate=None if evaluate == "none" else checks.choice("evaluate", evaluate, ("auto", "exact", "ais")),
+        l1=real("l1", 0.0),
+        schedule=checks.choice("schedule", values.get("schedule", "constant"), SCHEDULES),
+        centring=_flag("centring", values.get("centring", False)),
+        n_betas=whole("n_betas", 10, least=2),
+        until=_until(values.get("until")),
+        patience=whole("patience", 0, least=0),
+        flip_noise=real("flip_noise", 0.0),
+        ridge=real("ridge", 0.0),
+        errors=None if errors is None else checks.choice("errors", errors, ERRORS),
+        n_resamples=whole("n_resamples", 100, least=2),
+        fidelity=_flag("fidelity", values.get("fidelity", False)),
+        pretrain_epochs=whole("pretrain_epochs", 0, least=0),
+        ais_every=whole("ais_every", 0, least=0),
+        n_starts=whole("n_starts", N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1),
+    )
+    _check_pretraining(model, found)
+    if found.free == AUTO and found.n_chains == 1:
+        raise ValueError(
+            "free='auto' needs n_chains of at least 2, as it is by comparison that chains tell whether they mix; got 1."
+            " Use free='gibbs' or 'tempering' for one chain."
+        )
+    refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
+    return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
+
+
+def _settling(preset: Preset, values: dict[str, Any]) -> Preset:
+    """The preset with natural steps, where it has them and nothing else was told of how to step."""
+    asked = values.get("optimizer")
+    if asked == "natural" or (preset.settles and not any(name in values for name in STEPPING)):
+        return replace(preset, optimizer="natural", epochs=max(preset.epochs, N_EPOCHS), learning_rate=GAIN)
+    return preset
+
+
+def _optimizer(preset: Preset, method: str, clamped: str, free: str, values: dict[str, Any]) -> str:
+    name = values.get("optimizer", preset.optimizer)
+    if preset.driver == "closed":
+        if "optimizer" in values:
+            raise ValueError(f"method={method!r} is a formula; got optimizer={name!r}. Leave it out.")
+        return "none"
+    optimizer = checks.choice("optimizer", name, OPTIMIZER_NAMES)
+    if preset.driver == "local" and optimizer != "l-bfgs":
+        raise ValueError(f'method={method!r} is learned by "l-bfgs"; got optimizer={optimizer!r}. Leave it out.')
+    if optimizer == "l-bfgs" and preset.driver == "phases" and (clamped, free) != ("exact", "exact"):
+        raise ValueError(
+            f'optimizer="l-bfgs" needs exact phases (method="exact"); got clamped={clamped!r}, free={free!r}. '
+            'Use "sgd" or "adam".'
+        )
+    return optimizer
+
+
+def _check_rules(preset: Preset, method: str, values: dict[str, Any]) -> None:
+    """Refuse what another kind of method would take."""
+    for name, driver, rules in (
+        ("l1", "local", RULES),
+        ("flip_noise", "closed", CLOSED_FORMS),
+        ("ridge", "closed", CLOSED_FORMS),
+    ):
+        if values.get(name) and preset.driver != driver:
+            raise ValueError(
+                f"{name} goes with methods {', '.join(map(repr, rules))}; got method={method!r}. "
+                "Use one of these, or l2."
+            )
+    for name in ("l2", "l2_bias", "until"):
+        if values.get(name) and preset.driver == "closed":
+            raise ValueError(f"method={method!r} is a formula that knows no {name}. Use flip_noise or ridge.")
+    optimizer = values.get("optimizer", preset.optimizer)
+    if values.get("centring") and (preset.driver != "phases" or optimizer not in PLAIN):
+        raise ValueError(
+            'centring goes with optimizers "sgd" and "adam"; "l-bfgs" and "natural" see centred parameters anyhow.'
+        )
+
+
+def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:
+    if not (each := settings.pretrain_epochs):
+        return
+    if not is_deep(model) or settings.optimizer not in OPTIMIZERS:
+        raise ValueError(
+            "pretrain_epochs goes with machines of several hidden layers, such as n_hidden=[500, 250], that are "
+            f"learned in steps, by optimizers {' and '.join(map(repr, OPTIMIZERS))}. Leave pretrain_epochs out."
+        )
+    if (needed := each * len(model.couplings.arrays)) >= settings.epochs:
+        raise ValueError(
+            f"pretrain_epochs={each} for each two of {len(model.couplings.sizes)} layers takes {needed} epochs, which "
+            f"leaves none of epochs={settings.epochs} for the whole machine. Lower pretrain_epochs or raise epochs."
+        )
+
+
+def _momentum(value: float) -> float:
+    if value >= 1.0:
+        raise ValueError(f"momentum must be below 1, or steps grow without end; got {value:g}.")
+    return value
+
+
+def _until(given: Any) -> dict[str, float] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise TypeError(f'until must be a dict such as {{"moment_error": 0.02}}; got {given!r}.')
+    return {
+        checks.choice("until", name, STOPPING): checks.real(f"until[{name!r}]", value, above=0.0)
+        for name, value in given.items()
+    }
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)

@@ -1,0 +1,177 @@
+"""Where learning starts.
+
+Missing entries of rows: units that are clamped in some rows and free in others.
+
+Rows are handed to phases as values, NaN where an entry is missing.
+
+What a machine is learned from: rows of bits, or moments of the visible units alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._base import checks, rng
+from ..data.moments import Moments, moments_of_rows
+from ..data.rows import Rows
+from ..machine.machine import BoltzmannMachine
+from ..machine.units import Units
+from .moments import PhaseMoments, from_matrix
+
+LAYOUTS = ("restricted", "general", "deep")
+
+
+def check_hidden(n_hidden: Any) -> tuple[int, ...]:
+    """Check what a user passed as the number of hidden units, one number or one for each layer; the latter."""
+    if not isinstance(n_hidden, (list, tuple, np.ndarray)):
+        n = checks.whole("n_hidden", n_hidden)
+        return (n,) if n else ()
+    if not len(n_hidden):
+        raise ValueError("n_hidden must hold the size of at least one layer; got an empty list. Use 0 for none.")
+    return tuple(checks.whole(f"n_hidden[{k}]", size, least=1) for k, size in enumerate(n_hidden))
+
+
+def start_machine(
+    p: np.ndarray, n_hidden: Any, layout: str | None, units: str, seed: int, *, scale: float = 0.01
+) -> BoltzmannMachine:
+    """Return where learning starts: biases that give the visible units their means, small random couplings to hidden
+    ones.
+
+    `p` (n_visible,) are the parts of rows in which units are up, above 0 and below 1; `n_hidden` one number, or one for
+    each layer.
+    Hinton, A practical guide to training restricted Boltzmann machines (2012), sect. 8,
+    doi:10.1007/978-3-642-35289-8_32.
+    """
+    sizes = check_hidden(n_hidden)
+    layout = _check_layout(layout, sizes)
+    n_visible = len(p)
+    bias = np.concatenate([np.log(p / (1 - p)), np.zeros(sum(sizes))])
+    generator = rng.keyed(seed, rng.MODEL)
+    if layout != "general":
+        blocks = [generator.normal(scale=scale, size=size) for size in itertools.pairwise((n_visible, *sizes))]
+        return BoltzmannMachine(blocks, bias, units="binary").to_units(units)
+    n = len(bias)
+    upper = np.triu(generator.normal(scale=scale, size=(n, n)), 1)
+    upper[:n_visible, :n_visible] = 0.0
+    return BoltzmannMachine(upper + upper.T, bias, units="binary", n_hidden=n - n_visible).to_units(units)
+
+
+def _check_layout(layout: str | None, sizes: tuple[int, ...]) -> str:
+    if layout is None:
+        return ("general", "restricted", "deep")[min(len(sizes), 2)]
+    checks.choice("layout", layout, LAYOUTS)
+    if not sizes and layout != "deep":
+        raise ValueError(
+            f"layout={layout!r} says how hidden units are coupled, and n_hidden is 0. Raise n_hidden, or leave layout "
+            "out."
+        )
+    if (layout == "deep") != (len(sizes) > 1):
+        raise ValueError(
+            f'layout="deep" and n_hidden with several layers, such as [500, 250], go together; got layout={layout!r} '
+            f"with {len(sizes)} hidden layers. Leave layout out."
+        )
+    return layout
+
+
+def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """The parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up; of each unit
+    where it is known.
+    """
+    up = Rows.of(up)
+    scale = 1.0 if weights is None else len(up) / weights.sum()
+    means: np.ndarray = (up.sums(weights) * scale + 0.5) / (up.known_counts(weights) * scale + 1.0)
+    return means
+
+
+def values_of(units: Units, rows: Rows, which: slice | np.ndarray, dtype: type = np.float64) -> np.ndarray:
+    """Values of some rows, NaN where an entry is missing."""
+    found = units.values(rows[which], dtype)
+    if not rows.complete:
+        found[rows.known(which) == 0] = np.nan
+    return found
+
+
+def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
+    """The parts of the rows in which a unit is known, by weight, in which it is up; 1/2 where it is never known."""
+    counts = rows.known_counts(weights)
+    seen = counts > 0
+    found: np.ndarray = np.where(seen, rows.sums(weights) / np.where(seen, counts, 1.0), 0.5)
+    return found
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of bits, or what is known of them without.
+
+    `given` are moments in the units of the machine, where there are no rows; `weights` are those of the rows, all alike
+    unless given.
+    """
+
+    like: BoltzmannMachine
+    up: Rows | None
+    given: Moments | None = None
+    weights: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, like: BoltzmannMachine, data: Mapping[str, Any]) -> Sample:
+        """Read what a run keeps: "rows", packed or bits, and, where they have any, their "weights"; or "mean",
+        "second_moment" and, where it is known, "n_samples".
+        """
+        if "rows" in data:
+            return cls(like, Rows.of(data["rows"]), weights=data.get("weights"))
+        n_samples = int(data["n_samples"]) if "n_samples" in data else None
+        return cls(like, None, Moments.trusted(data["mean"], data["second_moment"], n_samples, like.convention))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+        if self.up is None:
+            raise ValueError("data are moments, of which there are no rows.")
+        return self.up
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of rows are missing."""
+        return self.up is not None and not self.up.complete
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments of the visible units, in the units of the machine."""
+        if self.given is not None:
+            return self.given
+        return moments_of_rows(self.rows, self.weights).to_units(self.like.units)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means of the visible units, in the units of the machine, over the rows in which they are known."""
+        if self.given is not None:
+            return self.given.mean
+        if self.has_gaps:
+            return self.like.convention.values(means_of_known(self.rows, self.weights), np.float64)
+        total = len(self.rows) if self.weights is None else self.weights.sum()
+        return self.like.convention.values(self.rows.sums(self.weights) / total, np.float64)
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviations of the visible units."""
+        units, mean = self.like.convention, self.mean
+        return np.sqrt(np.maximum((units.hi - mean) * (mean - units.lo), 0.0))
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, of equal weight or worth as much (Kish, Survey Sampling, 1965); None where moments
+        are exact.
+        """
+        if self.up is None:
+            return self.moments.n_samples
+        return len(self.up) if self.weights is None else round(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+    def clamped(self) -> PhaseMoments:
+        """The clamped phase of a machine without hidden units."""
+        return from_matrix(self.like.couplings, self.moments.mean, self.moments.second_moment)

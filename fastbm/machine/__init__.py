@@ -1,0 +1,1 @@
+"""The machine: units, couplings, energies, clamping, and its file."""

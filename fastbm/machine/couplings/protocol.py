@@ -1,0 +1,105 @@
+"""How large a dense matrix may be.
+
+What every kind of couplings can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+DENSE_LIMIT = 16_384  # units: beyond it a dense float64 matrix takes more than 2 GiB
+
+
+def check_size(n_units: int) -> None:
+    """Refuse what would not fit as a dense matrix."""
+    if n_units > DENSE_LIMIT:
+        gigabytes = 8.0 * n_units**2 / 1e9
+        raise ValueError(
+            f"{n_units} units are too many: couplings as one dense matrix would take {gigabytes:.3g} GB; the limit is "
+            f"{DENSE_LIMIT} units. Couplings given as a scipy.sparse matrix, or as a list of blocks for a layered "
+            "machine, are stored as they are and may have more, where what is asked of them needs no dense matrix."
+        )
+
+
+Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+BLOCK = 1 << 22  # numbers that a temporary array may hold where many rows are worked on at once
+
+
+class Couplings(Protocol):
+    """Couplings between units; frozen. Arrays are read-only and C-contiguous."""
+
+    @property
+    def kind(self) -> str:
+        """ "dense", "layered" or "sparse"."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the layers; a single one where there are no layers."""
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The stored arrays: one symmetric matrix, one block between each two neighbouring layers, or one number an
+        edge.
+        """
+
+    def matrix(self) -> np.ndarray:
+        """The whole symmetric (n_units, n_units) matrix."""
+
+    def csr(self) -> Csr:
+        """The whole symmetric matrix without its zeros: indptr (n_units + 1,) int64, indices int32 (increasing in each
+        row) and values float64; each pair of units stands there twice.
+        """
+
+    def field(self, values: np.ndarray) -> np.ndarray:
+        """W s for every row of `values` (m, n_units)."""
+
+    def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """The entries (m, k) of W s that belong to `units`."""
+
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        """The columns of the whole matrix that belong to `units`, (n_units, k)."""
+
+    def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Sums over the rows of s_i s_j, in the shape of `arrays`."""
+
+    def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The coupled pairs of a full matrix, in the shape of `arrays`, with a zero diagonal."""
+
+    def scaled(self, factor: float) -> Couplings:
+        """The same couplings times `factor`."""
+
+    def restrict(self, units: np.ndarray) -> Couplings:
+        """The couplings among `units` (increasing indices)."""
+
+    def absolute_sums(self) -> np.ndarray:
+        """sum_j |W_ij| of every unit."""
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> Couplings:
+        """Couplings of the same kind and sizes that hold `arrays` (trusted)."""
+
+    def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Arrays in the shape of `arrays` as one vector, each pair of units once."""
+
+    def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The way back from `to_vector`, with a zero diagonal."""
+
+
+def frozen(array: np.ndarray, dtype: type = np.float64) -> np.ndarray:
+    """Return `array` as a read-only C-contiguous one."""
+    array = np.ascontiguousarray(array, dtype=dtype)
+    array.setflags(write=False)
+    return array
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Slices of rows of `width` numbers that keep a temporary array within `BLOCK` numbers, at least one row each."""
+    step = max(1, BLOCK // max(width, 1))
+    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))

@@ -1,0 +1,147 @@
+"""Couplings of some pairs of units: one number an edge. All here costs memory and time of the order of the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .protocol import Csr, check_size, frozen, row_blocks
+
+
+def symmetric(n_units: int, edges: np.ndarray, values: np.ndarray) -> Any:
+    """The scipy.sparse.csr_array, without stored zeros, of edges i < j that are sorted by i, then j."""
+    from scipy.sparse import csr_array
+
+    starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n_units))])
+    upper = csr_array((values, np.ascontiguousarray(edges[:, 1]), starts), shape=(n_units, n_units))
+    whole = upper + upper.T  # scipy drops zeros here
+    whole.sort_indices()
+    return whole
+
+
+class Sparse:
+    """A symmetric sparse matrix with zero diagonal, stored once per edge.
+
+    `edges` (n_edges, 2) int32 holds i < j, sorted by i, then j; `values` (n_edges,) their couplings. A value may be 0
+    (learning may bring it there); the edge is kept, and `csr` leaves it out.
+    """
+
+    kind = "sparse"
+
+    def __init__(self, n_units: int, edges: np.ndarray, values: np.ndarray) -> None:
+        self.n_units = n_units
+        self.sizes = (n_units,)
+        self.edges = frozen(edges, np.int32)
+        self._values = frozen(values)
+
+    @classmethod
+    def of_pairs(cls, n_units: int, i: np.ndarray, j: np.ndarray, values: np.ndarray) -> Sparse:
+        """Take pairs i != j in any order; those that name the same two units add up, and zeros are dropped."""
+        from scipy.sparse import coo_array
+
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        upper = coo_array((np.asarray(values, np.float64), (low, high)), shape=(n_units, n_units)).tocsr()
+        upper.sort_indices()
+        upper.eliminate_zeros()
+        return cls.of_upper(upper)
+
+    @classmethod
+    def of_upper(cls, upper: Any) -> Sparse:
+        """Take the upper triangle, a canonical scipy.sparse.csr_array without zeros."""
+        n = upper.shape[0]
+        rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(upper.indptr))
+        return cls(n, np.stack([rows, upper.indices.astype(np.int32)], axis=1), upper.data)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return (self._values,)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return len(self._values)
+
+    def matrix(self) -> np.ndarray:
+        check_size(self.n_units)
+        whole = np.zeros((self.n_units, self.n_units))
+        i, j = self.edges.T
+        whole[i, j] = whole[j, i] = self._values
+        return frozen(whole)
+
+    @cached_property
+    def _whole(self) -> Any:
+        whole = symmetric(self.n_units, self.edges, self._values)
+        for array in (whole.data, whole.indices, whole.indptr):
+            array.setflags(write=False)
+        return whole
+
+    def scipy(self) -> Any:
+        """The whole matrix as a scipy.sparse.csr_array that shares its read-only arrays with these couplings."""
+        from scipy.sparse import csr_array
+
+        whole = self._whole
+        return csr_array((whole.data, whole.indices, whole.indptr), shape=whole.shape)
+
+    def csr(self) -> Csr:
+        return self._csr
+
+    @cached_property
+    def _csr(self) -> Csr:
+        whole = self._whole
+        return frozen(whole.indptr, np.int64), frozen(whole.indices, np.int32), frozen(whole.data)
+
+    def field(self, values: np.ndarray) -> np.ndarray:
+        return _product(self._whole, values)
+
+    def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        return _product(self._whole[units], values)
+
+    def columns(self, units: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self._whole[units].toarray().T)
+
+    def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        by_unit = np.ascontiguousarray(values.T)
+        sums = np.empty(self.n_edges, values.dtype)
+        for edges in row_blocks(self.n_edges, len(values)):
+            i, j = self.edges[edges].T
+            sums[edges] = np.einsum("et,et->e", by_unit[i], by_unit[j])
+        return (sums,)
+
+    def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (matrix[self.edges[:, 0], self.edges[:, 1]],)
+
+    def scaled(self, factor: float) -> Sparse:
+        return Sparse(self.n_units, self.edges, self._values * factor)
+
+    def restrict(self, units: np.ndarray) -> Sparse:
+        place = np.full(self.n_units, -1, np.int32)
+        place[units] = np.arange(len(units), dtype=np.int32)
+        edges = place[self.edges]
+        kept = (edges >= 0).all(axis=1)
+        return Sparse(len(units), edges[kept], self._values[kept])
+
+    def absolute_sums(self) -> np.ndarray:
+        size = np.abs(self._values)
+        return sum(
+            (np.bincount(ends, weights=size, minlength=self.n_units) for ends in self.edges.T), np.zeros(self.n_units)
+        )
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> Sparse:
+        return Sparse(self.n_units, self.edges, arrays[0])
+
+    def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return arrays[0]
+
+    def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (vector,)
+
+
+def _product(rows: Any, values: np.ndarray) -> np.ndarray:
+    """`values` (m, n) times the transpose of sparse `rows` (k, n), a block of values at a time."""
+    product = np.empty((len(values), rows.shape[0]), np.result_type(values, np.float64))
+    for block in row_blocks(len(values), rows.shape[1]):
+        product[block] = (rows @ values[block].T).T
+    return product

@@ -1,0 +1,43 @@
+"""How large energies may be: squares of what is averaged must be numbers too, and what is beyond is refused once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .machine import BoltzmannMachine
+
+MOST = 1e150  # of energies, of beta and of their product, where these are squared; sums of 10^8 squares are numbers
+FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
+
+
+def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float = MOST, odds: float = MOST) -> None:
+    """Refuse machines and temperatures whose energies, or these times beta, no float can hold or square.
+
+    Parameters
+    ----------
+    energies : float
+        The largest energy that may be. Infinite where energies are not squared: of a machine they always are numbers.
+    odds : float
+        The largest beta, and the largest product of beta and an energy. Infinite where these are not squared.
+    """
+    largest = 4.0 * model.couplings.absolute_sums().sum() + 2.0 * np.abs(model.flat_bias).sum() + abs(model.offset)
+    product = f"beta={beta:g} times energies of up to {largest:.3g}"
+    wrong = {
+        f"the square of energies of up to {largest:.3g}": largest > energies,
+        product: not math.isfinite(beta * float(largest)),
+        f"the square of {product}": beta * float(largest) > odds,
+        f"the square of beta={beta:g}": beta > odds,
+    }
+    for what, is_wrong in wrong.items():
+        if is_wrong:
+            raise ValueError(f"{what} is beyond the largest number; lower beta, or rescale weights and bias.")
+
+
+def near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return values / 2^k, exactly, and k, so that their squares are numbers; k is 0 where they are anyhow."""
+    exponent = math.frexp(float(np.abs(values).max(initial=0.0)))[1]
+    if abs(exponent) <= FAR:
+        return values, 0
+    return np.ldexp(values, -exponent), exponent

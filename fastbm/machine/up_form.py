@@ -1,0 +1,20 @@
+"""A machine in terms of units that are up.
+
+With x = 1 where a unit is up and 0 where it is down, P(up) = sigmoid(beta (A x + a)) with A = span^2 W and
+a = span (b + lo W 1), span = hi - lo; and E = E(all down) - 1/2 x^T A x - a^T x.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .couplings.protocol import Couplings
+from .units import Units
+
+
+def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
+    """Return A and a; `bias` is (n_units,) or (n_chains, n_units)."""
+    if units.lo == 0:  # binary units are 1 where they are up
+        return couplings, bias
+    pull = couplings.field(np.ones((1, couplings.n_units)))[0]
+    return couplings.scaled(units.span**2), units.span * (bias + units.lo * pull)

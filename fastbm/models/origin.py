@@ -1,0 +1,21 @@
+"""What named models share: where their random numbers come from, and how they are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._base import rng
+from ..machine.machine import BoltzmannMachine
+
+
+def named(model: BoltzmannMachine, name: str, **arguments: Any) -> BoltzmannMachine:
+    """Note in `model.origin` how it was made."""
+    model.origin = {"name": name, **arguments}
+    return model
+
+
+def generator(seed: int | None) -> np.random.Generator:
+    """The generator that draws a model's parameters."""
+    return rng.keyed(rng.resolve(seed), rng.MODEL)

@@ -1,0 +1,367 @@
+"""What the command line shows: progress, tables, where the files are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .._base import checks
+from .._base.checks import StorageError
+from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
+from ..runs.begin import merge, open as open_run, resume
+from ..runs.extend import COUNTED, extend
+from ..runs.loop import Task
+from ..runs.run import Run
+from ..runs.standing import standing_of
+from ..runs.stop import SIGNALS, Stop, Unshown
+from ..runs.summary import format_value
+from ..runs.toml import file as config
+from ..store import Reader, open_reader, verify
+
+WIDTHS = {
+    "beta": 4,
+    "method": 14,
+    "log_z": 11,
+    "log_z_error": 7,
+    "log_z_off": 8,
+    "bound": 6,
+    "mean_off": 8,
+    "seconds": 7,
+}
+SUMMARY_TEXT = (
+    "off by: log Z, median; z: in standard errors, root mean square, about 1 where\n"
+    "error bars are honest; covered: the part of 95 % error bars that do, both of\n"
+    "results that say that they have converged (conv.); bounds: the part of bounds\n"
+    "that hold; means, covs: largest errors, medians."
+)
+LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
+
+
+def run_file(
+    file: Path,
+    changes: list[str],
+    *,
+    out: Path | None,
+    overwrite: bool,
+    threads: int | None,
+    quiet: bool,
+    max_seconds: float | None = None,
+    stop: Stop | None = None,
+    only: str | None = None,
+) -> None:
+    """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says."""
+    tables = config.read(file, changes)
+    verb = config.check(tables)
+    if only not in (None, verb):
+        raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
+    settings = config.storage(tables)
+    settings["out"] = str(out or settings.get("out") or Path(file).with_suffix(".h5"))
+    settings["overwrite"] = overwrite or settings.get("overwrite", False)
+    stop = Stop(SIGNALS) if stop is None else stop
+    _limit(stop, settings.pop("max_seconds", None), max_seconds)
+    begin = config.call(tables, verb)
+    started = time.perf_counter()
+    with stop.breaking(False):
+        with Bar(quiet) as bar:
+            about = {"toml": json.dumps(tables, default=str)}
+            begin(**settings, about=about, threads=threads, progress=bar, stop=stop)
+        finish(Path(settings["out"]), time.perf_counter() - started, stop)
+
+
+def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
+    seconds = stored if given is None else given
+    if seconds is not None:
+        stop.limit(checks.real("max_seconds", seconds, least=0.0), of_process=True)
+
+
+def resume_run(
+    out: Path,
+    *,
+    extend_by: int | None,
+    data: str | None,
+    holdout: str | None,
+    threads: int | None,
+    quiet: bool,
+    max_seconds: float | None = None,
+    stop: Stop | None = None,
+) -> None:
+    """Go on with a run to its end, or past it by `extend_by`, and show it; `data` and `holdout` name files that were
+    moved.
+    """
+    started = time.perf_counter()
+    stop = Stop(SIGNALS) if stop is None else stop
+    _limit(stop, None, max_seconds)
+    run = open_run(out)
+    go_on: Callable[..., Run] = resume
+    if extend_by is not None:
+        more: dict[str, Any] = {COUNTED.get(run.kind, "n_sweeps"): checks.whole("--extend", extend_by, least=1)}
+        go_on = partial(extend, **more)
+    with stop.breaking(False):
+        with Bar(quiet) as bar:
+            go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
+        if not bar.moved and run.finished and extend_by is None:
+            Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
+        finish(out, time.perf_counter() - started, stop)
+
+
+def verify_run(out: Path) -> bool:
+    """Check every byte of a run and say what was found; return whether it is sound."""
+    started = time.perf_counter()
+    found = verify(out)
+    console = Console()
+    for line in found.problems:
+        console.print(f"[red]damaged[/]  {escape(line)}", highlight=False)
+    for line in found.notes:
+        console.print(f"note     {escape(line)}", highlight=False)
+    state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
+    state = "it cannot be read or resumed" if found.lost else state
+    blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
+    where = "one file" if found.merged else f"{found.n_files} files"
+    seconds = time.perf_counter() - started
+    console.print(
+        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, {blocks} are whole; {state}. "
+        f"{'Every byte is as it was written' if found.sound else f'{len(found.problems)} damaged'} ({seconds:.1f} s).",
+        highlight=False,
+    )
+    return found.sound
+
+
+def merge_run(out: Path) -> None:
+    """Merge the parts of a run, and say so."""
+    parts = Path(str(out).removesuffix(".parts") + ".parts")
+    there = parts.exists()
+    run = merge(out)
+    Console().print(f"{run.path} is {'merged' if there else 'one file already'}.", highlight=False)
+
+
+def finish(out: Path, seconds: float, stop: Stop) -> None:
+    """Show a run that is done, draw it if Matplotlib is there, and say where the files are."""
+    run = open_run(out)
+    out = run.path or out  # a home is written out there
+    try:
+        with stop.breaking():
+            if run.finished:
+                _show_finished(run, out, seconds)
+            else:
+                show(out)
+    except KeyboardInterrupt:
+        if run.finished:
+            told = f"{out} is finished; only its table and picture were cut short."
+            raise Unshown(f"{told} See: fastbm plot {shlex.quote(str(out))}") from None
+    except OSError:  # where the table of a stopped run cannot be shown, its exit code still tells that it can go on
+        if run.finished:
+            raise
+    if not run.finished:
+        raise checks.Interrupted(f"{stop.told} nothing is lost.", run)
+
+
+def _show_finished(run: Run, out: Path, seconds: float) -> None:
+    console = Console(highlight=False)
+    show(out)
+    files = {"run": str(out)}
+    try:
+        files["picture"] = str(draw_picture(run, out.with_suffix(".png")))
+    except ImportError as error:
+        files["picture"] = f"none: {error}"
+    for name, place in files.items():
+        console.print(f"{name:<8} {place}", soft_wrap=True, markup=False)
+    console.print(f"{'took':<8} {seconds:.1f} s")
+
+
+def show(out: Path) -> bool:
+    """Print how a run stands, its summary, and its table where it has one; return whether it is whole.
+
+    Of a damaged run what is whole is shown.
+    """
+    console = Console(highlight=False)
+    try:
+        _show(console, open_reader(out))
+    except StorageError:
+        if not (whole := open_reader(out, cut=True)).damage:
+            raise
+        _show(console, whole)
+        return False
+    return True
+
+
+def _show(console: Console, reader: Reader) -> None:
+    run, standing = Run(reader), standing_of(reader)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in run.summary().items():
+        table.add_row(name, escape(format_value(value)))
+        if name == "finished":
+            table.add_row("state", escape(f"{standing.state}: {standing.text}"))
+            if standing.command:
+                table.add_row("go on with", escape(standing.command))
+    console.print(table)
+    if run.kind in ("compare", "infer"):
+        print_comparison(console, run.comparison)
+    elif run.kind == "rules":
+        console.print()
+        console.print(str(run.rules), markup=False, soft_wrap=True)
+    elif (rows := temperatures(run)) is not None:
+        console.print()
+        console.print(rows)
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print the cells of a comparison, one table for each machine; many of them together."""
+    _print_cells(console, comparison)
+    for line in comparison.compiling:
+        console.print(f"\n{line}", style="dim")
+
+
+def _print_cells(console: Console, comparison: Comparison) -> None:
+    rows = comparison.table
+    if len(rows) > MOST_ROWS:
+        for model, found in _by_model(comparison.summary(("model", "method"))):
+            console.print(f"\n{model}", style="bold", markup=False)
+            console.print(_summary_table(found))
+            for row in found:
+                if row["skipped"]:
+                    console.print(f"{row['method']} was skipped in {row['skipped']} of {row['skipped'] + row['n']}")
+        console.print("\nall of them", style="bold")
+        console.print(_summary_table(comparison.summary(("method",))))
+        console.print(SUMMARY_TEXT, style="dim")
+        return
+    for model, found in _by_model(rows):
+        console.print(f"\n{model}", style="bold", markup=False)
+        console.print(_cells_table(found))
+        for why in dict.fromkeys(f"{row['method']} was skipped: {row['skipped']}" for row in found if row["skipped"]):
+            console.print(why, markup=False)
+
+
+def _by_model(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for model in dict.fromkeys(row["model"] for row in rows):
+        yield model, [row for row in rows if row["model"] == model]
+
+
+def _summary_table(rows: list[dict[str, Any]]) -> Table:
+    names = {name: title for name, title in SUMMARY_COLUMNS.items() if name != "model"}
+    table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
+    for name, title in names.items():
+        table.add_column(title, justify="left" if name == "method" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(text(row[name], name) for name in names))
+    return table
+
+
+def _cells_table(rows: list[dict[str, Any]]) -> Table:
+    names = {name: title for name, title in COLUMNS.items() if name != "model"}
+    table = Table(box=None, pad_edge=False)
+    for name, title in names.items():
+        left = name in ("method", "bound")
+        table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=WIDTHS[name])
+    for row in rows:
+        table.add_row(*(text(row[name], name) for name in names))
+        if row["corrected"] is not None:
+            estimate = {
+                "method": "  corrected",
+                "log_z": row["corrected"],
+                "log_z_error": row["corrected_error"],
+                "log_z_off": row["corrected_off"],
+            }
+            table.add_row(*(text(estimate[name], name) if name in estimate else "" for name in names))
+    return table
+
+
+def temperatures(run: Run) -> Table | None:
+    """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
+    if run.kind != "sample" or not run.has_states or len(np.unique(run.beta)) < 2:
+        return None
+    from ..runs.sample.physics import by_temperature
+
+    rows = by_temperature(run)
+    table = Table(box=None, pad_edge=False)
+    clamped = any(row.pattern is not None for row in rows)
+    for title in ("beta", *(["pattern"] if clamped else []), "energy / unit", "exact", "|m|", "infinite", "r_hat"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(
+            f"{row.beta:g}",
+            *([str(row.pattern)] if clamped else []),
+            f"{row.energy:.5f} +- {row.energy_error:.5f}",
+            _fixed(row.exact_energy),
+            f"{row.magnetisation:.4f} +- {row.magnetisation_error:.4f}",
+            _fixed(row.exact_magnetisation),
+            f"{row.r_hat:.3f}",
+        )
+    return table
+
+
+def _fixed(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5f}"
+
+
+def draw(out: Path, picture: Path | None) -> None:
+    """Draw a run and say where."""
+    Console(highlight=False).print(
+        f"picture  {draw_picture(open_run(out), picture or out.with_suffix('.png'))}", soft_wrap=True, markup=False
+    )
+
+
+def draw_picture(run: Run, path: Path) -> Path:
+    """Draw a run to a PNG file."""
+    try:
+        from .pictures.run import plot_run
+    except ImportError:
+        raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
+    return plot_run(run, path)
+
+
+class Bar:
+    """A progress bar with the last metrics and the time left; a run goes on where a bar can no longer be drawn."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=6),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            disable=quiet,
+            console=Console(stderr=True),
+        )
+        self._task: Any = None
+        self.moved = False  # whether anything was computed
+
+    def __enter__(self) -> Bar:
+        with suppress(OSError):
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(OSError):
+            self._progress.stop()
+
+    def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        self.moved = True
+        done, total = task.progress
+        total = done if task.done else total
+        last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}
+        likelihoods = [
+            f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last
+        ]
+        shown = likelihoods[:1]
+        if "metrics/moment_error" in last:
+            shown.append(f"moment error {last['metrics/moment_error']:.2g}")
+        fields: dict[str, Any] = {"metrics": ", ".join(shown)} if shown else {}
+        with suppress(OSError):
+            if self._task is None:
+                self._task = self._progress.add_task(task.unit, total=total, metrics="")
+            self._progress.update(self._task, completed=done, total=total, **fields)

@@ -1,0 +1,1 @@
+"""Runs seen from outside, as they go on."""

@@ -1,0 +1,242 @@
+"""Runs: begin one, open one, resume one. A run is a task, a place for its rows, and the loop between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import store
+from .._base import checks, threads as threads_module
+from .._base.halting import Halted
+from ..data.rows import Rows
+from ..machine.machine import BoltzmannMachine
+from ..sampling.observables import Function
+from .fit.data import read_again
+from .loop import Progress, execute
+from .run import Run
+from .sample.convergence import warn_of
+from .sample.verdict import warn_of_learning
+from .spec import build
+from .stop import SIGNALS, Broken, Stop
+
+STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
+
+
+def begin(
+    spec: dict[str, Any],
+    inputs: dict[str, np.ndarray],
+    threads: int | None,
+    out: Any,
+    overwrite: bool,
+    max_seconds: Any,
+    progress: Progress | None,
+    stop: Stop | None,
+    storage: dict[str, Any],
+    arguments: Iterable[str] = (),
+    functions: Mapping[str, Function] | None = None,
+    model: BoltzmannMachine | None = None,
+    executor: Executor | None = None,
+    data: Mapping[str, Rows] | None = None,
+) -> Run:
+    """Make the task, and the place for its rows, and start; `functions`, `model`, `executor`, `data` as for `build`."""
+    if max_seconds is not None:
+        max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    if unknown := set(storage) - set(STORAGE):
+        name = min(unknown)
+        raise TypeError(f"{spec['kind']} has no argument {name!r}.{checks.nearest(name, [*arguments, *STORAGE])}")
+    _check_storage(out, **storage)
+    stop = _stop(stop, out, max_seconds)
+    with stop:
+        with _breaking(stop):
+            task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor, data)
+        with stop.breaking(False):
+            return _begin(task, spec, inputs, out, overwrite, progress, stop, storage)
+
+
+def _begin(
+    task: Any,
+    spec: dict[str, Any],
+    inputs: dict[str, np.ndarray],
+    out: Any,
+    overwrite: bool,
+    progress: Progress | None,
+    stop: Stop,
+    storage: dict[str, Any],
+) -> Run:
+    """Make the place for the rows of a task, and start."""
+    common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
+    storage = dict(storage)
+    about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
+    common["meta"] = {key: str(value) for key, value in about.items()}
+    writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
+    try:
+        return _go(task, writer, progress, stop)
+    except (ValueError, TypeError):
+        if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
+            store.discard(writer.names)  # it was refused before anything was computed
+        raise
+
+
+def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
+    """What stops a run: time from here on, and signals, all of them only where there is a file to go on from."""
+    stop = Stop(SIGNALS if out is not None else SIGNALS[:1]) if stop is None else stop
+    stop.limit(max_seconds)
+    return stop
+
+
+@contextmanager
+def _breaking(stop: Stop, path: Any = None) -> Iterator[None]:
+    """Let what comes before a run's first block be broken off; `path` is that of a run that is there already."""
+    try:
+        with stop.breaking():
+            yield
+    except Broken:
+        told = "before anything was begun." if path is None else "before it went on; nothing is lost."
+        run = None if path is None else open(path)
+        raise checks.Interrupted(f"stopped by {stop.requested} {told}", run) from None
+
+
+def _check_storage(
+    out: Any,
+    about: Mapping[str, str] | None = None,
+    commit_seconds: float = 60.0,
+    commit_bytes: int = 0,
+    compression: str | None = None,
+    merge: bool = True,
+) -> None:
+    """Check how a run is to be written, also where it stays in memory."""
+    if out is not None and not isinstance(out, (str, os.PathLike)):
+        raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
+    checks.real("commit_seconds", commit_seconds, least=0.0)
+    checks.whole("commit_bytes", commit_bytes)
+    if compression is not None:
+        checks.choice("compression", compression, ("gzip", "zstd"))
+
+
+def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
+    try:
+        with writer:
+            done = execute(task, writer, stop=stop, progress=progress)
+    except checks.Diverged as error:
+        if writer.n_blocks:
+            error.run = _written(writer)
+        raise
+    except Halted:
+        raise _unmerged(stop, writer) from None
+    run = _written(writer)
+    if done and run.kind == "sample":
+        warn_of(run)
+    if done and run.kind == "fit":
+        warn_of_learning(run)
+    if not done and stop.signalled:
+        raise checks.Interrupted(f"{stop.told} nothing is lost.", run)
+    if done and stop.signalled and stop.requested != "SIGINT":
+        raise checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
+    return run
+
+
+def _unmerged(stop: Stop, writer: Any) -> checks.Interrupted:
+    told = f"stopped by {stop.requested} while the run, which is finished, was merged; nothing is lost."
+    return checks.Interrupted(told, _written(writer))
+
+
+def _written(writer: Any) -> Run:
+    """Open what was written for reading."""
+    return Run(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
+
+
+def open(path: str | Path) -> Run:
+    """Open a run, live or finished, for reading; it takes no lock.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, or it is damaged.
+    """
+    return Run(store.open_reader(path))
+
+
+def merge(path: str | Path) -> Run:
+    """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless it was told not to.
+
+    Raises
+    ------
+    StorageError
+        If the run is being written, is not finished, or is damaged; the parts are left as they were.
+    """
+    store.merge_parts(path)
+    return open(path)
+
+
+def resume(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    observables: Mapping[str, Function] | None = None,
+    executor: Executor | None = None,
+    data: Any = None,
+    holdout: Any = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Go on with a run that was stopped; it ends as if it had never been.
+
+    Parameters
+    ----------
+    path : path
+    threads, max_seconds, progress, stop
+        As for `sample`.
+    exact : bool
+        Refuse other versions of fastbm, NumPy and Numba than those that began the run, with which bits may differ.
+
+    observables : dict, optional
+        The functions that the run measures, which no file can hold, as they were given to `sample`.
+    executor : Executor, optional
+        Does the pieces of exact sums, as for `infer`.
+    data, holdout : optional
+        The rows that a fit learns from, or is judged by, where the run's file does not hold them: generators, which
+        must be given again, and HDF5 files that have been moved.
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is being written, or it is damaged from its start.
+    ValueError
+        If functions that the run measures, or rows that came from a generator, are not given again.
+    """
+    if max_seconds is not None:
+        max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    stop = _stop(stop, path, max_seconds)
+    with stop, stop.breaking(False):
+        writer = store.resume(path, exact=exact)
+        if writer.finished:  # but for the merge
+            return _finish(writer, stop)
+        try:
+            with _breaking(stop, path):
+                given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
+                rows = read_again(writer.spec, given)
+                threads = threads_module.resolve(threads)
+                task = build(writer.spec, writer.inputs, threads, observables, executor=executor, data=rows)
+                task.restore(dict(writer.state))
+        except BaseException:
+            writer.close()
+            raise
+        return _go(task, writer, progress, stop)
+
+
+def _finish(writer: Any, stop: Stop) -> Run:
+    """Merge a run that is done."""
+    try:
+        with writer:
+            writer.finish(writer.state, stop.impatient)
+    except Halted:
+        raise _unmerged(stop, writer) from None
+    return _written(writer)

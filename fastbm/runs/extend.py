@@ -1,0 +1,227 @@
+"""Which runs can go on past their end, as if they had been longer from the start, and from where they do so.
+
+The verb `extend`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import store
+from .._base import checks, threads as threads_module
+from ..sampling.observables import Function
+from ..sampling.samplers import SAMPLERS
+from ..store import Extension
+from .begin import _go, _stop
+from .fit.data import read_again
+from .fit.task import FitTask, before_end
+from .loop import Progress, Task
+from .run import Run
+from .sample.task import SampleTask
+from .spec import build
+from .stop import Stop
+
+COUNTED = {"sample": "n_sweeps", "fit": "epochs"}  # what a run of a kind is given more of
+OTHERS = {"infer": "infer", "compare": "compare", "rules": "compare_rules"}
+
+Arrays = dict[str, np.ndarray]
+
+
+def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
+    """The spec of a run that is longer by `more`.
+
+    Raises
+    ------
+    ValueError
+        If a longer run would be another one from its start.
+    """
+    kind = spec["kind"]
+    if kind in OTHERS:
+        verb = OTHERS[kind]
+        raise ValueError(
+            f"extend goes with runs of sample and fit; this is one of {verb}, which has an end of its own. Begin "
+            f"another with {verb}."
+        )
+    name = COUNTED[kind]
+    settings = dict(spec[kind])
+    longer = {**spec, kind: {**settings, name: settings[name] + more}}
+    if why := _why_another(kind, settings):
+        raise ValueError(f"cannot extend: {why}. Begin a longer one: {kind}(..., {name}={longer[kind][name]}).")
+    return longer
+
+
+def _why_another(kind: str, settings: Mapping[str, Any]) -> str:
+    """Why a longer run would not begin as this one did; empty if it would."""
+    if kind == "sample" and SAMPLERS[settings["sampler"]].ends:
+        return (
+            f"sampler={settings['sampler']!r} has an end of its own, and its schedule was laid out for "
+            f"n_sweeps={settings['n_sweeps']}"
+        )
+    if kind == "fit" and settings["optimizer"] == "none":
+        return f"method={settings['method']!r} is a formula, which more epochs would not change"
+    if kind == "fit" and settings["schedule"] != "constant":
+        return (
+            f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so that "
+            "a longer run differs from its first epoch on"
+        )
+    return ""
+
+
+def before_its_end(finished: Task, longer: Mapping[str, Any], state: Arrays) -> Extension:
+    """Where a run goes on: the task of a finished one, restored, says whether that can be, and its `state` from where.
+
+    Raises
+    ------
+    ValueError
+        If it stopped by itself, or the state before its end was not kept.
+    """
+    if isinstance(finished, SampleTask):
+        if why := finished.why_no_longer:
+            raise ValueError(f"cannot extend: {why}. Begin a longer one: sample(..., n_sweeps=..., until=...).")
+        return Extension(dict(longer))
+    assert isinstance(finished, FitTask)
+    if why := finished.why_no_longer:
+        raise ValueError(f"cannot extend: {why}. More epochs would not change what was learned.")
+    kept = before_end(state, finished.streams)
+    if kept is None:
+        raise ValueError(
+            "cannot extend: the run was made by a version of fastbm that kept no state from before its end. Begin one "
+            "from what was learned: fit(..., init=run.model)."
+        )
+    return Extension(dict(longer), *kept)
+
+
+def extend(
+    run: str | Path | Run,
+    *,
+    n_sweeps: int | None = None,
+    epochs: int | None = None,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    observables: Mapping[str, Function] | None = None,
+    data: Any = None,
+    holdout: Any = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Go on past the end of a finished run of `sample` or `fit`, as if it had been longer from the start.
+
+    What comes out is, bit for bit, the run that would have been begun with more sweeps or epochs. What only the end of
+    the run brought, such as the last look of `fit`, is left out, and made again at the end that is later.
+
+    Parameters
+    ----------
+    run : path or Run
+        A run in a file goes on in that file; one in memory stays as it is, and a longer one is returned.
+    n_sweeps : int, optional
+        Sweeps more, for runs of `sample`. A burn-in stays what it was; say `burn_in` to compare with a run that was
+        longer from the start.
+    epochs : int, optional
+        Epochs more, for runs of `fit`; the last one is done again.
+    threads, max_seconds, progress, stop
+        As for `sample`. An extension that was stopped goes on by `resume`.
+    exact, observables, data, holdout
+        As for `resume`.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        If a longer run would not have begun as this one did (schedules, annealing), if it stopped by itself (`until`,
+        `patience`, a gradient that vanished), or if functions or rows are not given again. Nothing is changed then.
+    StorageError
+        If there is no such run, it is not finished, is being written, or is damaged.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> run = bm.sample(bm.models.curie_weiss(8), n_chains=16, n_sweeps=100, seed=1)
+    >>> bm.extend(run, n_sweeps=50).states.shape
+    (150, 16, 8)
+    """
+    if not isinstance(run, (str, os.PathLike, Run)):
+        raise TypeError(f"run must be a path or a Run; got {run!r} ({type(run).__name__}).")
+    given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
+    if max_seconds is not None:
+        max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    more = _More(n_sweeps, epochs, threads_module.resolve(threads), observables, given)
+    path: Any = run.path if isinstance(run, Run) else run
+    stop = _stop(stop, path, max_seconds)
+    with stop, stop.breaking(False):
+        writer: Any
+        if path is None:
+            assert isinstance(run, Run)
+            writer = _in_memory(run, more)
+        else:
+            writer = store.resume(path, extend_spec=more, exact=exact)
+        assert more.task is not None
+        return _go(more.task, writer, progress, stop)
+
+
+class _More:
+    """How much longer a run is to be, and what it needs to go on.
+
+    Attributes
+    ----------
+    task : Task or None
+        The work of the longer run, ready to go on, once its extension was asked for.
+    """
+
+    def __init__(
+        self,
+        n_sweeps: int | None,
+        epochs: int | None,
+        threads: int,
+        observables: Mapping[str, Function] | None,
+        rows: Mapping[str, Any],
+    ) -> None:
+        counts = {"n_sweeps": n_sweeps, "epochs": epochs}
+        self._counts = {name: checks.whole(name, n, least=1) for name, n in counts.items() if n is not None}
+        if not self._counts:
+            raise ValueError("say how much longer: n_sweeps=... for a run of sample, epochs=... for one of fit.")
+        self._threads, self._observables, self._rows = threads, observables, rows
+        self.task: Task | None = None
+
+    def __call__(self, spec: dict[str, Any], inputs: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> Extension:
+        """Return where a finished run goes on; refuse one that cannot, before anything is changed."""
+        longer = longer_spec(spec, self._of(spec["kind"]))
+        rows = read_again(spec, self._rows)
+        finished = build(spec, inputs, self._threads, self._observables, data=rows)
+        finished.restore(dict(state))
+        extension = before_its_end(finished, longer, state)
+        self.task = build(longer, inputs, self._threads, self._observables, data=rows)
+        self.task.restore(dict(state if extension.state is None else extension.state))
+        return extension
+
+    def _of(self, kind: str) -> int:
+        """How many sweeps or epochs more."""
+        name = COUNTED.get(kind, "")
+        if wrong := [other for other in self._counts if name and other != name]:
+            raise ValueError(
+                f"{wrong[0]} goes with another kind of run; this is one of {kind}. Say {name}=... instead."
+            )
+        return next(iter(self._counts.values()))
+
+
+def _in_memory(run: Run, more: _More) -> store.Memory:
+    """A longer run in memory, to go on with."""
+    memory = run._reader
+    assert isinstance(memory, store.Memory)
+    if not memory.finished:
+        raise checks.StorageError(
+            f"the run is not finished ({memory.n_blocks} blocks), and one in memory cannot be resumed. Begin it again; "
+            "with out=PATH it could be stopped and go on."
+        )
+    extension = more(memory.spec, memory.inputs, memory.state)
+    if isinstance(more.task, SampleTask):
+        more.task.check_room()
+    return memory.extended(extension)

@@ -1,0 +1,312 @@
+"""The rows that a fit learns from, in the file of its run, or in a file of their own that the run names.
+
+The data that `fit` is given, checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks
+from ...data import datasets, sources
+from ...data.moments import Moments, smoothed_rates
+from ...data.rows import Rows
+from ...data.sources import Source, read
+from ...learning import missing
+from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
+from ...learning.identifiability import describe_degenerate, describe_few, which_coupled
+from ...learning.learners.starts import broken_symmetry
+from ...learning.rules import PRESETS
+from ...learning.settings import FitSettings
+from ...learning.training_set import smoothed_means
+from ...machine.machine import BoltzmannMachine
+from ...machine.units import Units, units as convention
+
+Arrays = dict[str, np.ndarray]
+GIVEN_AS = {"rows": "data", "holdout": "holdout"}  # arguments, by the names that a run has for them
+
+
+def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
+    """What the spec says of where the rows called `name` came from; nothing of arrays.
+
+    Rows that are in memory go into the run's file, and nothing else is needed. Others stay where they are: they are
+    read again when the run goes on, and told by their sha256.
+    """
+    source = Source(str(data)) if isinstance(data, (str, Path)) else data
+    named = source.absolute().as_dict() if isinstance(source, Source) else None
+    if rows.in_memory:
+        return {} if named is None else {name: {"source": named}}
+    return {name: {"source": named, "sha256": rows.digest()}}
+
+
+def inputs_of(rows: Mapping[str, Rows]) -> Arrays:
+    """The arrays that a run keeps of its rows: those that are in memory, packed."""
+    found: Arrays = {}
+    for name, one in rows.items():
+        if one.in_memory:
+            found[f"data/{name}"] = one.packed()
+            if (known := one.packed_known()) is not None:
+                found[f"data/{name}_known"] = known
+    return found
+
+
+def stored_rows(
+    about: Mapping[str, Any], inputs: Mapping[str, np.ndarray], kind: Units, n_units: int, given: Mapping[str, Rows]
+) -> dict[str, Rows]:
+    """The rows of a run: those at hand, those in its file, and those that are in files of their own."""
+    found = dict(given)
+    for name in GIVEN_AS:
+        if name not in found and f"data/{name}" in inputs:
+            found[name] = Rows.of_packed(inputs[f"data/{name}"], n_units, inputs.get(f"data/{name}_known"))
+        elif name not in found and "sha256" in about.get("origins", {}).get(name, {}):
+            found[name] = _from_source(name, about["origins"][name], kind)
+    return found
+
+
+def read_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Rows]:
+    """Rows that a user gives again, checked to be those that the run began with."""
+    found = {}
+    for name, data in given.items():
+        about = spec.get("data", {}).get("origins", {}).get(name, {})
+        if "sha256" not in about:
+            raise ValueError(f"{GIVEN_AS[name]} is not needed: the run holds all that it needs. Leave it out.")
+        if isinstance(data, (str, Path)) and about["source"]:  # the same part of it, by the same threshold
+            data = replace(Source(**about["source"]), name=str(data))
+        rows, _ = read(data, convention(spec["model"]["units"]), GIVEN_AS[name])
+        if rows.digest() != about["sha256"]:
+            raise ValueError(f"{GIVEN_AS[name]} holds other rows than those that the run began with (sha256 differs).")
+        found[name] = rows
+    return found
+
+
+def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
+    argument = GIVEN_AS[name]
+    if about["source"] is None:
+        raise ValueError(
+            f"{argument} came from a generator, which no file can hold: pass it again, resume(..., {argument}=...)."
+        )
+    source = Source(**about["source"])
+    out = f"Put the file back, or pass resume(..., {argument}=...)."
+    try:
+        rows, _ = read(source, kind, argument)
+    except (checks.StorageError, ValueError, TypeError) as error:
+        raise checks.StorageError(f"{error} The run's rows were there. {out}") from None
+    if rows.digest() != about["sha256"]:
+        raise checks.StorageError(
+            f"{source.name} holds other rows than those that the run began with (sha256 differs). {out}"
+        )
+    return rows
+
+
+UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
+
+
+@dataclass(frozen=True)
+class FitData:
+    """Rows of bits, or moments in their place; rows that are held out; labels of both."""
+
+    kind: Units
+    up: Rows | None
+    weights: np.ndarray | None
+    moments: Moments | None
+    held: Rows | None
+    labels: np.ndarray | None
+    holdout_labels: np.ndarray | None
+    origins: dict[str, Any]
+
+    @classmethod
+    def read(
+        cls,
+        data: Any,
+        units: str | None,
+        init: BoltzmannMachine | None,
+        row_weights: Any,
+        holdout: Any,
+        labels: Any,
+        holdout_labels: Any,
+    ) -> FitData:
+        """Check data as users give them."""
+        if isinstance(data, Moments):
+            return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
+        known = init.convention if init is not None else None if units is None else convention(units)
+        up, kind = sources.read(data, known)
+        missing.check_known("data", up, all_units=True)
+        origins = origin("rows", data, up)
+        held = None
+        if holdout is not None:
+            held, _ = sources.read(holdout, kind, "holdout")
+            origins |= origin("holdout", holdout, held)
+            if held.n_units != up.n_units:
+                raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
+            missing.check_known("holdout", held, all_units=False)
+        labels = _check_labels(labels, up, "labels")
+        weights = datasets.check_row_weights(row_weights, len(up))
+        holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
+        return cls(kind, up, weights, None, held, labels, holdout_labels, origins)
+
+    @classmethod
+    def _of_moments(cls, data: Moments, units: str | None, init: BoltzmannMachine | None, *rows: Any) -> FitData:
+        for name, given in zip(("row_weights", "holdout", "labels", "holdout_labels"), rows, strict=True):
+            if given is not None:
+                raise ValueError(f"{name} goes with rows; data are moments. Leave it out.")
+        target = init.units if init is not None else data.units if units is None else units
+        moments = data.to_units(target)
+        return cls(convention(target), None, None, moments, None, None, None, {})
+
+    @property
+    def n_rows(self) -> int:
+        """Rows at hand; 0 where data are moments."""
+        return 0 if self.up is None else len(self.up)
+
+    @property
+    def _n_units(self) -> int:
+        if self.up is not None:
+            return self.up.n_units
+        assert self.moments is not None
+        return self.moments.n_units
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of the rows to learn from are missing."""
+        return self.up is not None and not self.up.complete
+
+    @property
+    def p(self) -> np.ndarray:
+        """The parts of rows in which units are up, kept from 0 and 1."""
+        if self.up is not None:
+            return smoothed_means(self.up, self.weights)
+        assert self.moments is not None
+        part = (self.moments.mean - self.kind.lo) / self.kind.span
+        n = self.moments.n_samples or 10**9
+        smoothed: np.ndarray = (part * n + 0.5) / (n + 1.0)
+        return smoothed
+
+    def base_rates(self, start: BoltzmannMachine) -> np.ndarray:
+        """What the learned machine carries as the base rates of its visible units."""
+        return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
+
+    def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
+        """`start` with couplings to hidden units of the size that the data ask for."""
+        p, units = self.p, self.kind
+        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
+
+    def check_machine(self, start: BoltzmannMachine) -> None:
+        """Check that a machine has the data's visible units."""
+        n = self._n_units
+        if start.n_visible != n:
+            raise ValueError(f"init has {start.n_visible} visible units; data has {n} units a row.")
+        if self.up is None and start.n_hidden:
+            raise ValueError(
+                f"data are moments, from which no hidden units can be learned; got n_hidden={start.n_hidden}. "
+                "Give rows."
+            )
+
+    def check_settings(self, settings: FitSettings, start: BoltzmannMachine, *, classify: bool) -> None:
+        """Refuse what needs rows where there are moments, or held-out rows where there are none; warn of data that
+        have no finite optimum.
+        """
+        s = settings
+        if self.has_gaps or (classify and self.held is not None and not self.held.complete):
+            missing.check_settings(settings, classify=classify)
+        if self.up is None:
+            local = PRESETS[s.method].driver == "local"
+            needed = {
+                f"method={s.method!r}": local or s.free == "contrastive",
+                'errors="bootstrap"': s.errors == "bootstrap",
+                "fidelity": s.fidelity,
+                "ais_every": s.ais_every > 0,
+            }
+            for name, asked in needed.items():
+                if asked:
+                    raise ValueError(f"{name} needs rows; data are moments. Give rows, or use another method.")
+            if s.errors and self.moments is not None and self.moments.n_samples is None:
+                raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
+        if s.patience and self.held is None:
+            raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
+        if self.up is not None and not start.n_hidden and s.method in UNBOUNDED:
+            for line in self._describe(start, s):
+                checks.warn(f"data: {line}.")
+
+    def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
+        """What sends parameters to infinity, or leaves them open."""
+        assert self.up is not None
+        if self.has_gaps:
+            return [] if s.l2 else missing.describe_constant(self.up)
+        up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
+        coupled = which_coupled(start.couplings)
+        lines = describe_degenerate(up, coupled=coupled, couplings_held=s.l2 > 0, biases_held=s.l2_bias > 0)
+        return lines + ([] if s.l2 else describe_few(*up.shape))
+
+    def check_classifier(self, options: Mapping[str, Any]) -> None:
+        """Check the options of `classify`, and that there are labels for it."""
+        if not isinstance(options, Mapping):
+            raise TypeError(f"classify must be a dict of options, for instance {{}}; got {options!r}.")
+        valid = option_names()
+        for name in options:
+            if name not in valid:
+                raise TypeError(f"classify has no option {name!r}.{checks.nearest(name, valid)}")
+        BoltzmannClassifier(**options)
+        if self.labels is None or self.holdout_labels is None:
+            raise ValueError("classify needs labels, holdout and holdout_labels.")
+        if self.weights is not None:
+            raise ValueError("classify learns from rows that count alike. Leave row_weights out, or classify.")
+        check_classes(self.labels)
+
+    def inputs(self) -> Arrays:
+        """The arrays that a run keeps."""
+        if self.up is not None:
+            more: Arrays = {} if self.weights is None else {"data/weights": self.weights}
+            for name, labels in (("labels", self.labels), ("holdout_labels", self.holdout_labels)):
+                if labels is not None:
+                    more[f"data/{name}"] = labels
+            return inputs_of(self.rows()) | more
+        assert self.moments is not None
+        found = {"data/mean": self.moments.mean, "data/second_moment": self.moments.second_moment}
+        if self.moments.n_samples is not None:
+            found["data/n_samples"] = np.array(self.moments.n_samples)
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """What the spec says of the data."""
+        n_rows = self.n_rows if self.moments is None else self.moments.n_samples
+        n_held = 0 if self.held is None else len(self.held)
+        source = self.origins.get("rows", {}).get("source")
+        name = None if source is None else source["name"]
+        found = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        if self.up is not None and self.has_gaps:
+            found["missing"] = 1.0 - float(self.up.known_counts().sum()) / (len(self.up) * self.up.n_units)
+        return found
+
+    def rows(self) -> dict[str, Rows]:
+        """Rows by the names that a run has for them."""
+        found = {"rows": self.up, "holdout": self.held}
+        return {name: rows for name, rows in found.items() if rows is not None}
+
+
+def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray | None:
+    if labels is None:
+        return None
+    if isinstance(labels, (str, Path)):
+        with datasets.opened(str(labels)) as table:
+            labels = np.asarray(table[...])
+        if labels.ndim == 2 and 1 in labels.shape:  # as MATLAB keeps lists
+            labels = labels.ravel()
+    array = checks.any_array(argument, labels)
+    if rows is None:
+        raise ValueError(f"{argument} are those of held-out rows: give holdout too, or leave them out.")
+    if array.shape != (len(rows),):
+        raise ValueError(f"{argument} must have one entry for each row ({len(rows)}); got shape {array.shape}.")
+    array = np.array([_decoded(one) for one in array.tolist()]) if array.dtype.kind in "OS" else array
+    if array.dtype.kind not in "biufU":
+        raise TypeError(f"{argument} must be numbers or texts, all of one kind; got dtype {array.dtype}.")
+    return array
+
+
+def _decoded(label: Any) -> Any:
+    """Texts in files are bytes."""
+    return label.decode() if isinstance(label, bytes) else label

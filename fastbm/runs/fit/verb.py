@@ -1,0 +1,322 @@
+"""The verb `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..._base import checks, rng
+from ...learning import missing, rules
+from ...learning.learners.starts import BROKEN
+from ...learning.settings import FitSettings
+from ...learning.training_set import check_hidden, start_machine
+from ...machine.machine import BoltzmannMachine, check_machine
+from ...machine.magnitude import refuse_beyond_range
+from ..begin import begin
+from ..loop import Progress
+from ..run import Run
+from ..spec import describe, model_inputs
+from ..stop import Stop
+from .data import FitData
+
+
+def fit(
+    data: Any,
+    *misplaced: Any,
+    method: str = "pcd",
+    n_hidden: int | Sequence[int] = 0,
+    layout: str | None = None,
+    units: str | None = None,
+    init: BoltzmannMachine | None = None,
+    row_weights: Any = None,
+    holdout: Any = None,
+    labels: Any = None,
+    holdout_labels: Any = None,
+    classify: Mapping[str, Any] | None = None,
+    clamped: str | None = None,
+    free: str | None = None,
+    optimizer: str | None = None,
+    beta: float | None = None,
+    epochs: int | None = None,
+    learning_rate: float | None = None,
+    momentum: float | None = None,
+    batch_size: int | None = None,
+    n_chains: int | None = None,
+    n_sweeps: int | None = None,
+    clamped_sweeps: int | None = None,
+    l2: float | None = None,
+    l2_bias: float | None = None,
+    l1: float | None = None,
+    flip_noise: float | None = None,
+    ridge: float | None = None,
+    schedule: str | None = None,
+    centring: bool | None = None,
+    n_betas: int | None = None,
+    tolerance: float | None = None,
+    until: Mapping[str, float] | None = None,
+    patience: int | None = None,
+    n_starts: int | None = None,
+    weights_every: int | None = None,
+    samples_every: int | None = None,
+    monitor_every: int | None = None,
+    evaluate: str | None = None,
+    errors: str | None = None,
+    n_resamples: int | None = None,
+    fidelity: bool | None = None,
+    pretrain_epochs: int | None = None,
+    ais_every: int | None = None,
+    seed: int | None = 0,
+    threads: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    **storage: Any,
+) -> Run:
+    """Learn a machine from data by dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free).
+
+    Parameters
+    ----------
+    data : (n_rows, n_visible) array, str, Source, Packed, generator or Moments
+        Values in the units of the machine; the name of a dataset, such as "file.h5:dataset" (`fastbm.data.load` tells
+        which), or a `Source`, which is a part of one with a threshold; bits that are packed; blocks of values as they
+        are generated; or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the
+        closed forms take. HDF5 datasets and generators may be larger than memory: they are read once, block by block,
+        into a temporary file of packed bits (in the folder that TMPDIR names) where these exceed 4 MB. The run then
+        keeps their name and sha256; a generator must be given again to `resume`.
+        Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
+    method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
+"minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
+        A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
+        clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd"
+        are contrastive divergence from the data and with persistent chains; "mean-field" is the deterministic machine.
+        The next four are convex rules for machines without hidden units that need no log Z and no chains (see Notes),
+        the last five formulas for couplings from means and covariances (`fastbm.learning.inversions`).
+    n_hidden : int or list of int
+        Hidden units; or their layers' sizes, the nearest to the data first, of a deep machine.
+    layout : {"restricted", "general", "deep"}, optional
+        "general" couples hidden units to one another, and visible ones too; the default with hidden units is
+        "restricted", with several layers of them "deep".
+    units : {"binary", "spin"}, optional
+        Told from the data unless given.
+    init : BoltzmannMachine, optional
+        Where learning starts; fixes layout, units and n_hidden.
+    row_weights : (n_rows,) array, optional
+        What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher" take the
+        number of rows of equal weight that are worth as much.
+    holdout : optional
+        Rows to be judged by as learning goes on and at the end, in any form that data may have but moments.
+    labels, holdout_labels : arrays or str, optional
+        Classes of the rows, for `classify`; or where to read them.
+    classify : dict, optional
+        Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
+        rows is in the summary.
+    clamped : {"exact", "gibbs", "annealed", "mean-field", "variational", "tap"}, optional
+    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
+        The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
+        "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
+        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.tap`). Chains of
+        "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
+        "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
+        answers chains which do not mix (see Notes).
+    optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
+        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.natural`), and
+        is what "monte-carlo" does unless `learning_rate`, `momentum`, `schedule` or `centring` say how to step; then,
+        as with the other methods of chains, it is "sgd" with these.
+    beta : float
+        Inverse temperature at which the machine is learned, 1 unless given.
+    epochs, batch_size : int
+        Rows that fill no mini-batch sit an epoch out; for "l-bfgs" an epoch is one iteration.
+    learning_rate, momentum : float
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
+    n_chains, n_sweeps : int
+        Free chains (128), and sweeps for each update.
+    clamped_sweeps : int
+        Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
+    l2, l2_bias : float
+        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
+        objective; biases are free unless `l2_bias` says otherwise.
+    l1 : float
+        Adds l1 sum_{i<j} |W_ij| to the objective of a convex rule; couplings that it puts out are exactly 0.
+    flip_noise, ridge : float
+        For closed forms: the probability that a unit of the data is flipped, applied to the moments; and what is added
+        to the diagonal of the covariance, in units of the mean variance.
+    schedule : {"constant", "linear", "cosine", "inverse"}
+        How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
+    centring : bool
+        Units count from offsets: the data's means, and sliding means of hidden units (see Notes).
+    n_betas : int
+        Replicas of a ladder, for free="tempering" and "auto".
+    tolerance : float
+        For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
+    until : dict, optional
+        Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
+        to the noise of the chains, which is above its target, learning ends too, with a warning that tells how many
+        chains the target needs.
+    patience : int
+        Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
+    n_starts : int
+        For "l-bfgs" with hidden units, whose likelihood has saddles and several maxima: draws of their couplings to
+        start from, the best of which is learned to the end (see Notes). 8, or with `init`, which is the first of them,
+        1.
+    weights_every, samples_every, monitor_every : int
+        Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
+        start anew), of metrics (1).
+    evaluate : {"auto", "exact", "ais", "none"}
+        How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
+        down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
+    errors : {"fisher", "bootstrap"}, optional
+        Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
+        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
+        formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
+        leave open are inf.
+    n_resamples : int
+    fidelity : bool
+        Hold the learned machine against the data at the end (`fastbm.fidelity`).
+    pretrain_epochs : int
+        For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
+        divergence, from below, before the whole machine is (`fastbm.learning.pretraining`). 0 unless given: at the same
+        number of epochs `centring` brings more.
+    ais_every : int
+        Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
+        of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
+        `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
+        "holdout_log_likelihood_bound". 0 (the default): never. Not for machines of other layouts whose hidden units are
+        coupled to one another.
+    seed, threads, out, overwrite, max_seconds, progress, stop, **storage
+        As for `sample`.
+
+    Returns
+    -------
+    Run
+        `run.model`, `run.metrics`, `run.weights`, `run.summary()`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For data that are empty or not in the machine's units, and arguments out of range or that would do nothing. For
+        learning that diverges: what was learned before is in the error's `run`, and in the file.
+    StorageError
+        If `out` exists or cannot be written.
+
+    Notes
+    -----
+    Parameters are float64. Where the free phase of a layered machine is sampled, moments of both phases are float32,
+    whose rounding is far below the noise of the samples.
+
+    With u_i the log-odds of what unit i is, given all other units, and < > the mean over rows, the convex rules
+    minimise: "pseudolikelihood" sum_i <log(1 + exp(-u_i))>; "rise" (interaction screening) sum_i <exp(-u_i / 2)>;
+    "log-rise" sum_i log <exp(-u_i / 2)>. "minimum-probability-flow" to all states that differ by one flip is the
+    objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
+    coupled.
+
+    A missing entry is a unit that is free in its row: the likelihood is that of what is known of each row, and the
+    clamped phase infers missing entries as it does hidden units. "exact" sums over them, and where that would take long
+    the other rules of likelihood sample them (clamped="gibbs"). Nothing is learned of why entries are missing, which
+    must not depend on what they would be. There is no pseudo-likelihood to watch, and rules that need whole rows ("cd",
+    convex rules, closed forms) are refused.
+
+    Centring subtracts mu_i D_j + D_i mu_j from the slope of W_ij, D the slopes of the biases and mu the offsets, and
+    what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
+    (`fastbm.learning.offsets`).
+
+    The likelihood of a deep machine has no closed form. Where sums over the hidden units of every row would take more
+    than a minute, `run.evaluation` has "log_likelihood_bound" and "holdout_log_likelihood_bound" in its place: the mean
+    of mean field's bounds of each row's log Z over the hidden units, less log Z. They are lower bounds but for the
+    error of log Z.
+    The metric "moment_error" is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free,
+    averaged over an epoch. "moment_noise" is the standard error of that: of chains, from the difference of two halves
+    of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
+    the data, and where there are none, it is the data's alone.
+
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of
+    "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
+    epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
+    data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
+    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
+    With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
+    rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
+    diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
+
+    Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
+    couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
+    best two for 100, and keeps the best, which are not counted as epochs; and where it comes to rest it looks at the
+    smallest curvature, by Lanczos' method, and goes on from below where that is negative.
+
+    The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
+    the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
+    other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.mixing`); nan until there are
+    8. Where it ends above 1.2 `fit` warns. With free="auto" the run answers by itself, 8 epochs after the last answer
+    at the soonest: `n_sweeps` doubles, up to four times; then ladders of `n_betas` replicas take over, with the
+    `n_sweeps` asked for, which may double again four times. The metrics "n_sweeps" and "n_betas" tell what was at work
+    (1 replica: no ladders).
+
+    References
+    ----------
+    Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+
+    Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448 (deep machines); Gabrie, Tramel and Krzakala, NIPS (2015),
+    doi:10.48550/arXiv.1506.02914 ("tap" phases).
+    Rubin, Biometrika 63, 581 (1976), doi:10.1093/biomet/63.3.581 (missing entries).
+
+    Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x (pseudo-likelihood); Lokhov,
+    Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
+    Sohl-Dickstein, Battaglino and DeWeese, Phys. Rev. Lett. 107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
+    """
+    given = {
+        name: value for name, value in locals().items() if name in FitSettings.__dataclass_fields__ and name != "method"
+    }
+    if misplaced or isinstance(data, BoltzmannMachine):
+        raise TypeError(
+            "fit takes rows first and all else by name, a machine to start from too: fit(rows, init=model, "
+            'method="pcd").'
+        )
+    if init is not None:
+        _check_start(init, n_hidden, layout, units)
+        refuse_beyond_range(init, 1.0 if beta is None else checks.real("beta", beta, least=0.0))
+    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
+    seed = given["seed"] = rng.resolve(seed)
+    start = init
+    if start is None:
+        start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
+        if start.n_hidden and method in BROKEN:
+            start = read.break_symmetry(start, seed)
+    elif n_starts is None:
+        given["n_starts"] = 1
+    read.check_machine(start)
+    start = start.with_base_rates(read.base_rates(start))
+    if read.up is not None:
+        missing.suit(start, read.up, method, given)
+    settings = rules.check(start, read.n_rows, method, given, gaps=read.has_gaps)
+    read.check_settings(settings, start, classify=classify is not None)
+    if classify is not None:
+        read.check_classifier(classify)
+    spec = {
+        "kind": "fit",
+        "model": describe(start),
+        "fit": settings.as_dict(),
+        "classify": None if classify is None else dict(classify),
+        "data": read.describe(),
+        "judged": True,
+    }
+    inputs = model_inputs(start) | read.inputs()
+    return begin(
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or (),
+        data=read.rows(),
+    )  # fmt: skip
+
+
+def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:
+    """Check that nothing contradicts the machine that learning starts from."""
+    check_machine(init, "init")
+    hidden = init.couplings.sizes[1:] if init.is_layered else (init.n_hidden,)
+    if (given := check_hidden(n_hidden)) and given not in (hidden, (init.n_hidden,)):
+        raise ValueError(
+            f"n_hidden is {n_hidden}, but init has {' + '.join(map(str, hidden))} hidden units. Leave n_hidden out."
+        )
+    if units not in (None, init.units):
+        raise ValueError(f"units is {units!r}, but init has {init.units} units. Leave units out, or convert init.")
+    if layout is not None:
+        raise ValueError("layout follows from init. Leave layout out.")

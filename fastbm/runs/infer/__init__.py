@@ -1,0 +1,1 @@
+"""Runs of estimators, and comparisons of them."""

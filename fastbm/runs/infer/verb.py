@@ -1,0 +1,258 @@
+"""The verb `infer`, and what it shares with `compare`: cells that say what is to be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks, rng, threads as threads_module
+from ...exact.calibration import measured
+from ...exact.choice import is_few
+from ...inference.auto import BUDGET, settle
+from ...inference.exact.settings import ExactSettings
+from ...inference.exact.sums import ExactSums
+from ...inference.methods import METHODS, check_call, infer as infer_once, run_method
+from ...inference.result import Inference
+from ...machine.machine import BoltzmannMachine, check_machine
+from ..begin import begin
+from ..loop import Progress
+from ..progress import LateBar
+from ..run import Run
+from ..spec import describe, model_inputs
+from ..stop import Stop
+
+SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be stopped, and show how far they are
+
+
+def infer(
+    model: BoltzmannMachine,
+    method: str | None = None,
+    *,
+    beta: float = 1.0,
+    clamp: tuple[Any, Any] | None = None,
+    moments: bool = True,
+    seed: int | None = 0,
+    threads: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    executor: Executor | None = None,
+    **options: Any,
+) -> Inference:
+    """Compute log Z and moments.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    method : str
+        "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
+        "population-annealing", "importance-sampling", "gibbs" or "metropolis"; or "auto": exact if the forecast fits
+        `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
+        where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, as long as the
+        budget lasts; mean field where that is too short for any of them. ``detail["auto"]`` says why, with log Z by
+        mean field as a quick look, and ``detail["sized"]`` what fitted: with the method's name, that option and
+        ``detail["auto"]["options"]`` the result can be had again, bit for bit.
+    beta : float
+    clamp : (indices, values), optional
+        Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
+        Means and moments cover all units; `log_z` is the log of the sum over the free units, so log p(v) =
+        log_z(clamped) - log_z.
+    moments : bool
+        Whether to compute means and second moments.
+    seed : int or None
+    threads : int, optional
+    out : path, optional
+        Leave an HDF5 file that `fastbm.open` reads; its `inference` is the result. A long exact sum that is stopped, by
+        Ctrl-C or a kill, goes on with `fastbm.resume` from the piece that it was at.
+    overwrite : bool
+    executor : concurrent.futures.Executor, optional
+        Does the pieces of an exact sum, each on one thread; the result is put together here. Sums of more than a second
+        are cut into 16 pieces at least by "gray" and "blocks"; elimination is a single piece.
+    **options
+        Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
+        with the list. Those of "exact" are
+
+        engine : {"gray", "blocks", "layers", "elimination"}
+            The cheapest when left out; `detail` tells which, why, and the forecast of each that was considered.
+        max_forecast_seconds, max_gigabytes : float
+            Refuse, before starting, what would take more: 600 seconds and 4 gigabytes unless given.
+        energy_variance : bool
+            Left out it is given where it is free, and by blocks for up to 32 free units. It needs the moments, as
+            `pairs` does.
+        pairs : "all" or (n_pairs, 2) array
+            Second moments that elimination gives besides those of coupled units; left out all of them for up to 24 free
+            units, and for up to 64 where they cost little. Moments that are not of all pairs come as
+            scipy.sparse.csr_array.
+        n_lowest : int
+            List the lowest states in `detail`, by Gray code.
+        distribution : list of int
+            Joint distribution of up to 20 units, in `detail`, by Gray code.
+
+    Returns
+    -------
+    Inference
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> round(bm.infer(bm.models.curie_weiss(10), "exact").log_z, 6)
+    7.375144
+    """
+    check_machine(model)
+    if method is None:
+        raise TypeError('infer needs a method, such as infer(model, "exact") or infer(model, "auto").')
+    checks.choice("method", method, [*METHODS, "auto"])
+    check_flags(moments, executor)
+    common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
+    at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
+    if out is None and executor is None and at_once:
+        return infer_once(model, method, **common, **options)
+    if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
+        return infer_run(model, method, options, **common, out=out, overwrite=overwrite, executor=executor).inference
+    cell = make_cell(model, "model", method, options, executor=executor, **common)
+    if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
+        known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
+        return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
+    with LateBar(f"exact, {cell['options']['engine']}") as bar:
+        inputs = _clamp_inputs(clamp)
+        about: dict[str, Any] = {"out": out, "overwrite": overwrite, "progress": bar, "executor": executor}
+        return run_cells("infer", {"model": model}, [cell], moments, inputs, threads, **about).inference
+
+
+def infer_run(
+    model: BoltzmannMachine,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    beta: float = 1.0,
+    clamp: tuple[Any, Any] | None = None,
+    moments: bool = True,
+    seed: int | None = 0,
+    threads: int | None = None,
+    **storage: Any,
+) -> Run:
+    """Infer as a run that is stored; `storage` as for `sample`."""
+    check_machine(model)
+    check_flags(moments, storage.get("executor"))
+    cell = make_cell(
+        model,
+        "model",
+        method,
+        options,
+        beta=beta,
+        clamp=clamp,
+        moments=moments,
+        seed=seed,
+        threads=threads,
+        executor=storage.get("executor"),
+    )
+    run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+    if why := run.inference.detail.get("skipped"):
+        raise ValueError(f"{cell['method']}: {why} Raise budget.")
+    return run
+
+
+def make_cell(
+    model: BoltzmannMachine,
+    name: str,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    beta: Any,
+    clamp: Any,
+    moments: bool,
+    seed: int | None,
+    threads: int | None,
+    budget: float | None = None,
+    executor: Executor | None = None,
+) -> dict[str, Any]:
+    """Check a call and return what the spec says of it; of an exact sum all that was chosen for it."""
+    chosen: dict[str, Any] = plain(options)
+    beta, seed = checks.real("beta", beta, least=0.0), rng.resolve(seed)
+    n_threads = threads_module.resolve(threads)
+    about: dict[str, Any] = {}
+    if method == "auto":
+        check_call(model, "exact", beta, clamp, {})
+        known: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": n_threads}
+        budget = checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
+        if not isinstance(exact := chosen.pop("exact", True), bool):
+            raise TypeError(f"exact must be True or False; got {exact!r}.")
+        if chosen:
+            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact.")
+        settled_for = settle(model, budget=budget, exact=exact, **known)
+        method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
+    check_call(model, method, beta, clamp, chosen, moments)
+    cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
+    if method == "exact":
+        settings = ExactSettings.of(model, **chosen)
+        sums = {"clamp": clamp, "executor": executor, "measured": measured}
+        settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **sums).settled
+        cell |= {"options": settled.settings.options(), "plan": settled.plan()}
+    elif executor is not None:
+        raise ValueError(f"executor does the pieces of exact sums; method is {method!r}.")
+    elif budget is not None:
+        cell["budget"] = budget
+    return cell
+
+
+def check_flags(moments: Any, executor: Any) -> None:
+    """Check what is no method's own."""
+    if not isinstance(moments, (bool, np.bool_)):
+        raise TypeError(f"moments must be True or False; got {moments!r}.")
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
+
+
+def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:
+    return {} if clamp is None else {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's, at any depth, for the spec."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def run_cells(
+    kind: str,
+    models: Mapping[str, BoltzmannMachine],
+    cells: list[dict[str, Any]],
+    moments: bool,
+    inputs: dict[str, np.ndarray],
+    threads: int | None,
+    out: Any = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    executor: Executor | None = None,
+    **storage: Any,
+) -> Run:
+    """Begin a run of the cells that `make_cell` made, and bring it to its end."""
+    spec = {
+        "kind": kind,
+        "models": [{"name": name, **describe(one)} for name, one in models.items()],
+        "cells": cells,
+        "moments": moments,
+        "compiling_apart": True,
+    }
+    for k, one in enumerate(models.values()):
+        inputs = inputs | model_inputs(one, f"models/{k}")
+    return begin(
+        spec,
+        inputs,
+        threads,
+        out,
+        overwrite,
+        None,
+        progress,
+        stop,
+        storage,
+        ("beta", "seed", "threads", "out", "overwrite"),
+        executor=executor,
+    )

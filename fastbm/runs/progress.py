@@ -1,0 +1,137 @@
+"""How far a run is, told from its spec and a few numbers of its state: what its task would say, without the task.
+
+A progress bar that shows itself only when a call takes long and someone looks.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..sampling.population import PARTS
+from ..sampling.settings import SampleSettings
+from .loop import Task
+
+Counters = Mapping[str, np.ndarray]
+COUNTERS = (
+    "n_swept",
+    "first_sweep",
+    "last_sweep",
+    "population",
+    "population_counts",
+    "n_epochs",
+    "n_done",
+    "sums/n_results",
+    "sums/n_pieces",
+    "sums/n_pieces_done",
+)  # of the state
+
+
+class Progress(NamedTuple):
+    """What is done, of how much, in which unit, as `task.progress` and `task.unit`."""
+
+    done: int
+    total: int
+    unit: str
+
+
+def progress_of(spec: Mapping[str, Any], counters: Counters, n_sums: int = 1) -> Progress:
+    """Return how far a run is.
+
+    Parameters
+    ----------
+    spec : dict
+    counters : mapping of name to array
+        Those of `COUNTERS` that are in the state.
+    n_sums : int
+        Clamped patterns of an exact sum.
+    """
+    if spec["kind"] == "sample":
+        return _of_sample(SampleSettings.read(spec["sample"]), counters)
+    if spec["kind"] == "fit":
+        return Progress(int(counters["n_epochs"]), spec["fit"]["epochs"], "epoch")
+    if len(spec["cells"]) == 1 and "sums/n_results" in counters:
+        n_pieces = int(counters.get("sums/n_pieces", 1))
+        n_done = int(counters["sums/n_results"]) * n_pieces + int(counters.get("sums/n_pieces_done", 0))
+        return Progress(n_done, n_sums * n_pieces, "piece")
+    return Progress(int(counters["n_done"]), len(spec["cells"]), "cell")
+
+
+def _of_sample(settings: SampleSettings, counters: Counters) -> Progress:
+    n_swept = int(counters["n_swept"])
+    if settings.sampler == "population-annealing":
+        return Progress(_way(settings, counters), PARTS, "part of the way")
+    if settings.sampler == "annealing":
+        return Progress(n_swept, settings.n_sweeps, "sweep")
+    if (end := int(counters.get("last_sweep", -1))) >= 0:
+        return Progress(n_swept, end, "sweep")
+    first = int(counters.get("first_sweep", settings.most_burn_in))
+    return Progress(n_swept, (settings.most_burn_in if first < 0 else first) + settings.n_sweeps, "sweep")
+
+
+def _way(settings: SampleSettings, counters: Counters) -> int:
+    """Thousandths of the way of a population to its target."""
+    beta, target = float(counters["population"][0]), float(settings.beta[0])
+    _, left, started, _ = (int(n) for n in counters["population_counts"])
+    if started and beta == target and left == 0:
+        return PARTS
+    return min(int(PARTS * beta / (target or 1.0)), PARTS - 1)
+
+
+PATIENCE = 2.0  # seconds
+
+
+class LateBar:
+    """A progress callback that draws a bar on stderr after two seconds, where that is a terminal.
+
+    It is drawn by a timer and not at the next block: a block may be long.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._lock = threading.Lock()
+        self._progress: Any = None
+        self._count: tuple[int, int | None] = (0, None)
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> LateBar:
+        if sys.stderr.isatty():
+            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with self._lock:
+            if self._timer is None:  # it is over
+                return
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            done, total = self._count
+            self._progress.add_task(self._title, completed=done, total=total)
+            self._progress.start()
+
+    def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        with self._lock:
+            self._count = task.progress
+            if self._progress is not None:
+                done, total = self._count
+                self._progress.update(self._progress.task_ids[0], completed=done, total=total)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._progress is not None:
+                self._progress.stop()

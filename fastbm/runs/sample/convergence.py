@@ -1,0 +1,239 @@
+"""Whether to believe a sampling run: one verdict for each quantity that it tells, and one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import checks
+from ...diagnostics.drift import drifts
+from .units import agreements
+from .valleys import is_even, why_unseen
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
+FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
+SMALL_POPULATION = 100.0  # independent families
+ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
+FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
+
+
+class Quantity(NamedTuple):
+    """One watched quantity at one temperature (and clamped pattern).
+
+    `limit` is the largest R-hat that passes; `drifts` says that both halves of the run have other means.
+    """
+
+    name: str
+    beta: float
+    r_hat: float
+    ess_bulk: float = float("nan")
+    ess_tail: float = float("nan")
+    limit: float = diagnostics.R_HAT_LIMIT
+    drifts: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} at beta = {self.beta:g}"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether chains have the same mean, and both halves of the run."""
+        return self.r_hat <= self.limit and not self.drifts
+
+
+class Judgement(NamedTuple):
+    """Whether a run has converged, and if not or if nothing tells (None), why; `quantities` is what was looked at."""
+
+    converged: bool | None
+    reason: str = ""
+    quantities: tuple[Quantity, ...] = ()
+
+
+def groups(run: Run) -> list[np.ndarray]:
+    """The chains, (k,) indices, of each temperature and clamped pattern."""
+    n_chains, n_patterns = len(run.beta), run.config["sample"].get("n_patterns") or 1
+    pattern = np.arange(n_chains) // (n_chains // n_patterns)
+    pairs = np.stack([run.beta, pattern])
+    which = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+    return [np.flatnonzero(which == g) for g in range(which.max() + 1)]
+
+
+def quantities(run: Run, *, ess: bool = False) -> list[Quantity]:
+    """Return R-hat of the energy and of the observables that are numbers of chains, and on demand their ess."""
+    return quantities_of(run, _series(run), groups(run), ess=ess)
+
+
+def quantities_of(
+    run: Run, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
+) -> list[Quantity]:
+    """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
+    found, n_series = [], len(series) * len(together)
+    for name, values in series.items():
+        of_pairs = values.shape[1] < len(run.beta)
+        for chains in together:
+            columns = values[:, chains[::2] // 2 if of_pairs else chains]
+            bulk, tail = (diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)) if ess else (np.nan, np.nan)
+            r_hat = float(diagnostics.r_hat(columns))
+            moves = columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
+            drift = moves and drifts(columns, n_quantities=n_series)
+            beta = float(run.beta[chains[0]])
+            found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
+    return found
+
+
+def _series(run: Run) -> dict[str, np.ndarray]:
+    """The energy and the observables of chains or pairs of chains, thinned where they are long; of an even machine the
+    size of those that are odd.
+    """
+    step, named, even = spacing(run), run.config["sample"].get("observables") or {}, is_even(run)
+    found = {}
+    for name, stream in watched_names(run).items():
+        values = run.read(stream, step)
+        if np.isfinite(values).all():
+            odd = even and named.get(name) in ODD
+            found[f"|{name}|" if odd else name] = np.abs(values) if odd else values
+    return found
+
+
+def spacing(run: Run) -> int:
+    """Every which record is looked at."""
+    return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
+
+
+def watched_names(run: Run) -> dict[str, str]:
+    """The streams of the energy and of the observables that are numbers of chains or pairs."""
+    settings, names = run.config["sample"], {"energy": "samples/energy"}
+    for name, what in (settings.get("observables") or {}).items():
+        stream = f"observables/{name}"
+        if what in ("overlap", "link_overlap") or run.streams[stream].shape == (settings["n_chains"],):
+            names[name] = stream
+    return names
+
+
+def judge(run: Run) -> Judgement:
+    """Whether the chains agree in all that is told, the burn-in was found where it was asked for, and the stopping rule
+    was met; None where nothing tells.
+    """
+    settings = run.config["sample"]
+    if settings["sampler"] == "population-annealing":
+        families = independent_families(run)
+        return Judgement(None if families is None else families >= SMALL_POPULATION)
+    if not run.has_chains or settings.get("keep") == "best":
+        return Judgement(None)
+    if len(run.sweep) < 4:
+        return Judgement(None, "fewer than 4 samples tell nothing")
+    if run.burn_in_found is False:
+        return Judgement(False, "chains still drift after the limit of the burn-in")
+    if run.until_met is False:
+        return Judgement(False, "the stopping rule was not met")
+    series, units = quantities(run), _of_units(run)
+    watched = tuple(series + units)
+    if bad := next((q for q in watched if not q.agrees), None):
+        return Judgement(False, _disagreement(bad), watched)
+    if len({q.name for q in series}) < len(watched_names(run)):
+        return Judgement(None, "an observable is not always finite", watched)
+    if _frozen(run):
+        return Judgement(None, "chains that stand still cannot be compared", watched)
+    reason = why_unseen(run, min(map(len, groups(run))))
+    return Judgement(None if reason else True, reason, watched)
+
+
+def _of_units(run: Run) -> list[Quantity]:
+    return [
+        Quantity(a.name, float(run.beta[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts)
+        for a in agreements(run, groups(run), even=is_even(run))
+    ]
+
+
+def _disagreement(q: Quantity) -> str:
+    if q.drifts:
+        return f"both halves of the run differ in the {q.label}"
+    return f"r_hat of the {q.label} is {q.r_hat:.3g}, above {q.limit:.3g}"
+
+
+def has_converged(run: Run) -> bool | None:
+    """The verdict of `judge`."""
+    return judge(run).converged
+
+
+def verdicts(run: Run) -> dict[str, bool | None]:
+    """The verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
+    found = judge(run)
+    return {q.label: q.agrees and (found.converged or None) for q in found.quantities}
+
+
+def _frozen(run: Run) -> bool:
+    """Whether no unit ever flipped, or a chain that is the only one of its kind has an energy that never changes."""
+    if run.acceptance == 0.0:
+        return True
+    energy = run.energy
+    return any(len(chains) == 1 and np.ptp(energy[:, chains[0]]) == 0.0 for chains in groups(run))
+
+
+def independent_families(run: Run) -> float | None:
+    """How many families a population counts for at its last temperature, exp of the family entropy."""
+    entropy = run.read("population/family_entropy")
+    return float(np.exp(entropy[-1])) if len(entropy) else None
+
+
+def warn_of(run: Run) -> None:
+    """Say once, at the end of a run, what has not converged and the way out."""
+    text = _complaint(run)
+    if text:
+        checks.warn(text)
+
+
+def _complaint(run: Run) -> str:
+    settings = run.config["sample"]
+    if settings["sampler"] == "population-annealing":
+        families = independent_families(run)
+        if families is not None and families < SMALL_POPULATION:
+            return (
+                f"the population descends from about {families:.3g} independent replicas, too few for log Z or means "
+                f"to be trusted. Raise n_chains (now {settings['n_chains']}) or n_sweeps."
+            )
+        return ""
+    if not run.has_chains or settings.get("keep") == "best":
+        return ""
+    limit = f"n_sweeps = {settings['n_sweeps']}"
+    single = settings["sampler"] in ("gibbs", "metropolis")  # clusters have no use for a ladder
+    way_out = "Sample longer" + (', or with sampler="tempering"' if single else "")
+    if run.burn_in_found is False:
+        return f"chains still drift after the limit of the burn-in, {limit}: what was sampled is biased. {way_out}."
+    if _enough(run) and (text := _of_disagreement(run, way_out)):
+        return text
+    return "" if run.until_met is not False else _unmet(run, limit, way_out)
+
+
+def _of_disagreement(run: Run, way_out: str) -> str:
+    """What chains disagree in: the series with the largest R-hat, else a unit or a drift; empty where they agree."""
+    series = quantities(run)
+    apart = [q for q in series if not q.r_hat <= q.limit]
+    if apart:
+        worst = max(apart, key=lambda q: q.r_hat)
+        detail = next(q for q in quantities(run, ess=True) if q[:2] == worst[:2])
+        more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
+        return (
+            f"chains disagree: r_hat of the {worst.label} is {worst.r_hat:.3g}{more}, above "
+            f"{worst.limit:g}; ess {detail.ess_bulk:.3g}. {way_out}."
+        )
+    if bad := next((q for q in (*_of_units(run), *series) if not q.agrees), None):
+        return f"chains {'drift together' if bad.drifts else 'disagree'}: {_disagreement(bad)}. {way_out}."
+    return ""
+
+
+def _unmet(run: Run, limit: str, way_out: str) -> str:
+    rule = ", ".join(f"{name} {value:g}" for name, value in run.config["sample"]["until"].items())
+    return f"the stopping rule ({rule}) was not met within {limit}. {way_out}."
+
+
+def _enough(run: Run) -> bool:
+    """Whether there are chains and samples enough to tell."""
+    each, n_samples = min(map(len, groups(run))), len(run.sweep)
+    return each >= FEWEST_CHAINS and n_samples >= FEWEST_SAMPLES and each * n_samples >= FEWEST

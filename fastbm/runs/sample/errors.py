@@ -1,0 +1,49 @@
+"""Error bars of averages of samples in which nothing varied: by Laplace's rule, not 0.
+
+What was not seen in so many effective samples has a probability of about 1 / (ess + 2), known to as much. A state of
+that probability lies log(ess + 2) / beta above those that were seen, and no further than the energies of the machine
+reach.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ... import diagnostics
+from ...sampling.unseen import rarely, unseen
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+
+def energy_error(run: Run, energy: np.ndarray, beta: float | None = None) -> float:
+    """The standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature."""
+    error = float(diagnostics.standard_error(energy))
+    if error > 0.0:
+        return error
+    coldest = float(np.max(run.beta)) if beta is None else beta
+    return float(rarely(energy.size) * unseen(run._start, coldest, energy.size).energy)
+
+
+def observable_error(values: np.ndarray, scale: float | None = None) -> float:
+    """The standard error of the mean of an observable; `scale` is what an unseen state would differ by, the value
+    itself, or 1 where that is 0, unless given.
+    """
+    error = float(diagnostics.standard_error(values))
+    if error > 0.0:
+        return error
+    size = abs(float(values.flat[0])) or 1.0
+    return float(rarely(values.size)) * (size if scale is None else scale)
+
+
+def heat_error(run: Run, energy: np.ndarray, beta: float) -> float:
+    """The standard error of a specific heat per unit of energies that did not vary."""
+    height = beta * float(unseen(run._start, beta, energy.size).energy)
+    return float(rarely(energy.size)) * height * height / run._start.n_units
+
+
+def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:
+    """An estimate whose error is not 0; one that cannot be told stays so."""
+    return estimate._replace(error=floor) if estimate.error == 0.0 else estimate

@@ -1,0 +1,149 @@
+"""What the tasks of sampling share: streams, blocks that are short enough for a prompt stop, and work that can be
+broken off.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..._base.halting import Halted, look, never
+from ...sampling.best import Best
+from ...sampling.clamped import Conditioned
+from ...sampling.observables import Function, Observables
+from ...sampling.samplers import SAMPLERS
+from ...sampling.settings import SampleSettings
+from ...store import Stream
+
+BLOCK_SECONDS = 0.05  # about what a block may take
+LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state
+BLOCK_BYTES = 1 << 24
+GROWTH = 8.0  # of a block over the one before
+SWAP_SECONDS = 1e-4  # what Python takes for a change of temperatures
+
+T = TypeVar("T")
+
+
+class Pace:
+    """How much work fits into a block, from what the last one took; it decides no number of a run.
+
+    Attributes
+    ----------
+    seconds : float
+        What one piece of work takes.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(seconds, 1e-9)
+
+    @property
+    def count(self) -> int:
+        """Pieces of work for the next block."""
+        return max(1, int(BLOCK_SECONDS / self.seconds))
+
+    def note(self, count: int, seconds: float) -> None:
+        """Take in what a block took."""
+        self.seconds = max(seconds / count, self.seconds / GROWTH, 1e-9)
+
+
+class Breakable:
+    """A sampler's work in blocks, long ones of which a stop breaks off.
+
+    Attributes
+    ----------
+    halt : function
+        Whether a stop is asked for; the loop of the run sets it.
+    """
+
+    def __init__(self, chains: Any) -> None:
+        self.chains = chains
+        self.halt: Callable[[], bool] = never
+        self._before: dict[str, np.ndarray] | None = None  # where chains go back to that were broken off
+
+    def chains_state(self) -> dict[str, np.ndarray]:
+        """The state of the chains after the last whole block."""
+        return dict(self.chains.state() if self._before is None else self._before)
+
+    @property
+    def n_swept(self) -> int:
+        """Sweeps that the chains have done, in whole blocks."""
+        return int(self.chains.n_swept if self._before is None else self._before["n_swept"])
+
+    def work(self, act: Callable[[], T], count: int, pace: Pace) -> T | None:
+        """Return what `act` does, a block of `count` pieces; None if it was broken off, and undone."""
+        if self._before is not None:
+            self.chains.restore(self._before)
+            self._before = None
+        started = time.perf_counter()
+        if count * pace.seconds < LONG_SECONDS:
+            found = act()
+        else:
+            before = self.chains.state()
+            self.chains.halt = self.halt
+            try:
+                look(self.halt)  # the state of many replicas takes as long as a piece of work
+                found = act()
+            except Halted:
+                self._before = before  # to go back at once would take seconds where replicas are many
+                return None
+            finally:
+                self.chains.halt = never
+        pace.note(count, time.perf_counter() - started)
+        return found
+
+
+class SamplingTask(Breakable):
+    """What sampling runs of all kinds have: the chains of a sampler, observables, and best states where these are kept.
+
+    `initial` is as for `fastbm.sampling.chains.make_chains`, `functions` as for `Observables`.
+    """
+
+    atomic = False
+
+    def __init__(
+        self,
+        subject: Conditioned,
+        settings: SampleSettings,
+        *,
+        functions: Mapping[str, Function],
+        initial: Any,
+        threads: int,
+    ) -> None:
+        s = self.settings = settings
+        self._subject = subject
+        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
+        self._n_groups = math.lcm(len(s.beta), subject.n_patterns)
+        first = subject.complete(self.chains.packed())
+        self._observables = Observables(subject.model, s.n_chains, s.observables, functions, first, self._n_groups)
+        self._best = Best(int(s.k or 0), first.shape[-1]) if s.keep == "best" else None
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Which kernel runs, and in which numbers."""
+        return dict(self.chains.detail)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What the run writes."""
+        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
+
+
+def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:
+    """The streams of all samplers."""
+    n_units, n_chains = subject.model.n_units, subject.n_chains
+    attrs: dict[str, int | float | str] = {"n_units": n_units, "bitorder": "little", "one": subject.model.convention.hi}
+    states = {"samples/states": Stream("|u1", (n_chains, -(-n_units // 8)), attrs)} if keep == "all" else {}
+    return {**states, "samples/energy": Stream("<f8", (n_chains,)), "samples/sweep": Stream("<i8")}
+
+
+def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.ndarray]:
+    """Rows of a sampler with states and energies of the whole machine, clamped units and offset included."""
+    found = dict(rows)
+    if "samples/states" in rows:
+        found["samples/states"] = subject.complete(rows["samples/states"])
+        found["samples/energy"] = rows["samples/energy"] + subject.offset
+    return found

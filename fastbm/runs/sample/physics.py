@@ -1,0 +1,264 @@
+"""Physics from sampling runs: averages and responses at each temperature, overlaps, reweighting, exact lattices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ... import diagnostics
+from ..._base import checks
+from ...diagnostics import Estimate, OverlapDistribution, Reweighted
+from ...models import square_lattice as lattice
+from ...sampling.observables import OF_PAIRS
+from .convergence import groups
+from .errors import energy_error, floored, heat_error, observable_error
+from .valleys import is_even
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+STEP = 1e-4  # of beta, for the derivative of log Z
+
+
+class Temperature(NamedTuple):
+    """One temperature: energy per unit and modulus of the magnetisation per unit, with standard errors.
+
+    `exact_energy` is that of the finite periodic lattice (Kaufman), `exact_magnetisation` that of the infinite one
+    (Yang); None for other models. `pattern` is the clamped one, None where there are not several.
+    """
+
+    beta: float
+    energy: float
+    energy_error: float
+    magnetisation: float
+    magnetisation_error: float
+    exact_energy: float | None
+    exact_magnetisation: float | None
+    r_hat: float
+    pattern: int | None = None
+
+
+class Thermodynamics(NamedTuple):
+    """Averages per unit at one inverse temperature, each a value with its error; magnetisations are means of -1 and +1
+    for a unit, and None at temperatures whose states were not recorded.
+
+    Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
+    on, and has no error; the susceptibility is that of this mean.
+    """
+
+    beta: float
+    energy: Estimate
+    specific_heat: Estimate
+    magnetisation: Estimate | None = None
+    abs_magnetisation: Estimate | None = None
+    susceptibility: Estimate | None = None
+    binder_cumulant: Estimate | None = None
+
+
+def thermodynamics(run: Run) -> list[Thermodynamics]:
+    """Return one row for each inverse temperature, those of a ladder included."""
+    _check_series(run)
+    _check_one_pattern(run, "thermodynamics")
+    n_units, spins, even = run._start.n_units, _spin_magnetisation(run), is_even(run)
+    rows = []
+    for beta, energy, chains in _temperatures(run):
+        heat = diagnostics.specific_heat(energy, beta, n_units)
+        energies = (
+            Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
+            floored(heat, heat_error(run, energy, beta)),
+        )
+        if spins is None or chains is None:
+            rows.append(Thermodynamics(beta, *energies))
+        else:
+            rows.append(Thermodynamics(beta, *energies, *_magnetic(spins[:, chains], beta, n_units, even=even)))
+    return rows
+
+
+def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
+    """Magnetisation, its modulus, susceptibility and cumulant; what was not seen may differ by a flip of all units, the
+    modulus by that of one.
+    """
+    size = np.abs(m)
+    unseen, flip = observable_error(np.zeros_like(m), 2.0), observable_error(np.zeros_like(m), 2.0 / n_units)
+    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), observable_error(m, 2.0))
+    square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * observable_error(m * m, 2.0 / n_units))
+    return (
+        mean,
+        Estimate(float(size.mean()), observable_error(size, 2.0 / n_units)),
+        square if even else floored(diagnostics.susceptibility(m, beta, n_units), beta * n_units * unseen),
+        floored(diagnostics.binder_cumulant(m), flip),
+    )
+
+
+def _check_series(run: Run) -> None:
+    if not run.has_chains:
+        raise AttributeError("this needs chains that stay at their temperatures, as no schedule of annealing has.")
+    if not len(run.sweep):
+        raise ValueError("the run has no samples yet.")
+
+
+def _check_one_pattern(run: Run, name: str) -> None:
+    """Refuse to average over chains of several clamped patterns: each pattern makes another machine."""
+    if (n_patterns := n_clamped_patterns(run)) > 1:
+        raise ValueError(
+            f"{name} would mix the {n_patterns} clamped patterns of this run, each a machine of its own. Sample one "
+            "pattern a run."
+        )
+
+
+def _temperatures(run: Run) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
+    """Each inverse temperature with the energies there, and the chains whose samples are recorded at it, if any."""
+    if "tempering/energy" in run.streams:
+        ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
+        last = len(ladder) - 1
+        return [(float(b), energy[:, :, k], every if k == last else None) for k, b in enumerate(ladder)]
+    energy, beta = run.energy, run.beta
+    return [(float(b), energy[:, beta == b], beta == b) for b in np.unique(beta)]
+
+
+def _spin_magnetisation(run: Run) -> np.ndarray | None:
+    for name, what in (run.config["sample"].get("observables") or {}).items():
+        if what == "magnetisation":
+            return run.observables[name]
+    if not run.has_states:
+        return None
+    units = run._start.convention
+    return 2.0 * (run.magnetisation - units.lo) / units.span - 1.0
+
+
+def overlap_distribution(run: Run, beta: float | None, bins: int | None) -> OverlapDistribution:
+    """P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
+    _check_series(run)
+    _check_one_pattern(run, "overlap_distribution")
+    own = np.unique(run.beta)
+    if beta is None and len(own) > 1:
+        raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{b:g}' for b in own)}.")
+    chosen = own[-1] if beta is None else own[np.argmin(np.abs(own - beta))]
+    if beta is not None and not np.isclose(chosen, beta):
+        raise ValueError(
+            f"beta must be a temperature at which chains were recorded; the nearest to {beta:g} is {chosen:g}."
+        )
+    q = _overlaps(run)
+    pairs = (run.beta == chosen)[: 2 * q.shape[1]].reshape(-1, 2).all(axis=1)
+    if not pairs.any():
+        raise ValueError(f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen:g}.")
+    return diagnostics.overlap_distribution(q[:, pairs], run._start.n_units, bins)
+
+
+def _overlaps(run: Run) -> np.ndarray:
+    for name, what in (run.config["sample"].get("observables") or {}).items():
+        if what == "overlap":
+            return run.observables[name]
+    run._need("samples/states", "samples")
+    n_units, n_pairs = run._start.n_units, len(run.beta) // 2
+    found = np.empty((len(run.sweep), n_pairs))
+    for t in range(len(found)):
+        packed = run._reader.read("samples/states", t, t + 1)[0, : 2 * n_pairs]
+        found[t] = np.bitwise_count(packed[::2] ^ packed[1::2]).sum(axis=1, dtype=np.int64)
+    return 1.0 - 2.0 * found / n_units
+
+
+def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
+    """Means at other inverse temperatures, each from the nearest one that was sampled."""
+    _check_series(run)
+    _check_one_pattern(run, "reweight")
+    wanted = checks.finite_array("betas", betas)
+    if wanted.ndim > 1 or not wanted.size:
+        raise ValueError(f"betas must be a number or a list of numbers; got shape {wanted.shape}.")
+    values, of_pairs = _values(run, observable), _is_of_pairs(run, observable)
+    sampled = [(b, e, chains) for b, e, chains in _temperatures(run) if values is None or chains is not None]
+    rows = []
+    for new in np.atleast_1d(wanted):
+        beta, energy, chains = min(sampled, key=lambda one: abs(one[0] - new))
+        if values is None or chains is None:
+            observed = energy
+        elif of_pairs:  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
+            observed, energy = values[:, chains[::2]], energy[:, ::2] + energy[:, 1::2]
+        else:
+            observed = values[:, chains]
+        rows.append(diagnostics.reweight(energy, observed, beta, float(new)))
+    value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
+    return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
+
+
+def _is_of_pairs(run: Run, observable: Any) -> bool:
+    """Whether this is a recorded observable of chains 2k and 2k + 1."""
+    named = run.config["sample"].get("observables") or {}
+    return isinstance(observable, str) and named.get(observable) in OF_PAIRS
+
+
+def _values(run: Run, observable: Any) -> np.ndarray | None:
+    """Values of the samples, of chains or pairs; None for the energy."""
+    if isinstance(observable, str):
+        if observable == "energy":
+            return None
+        if observable in run.observables:
+            values = run.observables[observable]
+            return values if _is_of_pairs(run, observable) else _of_chains(run, values)
+        if observable == "magnetisation":
+            run._need("samples/states", "samples")
+            return _spin_magnetisation(run)
+        known = ["energy", "magnetisation", *run.observables]
+        raise ValueError(f"observable must be one of {', '.join(map(repr, known))}, or an array; got {observable!r}.")
+    return _of_chains(run, checks.any_array("observable", observable))
+
+
+def _of_chains(run: Run, values: np.ndarray) -> np.ndarray:
+    if values.shape[:2] != (len(run.sweep), len(run.beta)):
+        raise ValueError(
+            f"observable must have one value for each sample and chain, {(len(run.sweep), len(run.beta))}; got "
+            f"{values.shape}."
+        )
+    return values
+
+
+def by_temperature(run: Run) -> list[Temperature]:
+    """Return one row for each inverse temperature of a sampling run, and each clamped pattern at it."""
+    energy, magnetisation = run.energy / run._start.n_units, np.abs(run.magnetisation)
+    sides = square_lattice(run)
+    n_patterns = n_clamped_patterns(run)
+    rows = []
+    for chains in groups(run):
+        beta, e, m = float(run.beta[chains[0]]), energy[:, chains], magnetisation[:, chains]
+        rows.append(
+            Temperature(
+                beta,
+                float(e.mean()),
+                energy_error(run, energy[:, chains] * run._start.n_units, beta) / run._start.n_units,
+                float(m.mean()),
+                observable_error(m, 2.0 / run._start.n_units),
+                lattice_energy(*sides, beta) if sides is not None else None,
+                lattice.onsager_magnetisation(beta) if sides is not None else None,
+                float(diagnostics.r_hat(e)),
+                int(chains[0]) * n_patterns // len(run.beta) if n_patterns > 1 else None,
+            )
+        )
+    return rows
+
+
+def n_clamped_patterns(run: Run) -> int:
+    """Patterns that are clamped, each of which makes another machine; 1 where nothing is."""
+    return int(run.config["sample"].get("n_patterns") or 1)
+
+
+def square_lattice(run: Run) -> tuple[int, int] | None:
+    """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped units
+    it is another machine.
+    """
+    if run.config.get("sample", {}).get("n_patterns"):
+        return None
+    origin = run.config.get("model", {}).get("origin", {})
+    if origin.get("name") != "ising" or not origin["periodic"] or origin["coupling"] != 1.0 or origin["field"] != 0.0:
+        return None
+    sides = origin["shape"]
+    return (sides[0], sides[1]) if len(sides) == 2 and min(sides) >= 3 else None
+
+
+def lattice_energy(rows: int, columns: int, beta: float) -> float:
+    """Exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
+    if beta < STEP:  # where it is linear to 1e-8
+        return lattice_energy(rows, columns, STEP) * (beta / STEP)
+    high, low = beta + STEP, beta - STEP
+    slope = (lattice.kaufman_log_z(rows, columns, high) - lattice.kaufman_log_z(rows, columns, low)) / (high - low)
+    return -slope / (rows * columns)

@@ -1,0 +1,167 @@
+"""A sampling run in a few numbers: what it was, how well the sampler moved, what it found, whether to believe it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import diagnostics
+from .convergence import Quantity, groups, independent_families, judge, quantities, spacing
+from .errors import energy_error, observable_error
+from .valleys import is_even, starts_at_one_point
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+
+def summarise_sample(run: Run) -> dict[str, Any]:
+    """Return the entries of the summary; empty ones are left out."""
+    found = {**_told(run), **_moves(run)}
+    if not len(run.sweep):
+        return found | _population(run)
+    best = run.config["sample"].get("keep") == "best"  # then there may be no burn-in, and averages mean little
+    chains = {} if best and run.has_chains else _chains(run) if run.has_chains else _energy(run)
+    found |= chains | _population(run) | _best(run)
+    return found | _verdict(run)
+
+
+def _verdict(run: Run) -> dict[str, Any]:
+    """Whether to believe it, and why not or why nothing tells."""
+    converged, reason, _ = judge(run)
+    if converged is None and not reason:
+        return {}
+    return {"converged": converged} | ({"the reason": reason} if reason else {})
+
+
+def _told(run: Run) -> dict[str, Any]:
+    """The machine, the sampler, and how far it is."""
+    settings = run.config["sample"]
+    sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings["order"]
+    words = [f"{sampler} ({rule})" if rule and rule != sampler else sampler, f"{order} order" if order else ""]
+    held = f"{settings['n_patterns']} clamped patterns" if settings.get("n_patterns", 0) > 1 else ""
+    words.append(held or ("clamped units" if settings.get("n_patterns") else ""))
+    fields = run.meta.get("fields") or run.meta.get("bond probabilities")
+    found: dict[str, Any] = {
+        "model": repr(run._start)[1:-1],
+        "sampler": ", ".join(word for word in words if word),
+        "kernel": str(run.meta.get("kernel", "")) + (f" ({fields})" if fields else ""),
+    }
+    n_samples, n_chains = len(run.sweep), settings["n_chains"]
+    if not run.has_chains:
+        found["samples"] = f"{n_samples} of {n_chains} chains, at the end of {settings['n_sweeps']} sweeps" + (
+            " at each temperature" if sampler == "population-annealing" else ""
+        )
+        return found
+    every = "every sweep" if settings["thin"] == 1 else f"every {settings['thin']} sweeps"
+    found["samples"] = f"{n_samples} of {n_chains} chains, {every}"
+    if settings.get("keep") == "best":
+        found["samples"] += ", energies only"
+    if settings["burn_in"] == "auto":
+        found["burn-in"] = _burn_in(run)
+    else:
+        found["burn-in"] = f"{settings['burn_in']} sweeps"
+    if settings.get("until"):
+        rule = ", ".join(f"{name} {value:g}" for name, value in settings["until"].items())
+        found["until"] = f"{rule}: { ({True: 'met', False: 'not met', None: 'not yet'}[run.until_met]) }"
+    return found
+
+
+def _burn_in(run: Run) -> str:
+    if run.burn_in is None:
+        return "looked for"
+    return f"{run.burn_in} sweeps, " + ("found" if run.burn_in_found else "the limit: chains still drift")
+
+
+def _moves(run: Run) -> dict[str, Any]:
+    """How well the sampler moved."""
+    found: dict[str, Any] = {}
+    if run.acceptance is not None:
+        found["acceptance"] = f"{run.acceptance:.3g} flips an attempt"
+    betas, settings = run.betas, run.config["sample"]
+    if len(betas) > 1:
+        found["beta"] = f"{betas.min():g} to {betas.max():g}, {len(betas)} values"
+    elif settings["sampler"] == "annealing":
+        found["beta"] = f"{min(settings['betas']):g} to {betas[0]:g}"
+    elif settings.get("keep") == "best" and len(betas):  # it may be the machine's own
+        found["beta"] = f"{betas[0]:g}"
+    if "tempering/attempted" in run.streams and len(run.sweep):
+        rates, trips = run.swap_rates, run.round_trips
+        found["swap rates"] = f"{rates.min():.3g} to {rates.max():.3g}"
+        found["round trips"] = f"{trips.sum()}, {trips.min()} to {trips.max()} a ladder"
+    if settings.get("cluster"):
+        levels = betas[json.loads(run.meta.get("cluster moves at levels", "[]"))]
+        where = f", beta {levels.min():g} to {levels.max():g}" if len(levels) else ""
+        found["cluster moves"] = f"at {len(levels)} of {len(betas)} temperatures{where}"
+    if "clusters/size" in run.streams and len(run.sweep):
+        size = run.read("clusters/size").mean()
+        found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"
+    return found
+
+
+def _chains(run: Run) -> dict[str, Any]:
+    """Energy and errors of chains in time; of several temperatures, the worst diagnostics."""
+    found: dict[str, Any] = {}
+    thin, energy = run.config["sample"]["thin"], run.energy
+    watched = quantities(run, ess=True) if len(energy) >= 4 else []
+    if len(groups(run)) == 1:
+        tau = float(diagnostics.tau_int(energy))
+        found["energy"] = (float(energy.mean()), energy_error(run, energy))
+        found["tau_int"] = f"{tau * thin:.4g} sweeps"
+    for name in dict.fromkeys(q.name for q in watched):
+        if name != "energy":
+            found |= _observable(run, name)
+    if is_even(run):
+        found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
+    if starts_at_one_point(run):
+        found["begun at"] = "one state, the same for all chains, which may hide other valleys"
+    if watched:
+        some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
+        ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"
+        found["ess"] = ess + some + _of(watched)
+        worst = max(watched, key=lambda q: q.r_hat)
+        found["r_hat"] = f"{worst.r_hat:.4g}" + (f" ({worst.label})" if len(watched) > 1 else "")
+    return found
+
+
+def _observable(run: Run, name: str) -> dict[str, Any]:
+    """The mean of an observable; of one that is odd where the machine is even, that of its size, the own being 0."""
+    if name in run.observables:
+        values = run.observables[name]
+        return {name: (float(values.mean()), observable_error(values))}
+    values = np.abs(run.observables[name[1:-1]])
+    return {name[1:-1]: (0.0, 0.0), name: (float(values.mean()), observable_error(values))}
+
+
+def _least(watched: list[Quantity], name: str) -> float:
+    return min(getattr(q, name) for q in watched)
+
+
+def _of(watched: list[Quantity]) -> str:
+    return f", the least of {len(watched)} quantities" if len(watched) > 1 else ""
+
+
+def _energy(run: Run) -> dict[str, Any]:
+    """Energies at the end of a schedule, where chains are independent but not at equilibrium."""
+    energy = run.energy[-1]
+    return {"energy": f"{energy.mean():.6g}, {energy.min():.6g} to {energy.max():.6g}"}
+
+
+def _population(run: Run) -> dict[str, Any]:
+    if "population/log_z" not in run.streams or not len(run.betas):
+        return {}
+    log_z, left = run.read("population/log_z")[-1], run.read("population/n_families")[-1]
+    return {
+        "log Z": f"{log_z:.8g} at beta = {run.betas[-1]:g}",
+        "families": f"{left} left; exp(entropy) {independent_families(run):.4g}",
+        "culled": f"{run.read('population/culled').max():.3g} of the replicas at a step, at most",
+    }
+
+
+def _best(run: Run) -> dict[str, Any]:
+    if run.config["sample"].get("keep") != "best" or not len(run.best_energies):
+        return {}
+    energies = run.best_energies
+    n_lowest = int(np.count_nonzero(energies == energies[0]))
+    return {"best energy": f"{energies[0]:.10g}, {n_lowest} states; {len(energies)} kept, up to {energies[-1]:.10g}"}

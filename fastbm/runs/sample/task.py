@@ -1,0 +1,252 @@
+"""Sampling as a run: burn-in, then every `thin`-th sweep recorded, one block of rows at a time.
+
+Samplers that have an end of their own as runs: annealing, and annealing of a population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...sampling.clamped import Conditioned
+from ...sampling.memory import check_rows
+from ...sampling.samplers import SAMPLERS
+from ...sampling.settings import SampleSettings
+from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, look_after
+from .pace import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
+
+Rows = dict[str, np.ndarray]
+
+
+class SampleTask(SamplingTask):
+    """One sampling run that goes on for as many sweeps as it is told, or until its stopping rule is met."""
+
+    unit = "sweep"
+
+    def __init__(self, subject: Conditioned, settings: SampleSettings, **options: Any) -> None:
+        super().__init__(subject, settings, **options)
+        s = settings
+        grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, self._n_groups)
+        again = AGAIN if SAMPLERS[s.sampler].relaxes else 1.0
+        self._rule = Rule(s.until, grouped, again=again) if s.until else None
+        self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
+        self._n_bytes = -(-subject.model.n_units // 8)
+        self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
+        self._end = -1  # that at which the stopping rule was met
+        self._settled = False  # whether the end of the burn-in was found
+        overhead = SWAP_SECONDS / s.swap_every if s.swap_every else 0.0
+        self._pace = Pace(self.chains.sweep_seconds + overhead)
+        # to pack states and to tell their energies takes about as long as a sweep
+        self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, BLOCK_SECONDS))
+
+    @property
+    def _last(self) -> int:
+        """The sweep after which the run ends, as far as is known."""
+        if self._end >= 0:
+            return self._end
+        return (self.settings.most_burn_in if self._first < 0 else self._first) + self.settings.n_sweeps
+
+    @property
+    def done(self) -> bool:
+        """Whether all sweeps are done."""
+        return self._first >= 0 and self.n_swept >= self._last
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Sweeps done, and all."""
+        return self.n_swept, self._last
+
+    @property
+    def why_no_longer(self) -> str:
+        """Why more sweeps than it was told would not have begun with these samples; empty if they would."""
+        if self._rule is not None and self._end >= 0:
+            return f"its stopping rule, until={dict(self._rule.limits)}, was met after sweep {self._end}"
+        if self._relaxation is not None and not self._settled:
+            return "its burn-in did not settle within n_sweeps, and in a longer run samples would begin later"
+        return ""
+
+    def check_room(self) -> None:
+        """Refuse samples that memory cannot hold."""
+        if self._rule is None:
+            check_rows(self.settings, self._subject)
+
+    def advance(self) -> Rows | None:
+        """Do some sweeps; return the samples that fell among them, None if a stop broke them off."""
+        s, n_swept = self.settings, self.n_swept
+        if self._first < 0:
+            return self._relax()
+        if n_swept < self._first:
+            return self._sweep(self._first - n_swept)
+        n_done, odd = divmod(n_swept - self._first, s.thin)
+        if n_done == s.n_samples:
+            return self._sweep(self._last - n_swept)
+        left = s.thin - odd  # sweeps to the next sample
+        if left > max(1, self._pace.count):
+            return self._sweep(left - 1)
+        most = 1 if odd else s.n_samples - n_done
+        if self._rule is not None:
+            most = min(most, look_after(n_done) - n_done)
+        rows = self._record(most, left)
+        if rows is None:
+            return None
+        n_new = len(rows["samples/energy"])
+        rows["samples/sweep"] = self._first + s.thin * np.arange(n_done + 1, n_done + n_new + 1)
+        if self._rule is not None and self._rule.met(_watched(rows)):
+            self._end = self.n_swept
+        return rows
+
+    def _sweep(self, n_sweeps: int) -> Rows | None:
+        """Go on without a sample, for at most a block."""
+        count = min(self._pace.count, n_sweeps)
+
+        def act() -> Rows:
+            self.chains.sweep(count)
+            return {}
+
+        return self.work(act, count, self._pace)
+
+    def _record(self, most: int, step: int) -> Rows | None:
+        """Go on to up to `most` samples, `step` sweeps from one to the next, and measure them."""
+        row_bytes = sum(stream.row_bytes for stream in self.streams.values()) + self._subject.n_chains * self._n_bytes
+        count = min(most, self._sample_pace.count, max(1, BLOCK_BYTES // row_bytes))
+        if self._best is not None and "tempering/energy" in self.chains.streams:
+            count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
+
+        def act() -> tuple[Rows, np.ndarray]:
+            rows = of_whole(self.chains.record(count, step), self._subject)
+            rows |= self._observables.measure(rows["samples/states"])
+            return rows, self._seen(rows)
+
+        found = self.work(act, count, self._sample_pace)
+        if found is None:
+            return None
+        rows, states = found
+        if self._best is not None:
+            del rows["samples/states"]
+            energies = rows["tempering/energy"][0].T if "tempering/energy" in rows else rows["samples/energy"]
+            self._best.show(states, energies)
+        return rows
+
+    def _seen(self, rows: Rows) -> np.ndarray:
+        """The states among which the best are looked for, at all temperatures."""
+        if self._best is None or "tempering/energy" not in rows:
+            return rows["samples/states"]
+        return self._subject.complete(self.chains.engine.packed()[self.chains.lanes.T])
+
+    def _relax(self) -> Rows | None:
+        """Burn in up to the next look at most; samples begin where the run looks stationary, or at the limit."""
+        assert self._relaxation is not None
+        most = max(1, self.settings.n_samples)
+        left = min(self._relaxation.rows_to_look(), most - self._relaxation.n_rows)
+        rows = self._record(left, self.settings.thin)
+        if rows is None:
+            return None
+        self._settled = self._relaxation.over(_watched(rows))
+        if self._settled or self._relaxation.n_rows >= most:
+            self._first = self.n_swept
+        return {}
+
+    def state(self) -> Rows:
+        """All that is needed to go on, bit for bit."""
+        found = self.chains_state()
+        if self._relaxation is not None:
+            found |= {"first_sweep": np.array(self._first), "settled": np.array(self._settled)}
+            found |= self._relaxation.state() if self._first < 0 else {}
+        if self._rule is not None:
+            found |= self._rule.state() | {"last_sweep": np.array(self._end)}
+        if self._best is not None:
+            found |= self._best.state()
+        return found
+
+    def restore(self, state: Rows) -> None:
+        """Go back to what `state` returned."""
+        self.chains.restore({"n_flips": np.array(0), **state})  # version 0.1 counted no flips
+        if self._relaxation is not None:
+            self._first, self._settled = int(state["first_sweep"]), bool(state["settled"])
+            if self._first < 0:
+                self._relaxation.restore(state)
+        if self._rule is not None:
+            self._rule.restore(state)
+            self._end = int(state["last_sweep"])
+        if self._best is not None:
+            self._best.restore(state)
+
+
+def _watched(rows: Mapping[str, np.ndarray]) -> Rows:
+    """Rows by the names of what is watched."""
+    found = {name.removeprefix("observables/"): array for name, array in rows.items()}
+    return found | {"energy": rows["samples/energy"]}
+
+
+COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
+
+
+class ScheduleTask(SamplingTask):
+    """One run down a schedule; it records one sample of each chain, at its end.
+
+    Best states are looked for after every `thin`-th sweep of the last quarter of an annealing schedule, after each
+    temperature of a population, and at the end.
+    """
+
+    def __init__(self, subject: Conditioned, settings: SampleSettings, **options: Any) -> None:
+        super().__init__(subject, settings, **options)
+        s = settings
+        annealing = s.sampler == "annealing"
+        self.unit = "sweep" if annealing else "part of the way"
+        self._every = s.thin if annealing else s.n_sweeps
+        self._from = int(COLD * s.n_sweeps) if annealing else 0
+        self._pace = Pace(self.chains.sweep_seconds + SWAP_SECONDS)
+
+    @property
+    def done(self) -> bool:
+        """Whether the target has been reached."""
+        return self._before is None and bool(self.chains.finished)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far it is, and all."""
+        done, every = self.chains.progress
+        return (self.n_swept if self.settings.sampler == "annealing" else done), every
+
+    def advance(self) -> Rows | None:
+        """Do some sweeps; return what fell among them, None if a stop broke them off."""
+        count = self._pace.count
+        if self._best is not None:  # stop where states are to be looked at
+            now = self.n_swept
+            count = min(count, (now // self._every + 1) * self._every - now)
+
+        def act() -> tuple[Rows, tuple[np.ndarray, np.ndarray] | None]:
+            rows = of_whole(self.chains.advance(count), self._subject)
+            if "samples/states" in rows:
+                rows |= self._observables.measure(rows["samples/states"])
+            return rows, self._seen()
+
+        found = self.work(act, count, self._pace)
+        if found is None:
+            return None
+        rows, seen = found
+        if self._best is not None:
+            rows.pop("samples/states", None)
+            if seen is not None:
+                self._best.show(*seen)
+        return rows
+
+    def _seen(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The states among which the best are looked for, and their energies; None where it is no time for a look."""
+        n_swept = self.chains.n_swept
+        in_time = n_swept % self._every == 0 and n_swept > self._from
+        if self._best is None or not (self.chains.finished or in_time):
+            return None
+        return self._subject.complete(self.chains.packed()), self.chains.energies() + self._subject.offset
+
+    def state(self) -> Rows:
+        """All that is needed to go on, bit for bit."""
+        return self.chains_state() | ({} if self._best is None else self._best.state())
+
+    def restore(self, state: Rows) -> None:
+        """Go back to what `state` returned."""
+        self.chains.restore(state)
+        if self._best is not None:
+            self._best.restore(state)

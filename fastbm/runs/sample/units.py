@@ -1,0 +1,104 @@
+"""Whether chains agree in their units, told from some of the recorded states, evenly spaced.
+
+Means of single units and the mean of all of them, unless the machine is even: then these are known, and what is looked
+at is |m| and whether units i and i + d differ, for some distances d. Means over chains say nothing of such pairs that a
+flip of all units would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ... import diagnostics
+from ...diagnostics.bits import bit_r_hat, r_hat_limit
+from ...diagnostics.drift import drifts
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
+PIECE = 1 << 20  # bits that are unpacked at once
+FEWEST, MOST = 32, 1024  # states of each chain
+GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
+
+
+class Agreement(NamedTuple):
+    """How well chains of one group agree in one kind of quantity; `r_hat` is that of the worst, `limit` what passes."""
+
+    name: str
+    chains: np.ndarray
+    r_hat: float
+    limit: float
+    drifts: bool = False
+
+
+def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[Agreement]:
+    """Compare the units of the chains of each group; none where fewer than 8 samples were recorded."""
+    if not run.has_states or len(run.sweep) < 8:
+        return []
+    packed, n_units = spaced(run), run._start.n_units
+    m = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
+    distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
+    counts, found = _counts(packed, n_units, distances), []
+    for chains in together:
+        found.append(_of_magnetisation(np.abs(m) if even else m, chains, even=even))
+        found.append(_of_units(counts, len(packed) // 2, n_units, chains, distances))
+    return found
+
+
+def spaced(run: Run) -> np.ndarray:
+    """An even number of packed states of every chain, evenly spaced."""
+    n_samples = len(run.sweep)
+    wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))
+    packed = run.read("samples/states", max(1, n_samples // wanted))
+    return packed[len(packed) % 2 :]
+
+
+def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agreement:
+    own, name = m[:, chains], "|m|" if even else "magnetisation"
+    limit = r_hat_limit(len(m) // 2, len(chains), 1)
+    return Agreement(name, chains, float(diagnostics.r_hat(own)), limit, drifts(own))
+
+
+def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np.ndarray:
+    """How often units are up, or how often those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
+    n_samples, n_chains = packed.shape[:2]
+    counts = np.zeros((2, n_chains, n_units * (1 if distances is None else len(distances))), np.uint16)
+    piece = max(1, PIECE // counts[0].size)
+    for half, states in enumerate((packed[: n_samples // 2], packed[n_samples // 2 :])):
+        for start in range(0, len(states), piece):
+            up = np.unpackbits(states[start : start + piece], axis=2, count=n_units, bitorder="little")
+            if distances is not None:
+                up = _differ(up, distances)
+            counts[half] += up.sum(axis=0, dtype=np.uint16) if len(up) > 1 else up[0]
+    return counts
+
+
+def _differ(up: np.ndarray, distances: list[int]) -> np.ndarray:
+    """Whether units i - d and i differ, for each distance d."""
+    pairs = [up ^ np.roll(up, d, axis=2) for d in distances]
+    return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=2)
+
+
+def _of_units(
+    counts: np.ndarray, half: int, n_units: int, chains: np.ndarray, distances: list[int] | None
+) -> Agreement:
+    r_hat = bit_r_hat(counts[:, chains], half)
+    worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
+    i, name = worst % n_units, f"mean of unit {worst}"
+    if distances is not None:
+        name = f"product of units {(i - distances[worst // n_units]) % n_units} and {i}"
+    return Agreement(name, chains, float(r_hat[worst]), limit)
+
+
+def _distances(n_units: int, n_states: int) -> list[int]:
+    """Distances of pairs: all where units are few, else some multiples of the golden section, so that any two are far
+    from one another.
+    """
+    most, every = max(1, MOST_BITS // (n_units * n_states)), range(1, n_units // 2 + 1)
+    if len(every) <= most:
+        return list(every) or [0]
+    return sorted({1 + int(k * GOLDEN * n_units) % (n_units - 1) for k in range(1, most + 1)})

@@ -1,0 +1,45 @@
+"""What no chain of a run can tell: whether there are valleys that none of them has seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...sampling import valleys
+
+if TYPE_CHECKING:
+    from .run import SampledRun as Run
+
+
+def is_even(run: Run) -> bool:
+    """Whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
+    if run.config["sample"].get("n_patterns"):
+        return False
+    return valleys.is_even(run._start, _coldest(run))
+
+
+def starts_at_one_point(run: Run) -> bool:
+    """Whether all chains began at the same state."""
+    if run._sampler == "exact":
+        return False
+    if run.config.get("initial") == "up":
+        return True
+    given = run._reader.inputs.get("initial")
+    return given is not None and bool((given == given[0]).all())
+
+
+def why_unseen(run: Run, n_chains: int) -> str:
+    """Why there may be valleys that none of the `n_chains` of a group has seen; empty where that is unlikely."""
+    if run._sampler == "exact":
+        return ""
+    if run._sampler in ("wolff", "swendsen-wang") and n_chains > 1:
+        return ""  # couplings without frustration, and clusters go from valley to valley
+    if run._sampler == "tempering" and int(run.round_trips.sum()) >= valleys.FEWEST_CHAINS:
+        return ""  # each a start of its own
+    clamped, one_point = bool(run.config["sample"].get("n_patterns")), starts_at_one_point(run)
+    return valleys.why_unseen(run._start, _coldest(run), n_chains, one_point=one_point, clamped=clamped)
+
+
+def _coldest(run: Run) -> float:
+    return float(np.max(run.beta))

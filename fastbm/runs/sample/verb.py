@@ -1,0 +1,270 @@
+"""The verb `sample`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks, threads as threads_module
+from ...data.rows import pack
+from ...machine.machine import BoltzmannMachine, check_machine
+from ...sampling.clamped import Conditioned
+from ...sampling.engine.engine import start_bits
+from ...sampling.memory import check_memory, check_rows
+from ...sampling.observables import check_observables
+from ...sampling.resolve import resolve
+from ...sampling.settings import SampleSettings
+from ..begin import begin
+from ..loop import Progress
+from ..run import Run
+from ..spec import describe, model_inputs
+from ..stop import Stop
+
+
+def sample(
+    model: BoltzmannMachine,
+    *misplaced: Any,
+    sampler: str = "gibbs",
+    rule: str | None = None,
+    order: str | None = None,
+    kernel: str | None = None,
+    n_chains: int = 64,
+    n_sweeps: int | None = None,
+    burn_in: int | str | None = None,
+    thin: int = 1,
+    beta: float | Sequence[float] | None = None,
+    betas: Sequence[float] | None = None,
+    n_betas: int | None = None,
+    lowest_beta: float | None = None,
+    schedule: str | None = None,
+    swap_every: int | None = None,
+    cluster: bool | str | None = None,
+    target_ess: float | None = None,
+    engine: str | None = None,
+    max_forecast_seconds: float | None = None,
+    max_gigabytes: float | None = None,
+    clamp: tuple[Any, Any] | None = None,
+    observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]] = (),
+    keep: str = "all",
+    k: int | None = None,
+    until: Mapping[str, float] | None = None,
+    initial: Any = "random",
+    seed: int | None = 0,
+    first_chain: int = 0,
+    threads: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+    **storage: Any,
+) -> Run:
+    """Draw samples.
+
+    Two calls alike are the same run: the seed is 0 unless given, and results do not depend on the number of threads.
+    Whatever is chosen here (temperatures, kernel, ladder, schedule) stands in `run.config` and is not chosen again on
+    resume.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    sampler : str
+        "gibbs", "metropolis": single-unit updates. "tempering": `n_chains` ladders of replicas that swap temperatures;
+        samples are those at the target. "annealing": chains that are cooled once. "population-annealing": a population
+        that is cooled and resampled, with an estimate of log Z. "wolff", "swendsen-wang": clusters, for couplings
+        without frustration. "exact": independent draws from the exact distribution, for machines that `infer` can sum.
+        The two kinds of annealing record one sample of each chain, at their end.
+    rule : {"gibbs", "metropolis"}, optional
+        The single-unit update of "tempering", "annealing" and "population-annealing"; "gibbs" unless given.
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose
+        other orders may be periodic. In random order each Metropolis chain drops one proposal in 16, so that chains
+        part and no model is periodic.
+    kernel : {"dense", "sparse", "layered", "multispin"}, optional
+        The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
+    n_chains : int
+        Independent chains, ladders or, of a population, replicas.
+    n_sweeps, thin : int
+        A sweep is n_units attempts (of Wolff one cluster, of "exact" one draw). Sample t is taken after
+        ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin`` in all; 1000 sweeps unless given. Annealing: sweeps
+        of the whole schedule. Population annealing: sweeps at each temperature, 10 unless given.
+    burn_in : int or "auto", optional
+        Sweeps before; unless given a tenth of `n_sweeps`, of "exact" none. "auto": until the energy and the observables
+        look stationary (`diagnostics.LogBins`), at most `n_sweeps`.
+    beta : float or list of float, optional
+        Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
+        of consecutive chains. Searches ("annealing", and ``keep="best"`` with any sampler) take it from the machine's
+        own fields unless it is given, so that multiples of the couplings are searched alike: a short quench tells how
+        strongly typical units are pulled in low states; schedules and ladders end where these pulls make log-odds of
+        30, chains of one temperature stay where they make 10.
+    betas, n_betas, lowest_beta
+        The ladder of "tempering" (increasing, the target last), or its length and its hottest end: then a short pilot
+        finds betas with equal swap rates, enough for a rate of about 0.3 unless `n_betas` is given. The hottest end is,
+        unless given, where no state pulls any unit with log-odds above 0.5, and at most beta / 10. For "annealing",
+        `betas` are held for equal parts of the sweeps each.
+    schedule : {"linear", "geometric", "adaptive"}, optional
+        How annealing goes from `lowest_beta` to `beta`: evenly in beta ("linear", unless given), in its logarithm, or
+        in the fluctuations of the energy that a pilot finds.
+    swap_every : int, optional
+        Sweeps between two attempts to swap temperatures; 1 unless given.
+    cluster : bool, optional
+        Houdayer's cluster moves between ladders 2k and 2k + 1 of "tempering".
+    target_ess : float, optional
+        Of a population after each step of temperature, as a part of it; 0.9 unless given.
+    engine : {"blocks", "layers", "elimination"}, optional
+        What makes the tables that "exact" draws from: products of three blocks of units for up to some 40, sums over
+        one side of layered machines, elimination for graphs of low treewidth. The cheapest by forecast unless given.
+        Each gives its own draws.
+    max_forecast_seconds, max_gigabytes : float, optional
+        Refuse tables of "exact" that would take longer (600 unless given) or more memory (4); those of several betas
+        and clamped patterns share it.
+    clamp : (indices, values), optional
+        Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
+        each. States and energies are those of all units.
+    observables : list of names, or dict of name to function
+        Measured on every sample, in ``run.observables[name]``. "magnetisation": mean of -1 and +1 for each unit;
+        "overlap": sum_i s_i t_i / n_units (of -1 and +1) of chains 2k and 2k + 1, "link_overlap" the same of products
+        along couplings. A function takes states (n_chains, n_units) int8 in the model's units and returns (n_chains,)
+        numbers, or any one shape (m,); it must be given to `resume` again.
+    keep : {"all", "best"}
+        "best": record no states but keep the `k` distinct ones (100 unless given) of lowest energy that are seen after
+        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last quarter of the schedule;
+        there is then no burn-in unless given. See ``run.best_states``.
+    k : int, optional
+    until : dict, optional
+        ``{"ess": 1000}``, ``{"r_hat": 1.01}`` or both: stop when the energy and every observable of the chains, at
+        every temperature, have so many effective samples, an R-hat not above (1.05 unless given), and the same mean in
+        both halves of the run. Looked at after 64, 80, 100, ... samples, from 1024 of all chains together on; it must
+        hold from one look to another at twice as many samples. `n_sweeps` is then the limit.
+    initial : "random", "up", (n_units,) or (n_chains, n_units) array, or Run
+        Where chains start; a Run's last samples.
+    seed : int or None
+        None draws one, which `run.config` tells.
+    first_chain : int
+        Index of the first chain, to run parts of one large set of chains apart. Name the `kernel` in all parts, which
+        is else chosen by the number of chains: a later part that would take another one than the whole set is refused,
+        but the part that begins at 0 cannot know of the others. Multiples of 64 for "multispin".
+    threads : int, optional
+        All available processors unless given.
+    out : path, optional
+        Stream to this HDF5 file; without it samples stay in memory.
+    overwrite : bool
+        Replace a run of that name.
+    max_seconds : float, optional
+        Stop then; the run can be resumed.
+    progress, stop
+        For the command line: a callback after each block, and the signals that stop a run.
+    **storage
+        `commit_seconds` (60) and `commit_bytes` (16 MiB): when what there is gets committed; `compression` (None,
+        "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts kept with the run.
+
+    Returns
+    -------
+    Run
+        `run.states` (n_samples, n_chains, n_units) in the model's units, `run.energy` (n_samples, n_chains).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range, that the sampler does not take, or that memory cannot hold; for energies, or beta
+        times energies, whose squares or which themselves are beyond the largest number.
+    StorageError
+        If `out` exists or cannot be written.
+    Interrupted
+        After Ctrl-C, with what was sampled in its `run`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        At the end, if chains disagree in the energy, an observable or the mean of a unit (R-hat above 1.05, told where
+        there are at least 4 chains and 32 samples) or drift together, a burn-in or a stopping rule was not met within
+        `n_sweeps`, or a population has few families. Of a machine that is even under a flip of all units |m| and
+        products of units stand for their means. A run whose chains agree has converged unless they may all have missed
+        a valley (one chain, fewer than 8, or all from one state: `Run.converged` is None, `Run.doubt` says why).
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> run = bm.sample(bm.models.curie_weiss(8), n_chains=16, n_sweeps=100, seed=1)
+    >>> run.states.shape
+    (100, 16, 8)
+    """
+    check_machine(model)
+    if misplaced:
+        raise TypeError(
+            f'sample takes its options by name, as in sample(model, sampler="gibbs"); got {misplaced[0]!r}.'
+        )
+    settings = SampleSettings.check(
+        {
+            "sampler": sampler,
+            "rule": rule,
+            "order": order,
+            "kernel": kernel,
+            "n_chains": n_chains,
+            "n_sweeps": n_sweeps,
+            "burn_in": burn_in,
+            "thin": _unless(thin, 1),
+            "beta": beta,
+            "betas": betas,
+            "n_betas": n_betas,
+            "lowest_beta": lowest_beta,
+            "schedule": schedule,
+            "swap_every": swap_every,
+            "cluster": cluster,
+            "target_ess": target_ess,
+            "engine": engine,
+            "max_forecast_seconds": max_forecast_seconds,
+            "max_gigabytes": max_gigabytes,
+            "clamp": clamp,
+            "observables": observables,
+            "keep": keep,
+            "k": k,
+            "until": until,
+            "initial": _unless(initial, "random"),
+            "seed": seed,
+            "first_chain": _unless(first_chain, 0),
+        }
+    )
+    subject = Conditioned(model, _two(clamp), settings.n_chains)
+    settings = resolve(settings, subject, kernel, threads_module.resolve(threads))
+    check_memory(settings, subject)
+    if out is None and until is None and max_seconds is None:
+        check_rows(settings, subject)
+    settings = replace(settings, n_patterns=subject.n_patterns if clamp is not None else 0)
+    spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
+    inputs = model_inputs(model)
+    if clamp is not None:
+        inputs |= {"clamp/indices": np.asarray(clamp[0]), "clamp/values": np.asarray(clamp[1])}
+    if isinstance(initial, Run):
+        if not initial.has_states:
+            raise ValueError("initial is a run without samples; its last ones are where chains would start.")
+        initial = initial.states[-1]
+    if isinstance(initial, str):
+        spec["initial"] = checks.choice("initial", initial, ("random", "up"))
+    else:
+        up = start_bits(initial, model.n_units, settings.n_chains, settings.seed, first_chain, model.convention)
+        inputs["initial"] = pack(np.ascontiguousarray(up))
+        spec["initial"] = "given"
+    functions = check_observables(observables)[1]
+    return begin(
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or (),
+        functions,
+        model,
+    )  # fmt: skip
+
+
+def _unless(value: Any, default: Any) -> Any:
+    """None where an argument was left at its default."""
+    return None if isinstance(value, type(default)) and value == default else value
+
+
+def _two(clamp: Any) -> tuple[Any, Any] | None:
+    if clamp is None:
+        return None
+    if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
+        raise TypeError(f"clamp must be a pair, (indices, values); got {clamp!r}.")
+    return clamp[0], clamp[1]

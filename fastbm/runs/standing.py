@@ -1,0 +1,68 @@
+"""How a run stands: live, finished, stopped, silent on another host, or damaged; in words, with the way out."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import NamedTuple
+
+from ..store import Reader, last_commit
+
+LIVE, SILENT, STOPPED, FINISHED, DAMAGED = "live", "silent", "stopped", "finished", "damaged"
+_SPANS = ((1.0, 120, "s"), (60.0, 120, "min"), (3600.0, 48, "h"), (86400.0, 1 << 60, "days"))
+
+
+class Standing(NamedTuple):
+    """One word for how a run stands, what is to be said of it, and the command that goes on, where one would."""
+
+    state: str
+    text: str
+    command: str = ""
+
+
+def standing_of(reader: Reader) -> Standing:
+    """Tell how a run stands; no lock is taken."""
+    found = _standing(reader)
+    if found.state != STOPPED or reader.damage:
+        return found
+    reader.refresh()  # the writer may have made its last commits, and left, since the reader looked
+    return _standing(reader)
+
+
+def _standing(reader: Reader) -> Standing:
+    if reader.damage:
+        return Standing(DAMAGED, reader.damage, f"fastbm resume {shlex.quote(reader.path)}")
+    if reader.finished:
+        return _finished(reader)
+    holder, resume = reader.holder, f"fastbm resume {shlex.quote(reader.path)}"
+    commit = f"last commit {ago(last_commit(reader).time)}"
+    if holder is None:
+        return Standing(STOPPED, commit, resume)
+    alive = holder.alive
+    if alive:
+        return Standing(LIVE, f"{holder}; {commit}")
+    if alive is None and reader.live:
+        return Standing(LIVE, f"{holder}, not to be seen from here; {commit}")
+    if alive is None:
+        return Standing(SILENT, f"{holder}, not to be seen from here; {commit}. If it has ended, go on", resume)
+    return Standing(STOPPED, f"{commit}; pid {holder.pid} on {holder.host} is gone", resume)
+
+
+def ago(when: float) -> str:
+    """How long ago a time of day is: "12 s ago"."""
+    return f"{span(max(0.0, time.time() - when))} ago"
+
+
+def span(seconds: float) -> str:
+    """A time in its largest unit that tells: "12 s", "34 min", "5 h", "3 days"."""
+    unit, _, word = next(row for row in _SPANS if seconds / row[0] < row[1])
+    return f"{seconds / unit:.0f} {word}"
+
+
+def _finished(reader: Reader) -> Standing:
+    number = last_commit(reader).number
+    if number < 0:
+        return Standing(FINISHED, "one file")
+    if reader.live:
+        return Standing(FINISHED, f"{number + 1} files; {reader.holder} is still at it")
+    return Standing(FINISHED, f"{number + 1} files, to be made one", f"fastbm merge {shlex.quote(reader.path)}")

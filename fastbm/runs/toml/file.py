@@ -1,0 +1,318 @@
+"""A TOML file names one run; here it is read, checked against the functions' own arguments, and turned into a call.
+
+The keys of a table are the arguments of the function it stands for, so that there is nothing to keep in step.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from ... import models
+from ..._base import checks, rng
+from ...inference.methods import METHODS, SETTINGS, check_options
+from ...learning.classifier.classifier import BoltzmannClassifier
+from ...learning.classifier.machines import fit_options
+from ...learning.planted.rules import read_rules
+from ...machine.file import load
+from ...machine.machine import BoltzmannMachine
+from ..begin import open as open_run
+from ..fit.verb import fit
+from ..infer.compare import compare
+from ..infer.verb import infer, infer_run
+from ..planted.verb import compare_rules
+from ..sample.verb import sample
+from . import data
+
+MODELS = (
+    "ising",
+    "edwards_anderson",
+    "sherrington_kirkpatrick",
+    "curie_weiss",
+    "restricted",
+    "random_machine",
+    "random_tree",
+    "from_rudy",
+)
+VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
+TABLES = ("model", "data", *VERBS, "classify", "store")
+FIT_STORE_KEYS = {"weights_every": int, "samples_every": int}
+STORE_KEYS = {
+    "out": str,
+    "overwrite": bool,
+    "commit_seconds": float,
+    "commit_bytes": int,
+    "compression": str,
+    "merge": bool,
+}
+# arguments of sample that take more than a file can say
+SAMPLE_KEYS: dict[str, Any] = {
+    "beta": float | list[float],
+    "betas": list[float],
+    "clamp": list[Any],
+    "initial": str,
+    "observables": list[str] | dict[str, str],
+    "until": dict[str, float],
+}
+# arguments that a file names in another table, or cannot name
+NOT_IN_FILES = {
+    "model",
+    "data",
+    "holdout",
+    "labels",
+    "holdout_labels",
+    "row_weights",
+    "classify",
+    "init",
+    "clamp",
+    "executor",
+    "progress",
+    "stop",
+    "threads",
+    "storage",
+    "options",
+    "units",
+    "max_seconds",
+    *FIT_STORE_KEYS,
+    *STORE_KEYS,
+}
+
+
+def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Read a file's tables and apply changes of the form ``table.key=value``.
+
+    Raises
+    ------
+    ValueError
+        For text that is not TOML, or a change that is not of the form; the text names the place.
+    StorageError
+        For a missing file.
+    """
+    if not Path(path).is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        name, separator, text = change.partition("=")
+        table, dot, key = name.strip().partition(".")
+        if not separator or not dot or not key:
+            raise ValueError(f"--set must have the form table.key=value; got {change!r}.")
+        tables.setdefault(table, {})
+        if isinstance(tables[table], dict):
+            tables[table][key] = _value(text.strip())
+    return tables
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def check(tables: Mapping[str, Any]) -> str:
+    """Refuse unknown tables and keys and wrong types, naming the nearest; return the verb."""
+    for name, table in tables.items():
+        if name not in TABLES:
+            raise ValueError(f"unknown table [{name}].{checks.nearest(name, TABLES)} Tables are {', '.join(TABLES)}.")
+        several = name == "model" and "compare" in tables and isinstance(table, list) and len(table) > 0
+        if not all(isinstance(one, dict) for one in (table if several else [table])):
+            raise ValueError(f"[{name}] must be a table; got {name} = {table!r}.")
+    verbs = [verb for verb in VERBS if verb in tables]
+    if len(verbs) != 1:
+        raise ValueError(
+            f"a file needs exactly one of the tables [sample], [fit], [infer], [compare]; this has {verbs or 'none'}."
+        )
+    verb = verbs[0]
+    source = "data" if verb == "fit" else "model"
+    if source not in tables:
+        raise ValueError(f"[{verb}] needs a table [{source}].")
+    if (other := "model" if verb == "fit" else "data") in tables:
+        raise ValueError(f"[{verb}] takes a table [{source}], not [{other}].")
+    if "classify" in tables and verb != "fit":
+        raise ValueError("[classify] stands beside [fit] only.")
+    keys = {
+        "store": STORE_KEYS | {"max_seconds": float} | (FIT_STORE_KEYS if verb == "fit" else {}),
+        "data": data.KEYS,
+        "classify": _classifier_keys(),
+        verb: _verb_keys(verb, tables),
+    }
+    keys = {name: found for name, found in keys.items() if name in tables or name == "store"}
+    for name, table in tables.items():
+        if name != "model":
+            _check_table(name, table, keys)
+    return verb
+
+
+def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
+    """Names and types of a function's keyword arguments."""
+    target = function.__init__ if inspect.isclass(function) else function
+    hints = get_type_hints(target.func if isinstance(target, partial) else target)
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return {name: hints.get(name, Any) for name in names if name not in set(drop)}
+
+
+def _classifier_keys() -> dict[str, Any]:
+    rules = {name: kind for name, kind in _arguments(fit).items() if name in fit_options()}
+    return rules | _arguments(BoltzmannClassifier, drop={"units"})
+
+
+def _has_rules(tables: Mapping[str, Any]) -> bool:
+    """Whether a comparison is one of rules of learning."""
+    return "rules" in tables.get("compare", {})
+
+
+def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    if _has_rules(tables):
+        return _rules_keys(tables["compare"])
+    keys = _arguments(VERBS[verb], NOT_IN_FILES)
+    if verb == "infer":
+        method = tables["infer"].get("method", "")
+        checks.choice("infer.method", method, [*METHODS, "auto"])
+        keys |= {"budget": float} if method == "auto" else _arguments(METHODS[method].function, SETTINGS)
+    if verb == "compare":
+        keys |= {
+            "methods": list[str],
+            "beta": float | list[float],
+            "seed": int | list[int],
+            "options": dict[str, dict[str, Any]],
+        }
+    if verb == "sample":
+        keys |= SAMPLE_KEYS
+    return keys
+
+
+def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
+    if "methods" in table:
+        raise ValueError("[compare] takes methods of inference or rules of learning, not both. Make two files of them.")
+    return _arguments(compare_rules, {"models", *NOT_IN_FILES}) | {
+        "rules": list[str | dict[str, Any]],
+        "beta": float | list[float],
+        "n_rows": int | list[int],
+        "seed": int | list[int],
+        "options": dict[str, dict[str, Any]],
+    }
+
+
+def _check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the keys of one table, and the types of their values, against those that `tables` may have."""
+    keys = tables[name]
+    for key, value in table.items():
+        if key not in keys:
+            elsewhere = [other for other in tables if key in tables[other]]
+            hint = f" It goes into [{elsewhere[0]}]." if elsewhere else checks.nearest(key, keys)
+            raise ValueError(f"unknown key {key!r} in [{name}].{hint} Keys are {', '.join(sorted(keys))}.")
+        try:
+            msgspec.convert(value, keys[key])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name}.{key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}.") from None
+
+
+def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
+    """Return the call that a checked file stands for; storage, progress and threads are given to it by the caller."""
+    if verb == "fit":
+        return _fit_call(tables)
+    settings = dict(tables[verb])
+    if verb == "sample":
+        return partial(sample, _one_model(tables["model"]), **settings)
+    if verb == "infer":
+        common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
+        return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
+    if _has_rules(tables):
+        rules = settings.pop("rules")
+        read_rules(rules, settings.get("options"))
+        return partial(compare_rules, _many_models(tables["model"]), rules, **settings)
+    options = settings.pop("options", {})
+    if "methods" not in settings:
+        raise ValueError(
+            f"[compare] needs methods, a list of some of {', '.join(METHODS)}; or rules, a list of methods of fit."
+        )
+    methods = {name: options.pop(name, {}) for name in settings.pop("methods")}
+    if options:
+        raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
+    for name, chosen in methods.items():
+        check_options(name, chosen)
+    return partial(compare, _many_models(tables["model"]), methods, **settings)
+
+
+def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
+    table, settings = tables["data"], dict(tables["fit"])
+    settings["seed"] = rng.resolve(settings.get("seed", 0))
+    settings |= data.arguments(table, settings["seed"])
+    if "classify" in tables:
+        if "labels" not in settings:
+            raise ValueError(
+                f"[classify] needs labels, which {table['source']!r} does not have. Name them: data.labels."
+            )
+        settings["classify"] = dict(tables["classify"])
+    return partial(fit, settings.pop("data"), **settings)
+
+
+def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
+    """A named model with its arguments, or one from a file."""
+    settings = dict(table)
+    if "source" in settings:
+        if len(settings) > 1:
+            raise ValueError(f"[model] has a source, so it takes no {min(set(settings) - {'source'})!r}.")
+        return _stored_model(settings["source"])
+    if "name" not in settings:
+        raise ValueError(
+            f"[model] needs a name ({', '.join(MODELS)}) or a source (a file that holds a machine or a run)."
+        )
+    function = getattr(models, checks.choice("model.name", settings.pop("name"), MODELS))
+    keys = _arguments(function)
+    if "path" in keys:
+        keys["path"] = str  # in a file a path is text
+    _check_table("model", settings, {"model": {"name": str, **keys}})
+    missing = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.default is p.empty and p.name not in settings
+    ]
+    if missing:
+        raise ValueError(f"[model] needs {missing[0]} for {table['name']!r}.")
+    return function(**settings)
+
+
+def _stored_model(source: Any) -> BoltzmannMachine:
+    if not isinstance(source, str):
+        raise ValueError(f"model.source must be the path of a file; got {source!r}.")
+    try:
+        return load(source)
+    except checks.StorageError as error:
+        if "fastbm.open" not in str(error):
+            raise
+        return open_run(source).model
+
+
+def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[str, BoltzmannMachine]:
+    """One machine for each table, or for each combination of the lists in it (the shape of a lattice is one value).
+
+    A table's `label`, or else its name or source, names its machines, with what differs between them.
+    """
+    found: dict[str, BoltzmannMachine] = {}
+    for table in tables if isinstance(tables, list) else [tables]:
+        given = dict(table)
+        label = str(given.pop("label", given.get("name", given.get("source"))))
+        lists = {k: v for k, v in given.items() if isinstance(v, list) and k not in ("shape", "weights") and v}
+        for values in itertools.product(*lists.values()):
+            chosen = dict(zip(lists, values, strict=True))
+            name = ", ".join([label, *(f"{k} = {v}" for k, v in chosen.items())])
+            if name in found:
+                raise ValueError(f"two machines are called {name!r}. Give one of the tables [[model]] a label.")
+            found[name] = _one_model({**given, **chosen})
+    return found
+
+
+def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of [store]; the default output stands beside the file's name."""
+    return dict(tables.get("store", {}))

@@ -1,0 +1,1 @@
+"""Chains in blocks: kernels, orders of units, fields, threads."""

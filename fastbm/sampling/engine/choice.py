@@ -1,0 +1,130 @@
+"""The choice of a kernel for couplings and chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..._base import checks, rng
+from ...machine.couplings import DENSE_LIMIT, Couplings, Layered
+from ...machine.units import Units
+from . import multispin
+from .dense import DenseChains
+from .engine import Engine
+from .layered import LayeredChains
+from .multispin import MultispinChains
+from .sparse import SparseChains
+
+KERNELS: Mapping[str, type[Engine]] = {
+    "dense": DenseChains,
+    "sparse": SparseChains,
+    "layered": LayeredChains,
+    "multispin": MultispinChains,
+}
+BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
+MANY_REPLICAS = 256  # chains from which multi-spin coding is the fastest
+
+
+def natural_kernel(couplings: Couplings, order: str) -> str:
+    """The kernel that goes with the way the couplings are stored."""
+    if isinstance(couplings, Layered):
+        return "layered" if order in BY_LAYERS else "dense"
+    return "sparse" if couplings.kind == "sparse" else "dense"
+
+
+def choose_kernel(
+    couplings: Couplings, bias: np.ndarray, units: Units, *, beta: np.ndarray, order: str, first_chain: int = 0
+) -> str:
+    """Return the kernel that is the fastest for chains with inverse temperatures `beta` (n_chains,).
+
+    "dense" and "sparse" give the same bits, the others their own.
+
+    Raises
+    ------
+    ValueError
+        If these are part of a larger set of chains, which together may have taken multi-spin coding while these cannot.
+    """
+    natural = natural_kernel(couplings, order)
+    if natural == "layered":
+        return natural
+    n_units = couplings.n_units
+    n_entries = _count_entries(couplings)
+    n_all = first_chain + len(beta)
+    if n_all >= MANY_REPLICAS and n_entries <= multispin.MOST_NEIGHBOURS * n_units:
+        if len(beta) >= MANY_REPLICAS and not why_not_multispin(couplings, bias, units, beta, first_chain):
+            return "multispin"
+        if first_chain and _may_share_words(couplings, bias, units, beta):
+            raise ValueError(
+                f"first_chain = {first_chain}: {n_all} chains run together may take the multi-spin kernel, and these "
+                f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
+                'kernel="sparse", or kernel="multispin" with multiples of 64 chains.'
+            )
+    if n_units > DENSE_LIMIT:
+        return "sparse"
+    degree = n_entries / n_units
+    return "sparse" if 0.5 + 0.05 * degree < 1.8 + 0.008 * n_units else "dense"
+
+
+def _count_entries(couplings: Couplings) -> int:
+    if couplings.kind == "sparse":
+        return len(couplings.csr()[2])
+    return 2 * sum(int(np.count_nonzero(a)) for a in couplings.arrays) // (1 if len(couplings.sizes) > 1 else 2)
+
+
+def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
+    """Why multi-spin coding cannot take these chains; empty if it can."""
+    try:
+        multispin.unit_coupling(couplings, bias, units)
+        multispin.check_words(len(beta), beta, first_chain)
+    except multispin.Unfit as unfit:
+        return str(unfit)
+    return ""
+
+
+def _may_share_words(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
+    """Whether multi-spin coding could take these chains, of one temperature, if only there were enough of them."""
+    whole = np.full(multispin.WORD_CHAINS, beta[0])
+    return bool((beta == beta[0]).all()) and not why_not_multispin(couplings, bias, units, whole, 0)
+
+
+def check_kernel(
+    kernel: str,
+    couplings: Couplings,
+    bias: np.ndarray,
+    units: Units,
+    *,
+    beta: np.ndarray,
+    order: str,
+    first_chain: int = 0,
+) -> str:
+    """Return a kernel that was asked for by name.
+
+    Raises
+    ------
+    ValueError
+        If it cannot take the machine; the text says why.
+    """
+    kernel = checks.choice("kernel", kernel, KERNELS)
+    if kernel == "layered" and (not isinstance(couplings, Layered) or order not in BY_LAYERS):
+        what = f"{order} order" if isinstance(couplings, Layered) else f"{couplings.kind} couplings"
+        raise ValueError(
+            f'kernel="layered" draws layers at once, in sequential or coloured order; got {what}. Leave kernel out.'
+        )
+    if kernel == "dense" and couplings.n_units > DENSE_LIMIT:
+        raise ValueError(
+            f'kernel="dense" takes at most {DENSE_LIMIT} units; got {couplings.n_units}. Use kernel="sparse".'
+        )
+    if kernel == "multispin" and (why := why_not_multispin(couplings, bias, units, beta, first_chain)):
+        raise ValueError(
+            f'kernel="multispin" takes couplings of one magnitude without biases, at most {multispin.MOST_NEIGHBOURS} '
+            f'neighbours, and words of {multispin.WORD_CHAINS} chains: {why}. Use kernel="sparse", or leave kernel out.'
+        )
+    return kernel
+
+
+def make_streams(kernel: str, seed: int, n_chains: int, first_chain: int) -> np.ndarray:
+    """Random streams: one for each chain, or for each half word of 32."""
+    if kernel == "multispin":
+        return rng.streams(seed, n_chains // 32, first=first_chain // 32, purpose=rng.WORDS)
+    return rng.streams(seed, n_chains, first=first_chain)

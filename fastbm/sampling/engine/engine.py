@@ -1,0 +1,351 @@
+"""What all engines share: the machine in terms of units that are up, chains in lanes, blocks of lanes on threads.
+
+With x = 1 where a unit is up and 0 where it is down, P(up) = sigmoid(beta (A x + a)) with A = span^2 W and
+a = span (b + lo W 1), span = hi - lo. Engines know nothing else of the unit convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..._base import arrays, checks, rng
+from ..._base.halting import Halted, never
+from ..._base.threads import fan_out
+from ...kernels.bits import pack_chains, pack_units
+from ...machine.couplings import Couplings
+from ...machine.units import Units
+from ...store import Stream
+from .orders import sites, visit_order
+
+LANES = 16  # chains in one vector
+BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
+
+
+WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
+PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
+
+T = TypeVar("T")
+
+
+def lanes_of(n_chains: int) -> int:
+    """Round up to whole vectors."""
+    return -(-n_chains // LANES) * LANES
+
+
+class Engine:
+    """Chains of one machine, each in a lane of its own with a stream of its own.
+
+    Attributes
+    ----------
+    up : list of (n_units, lanes) uint8 arrays
+        The bits, a block of chains each; what lies in lanes beyond the chains has no meaning.
+    lane_streams : list of (4, lanes) uint32 arrays
+        Their random streams.
+    n_swept, n_flips : int
+        Sweeps done, and flips made, since the start.
+    halt : function
+        True if a stop is wanted. Asked by all that takes longer than about `PIECE_SECONDS`, but for `state` and
+        `restore`; `Halted` is then raised, and the chains are to be restored. What is shorter runs to its end.
+    """
+
+    kernel: str
+    detail: dict[str, Any]
+    block_lanes = BLOCK
+    attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
+
+    def __init__(
+        self,
+        units: Units,
+        up: np.ndarray,
+        streams: np.ndarray,
+        *,
+        beta: Any,
+        rule: str,
+        order: str,
+        seed: int,
+        threads: int,
+        highest_beta: float | None = None,
+    ) -> None:
+        n_chains, n_units = up.shape
+        self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
+        self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
+        size = self._block_size(n_chains, n_units, threads)
+        self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
+        self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
+        self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
+        self.halt: Callable[[], bool] = never
+        self._broken, self._flips = False, [0] * len(self.blocks)
+        self._since_look = [0] * len(self.blocks)
+        self._allocate()
+        self._load(up, streams)
+
+    @classmethod
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+        """Chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do. A path does not
+        depend on it.
+        """
+        n_blocks = max(-(-n_chains // cls.block_lanes), min(threads, -(-n_chains // LANES)))
+        return lanes_of(-(-n_chains // n_blocks))
+
+    def _allocate(self) -> None:
+        """Make room for the chains and their streams."""
+        lanes = [lanes_of(block.stop - block.start) for block in self.blocks]
+        self.lane_streams = [arrays.zeros((4, n), np.uint32) for n in lanes]
+        for stream in self.lane_streams:
+            stream[:] = 1  # the state 0 would stay 0
+        self.up = [arrays.zeros((self.n_units, n), np.uint8) for n in lanes]
+
+    def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
+        """Take streams (n_chains, 4) and bits."""
+        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
+            stream[:, : block.stop - block.start] = streams[block].T
+        self._set_bits(up, whole=True)
+
+    def load_bits(self, up: np.ndarray) -> None:
+        """Put all chains into other states, (n_chains, n_units) of 0 and 1."""
+        self._set_bits(up)
+
+    def _set_bits(self, up: np.ndarray, *, whole: bool = False) -> None:
+        self._for_blocks(lambda k: self._load_block(k, up[self.blocks[k]]), 1, whole=whole)
+        self._forget()
+
+    def _load_block(self, k: int, up: np.ndarray) -> None:
+        """Put the chains of block `k` into states (chains, n_units)."""
+        self.up[k][:, : len(up)] = up.T
+
+    def _forget(self) -> None:
+        """Drop what was computed from the states."""
+
+    def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
+        """Take other couplings and biases ((n_units,) or (n_chains, n_units)); the chains stay where they are."""
+        self.couplings, self.bias = couplings, np.atleast_2d(bias)
+        self.visit = visit_order(self.order, couplings)
+        self._couple()
+
+    def _couple(self) -> None:
+        """Bring couplings and biases into the form of the kernel, and tell of it in `detail`."""
+        raise NotImplementedError
+
+    def set_beta(self, beta: np.ndarray) -> None:
+        """Take other inverse temperatures (n_chains,), none above `highest_beta`."""
+        self.beta = np.array(beta, np.float64)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        """Make what depends on the temperatures."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Make what blocks need before they run side by side."""
+
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        """Do sweeps `first` to `first + n_sweeps` of block `k`, as `_pieces` cuts them."""
+        raise NotImplementedError
+
+    def _energies_block(self, k: int) -> np.ndarray:
+        """Energies without offset of block `k`, in float64 from the user's couplings."""
+        raise NotImplementedError
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        """Write the bits of block `k` to `packed` (chains, ceil(n_units / 8))."""
+        pack_units(self.up[k], packed)
+
+    def _lanes(self) -> int:
+        """Lanes of a block."""
+        return self.up[0].shape[1]
+
+    def _longest_piece(self) -> int:
+        """Attempts that take about `PIECE_SECONDS`, all lanes of a block together."""
+        return max(1, int(PIECE_SECONDS / (self.attempt_seconds * self._lanes())))
+
+    def _pieces(self, k: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (rows of units, number of rows) for block `k` to visit, until a stop is asked for."""
+        for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps):
+            for piece, n_rows in self._cut(rows, count):
+                if self._must_stop(k, piece.shape[1] * n_rows):
+                    return
+                yield piece, n_rows
+
+    def _cut(self, rows: np.ndarray, count: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Cut `count` sweeps into whole sweeps that fit into a piece, or sweeps that do not into pieces."""
+        longest = self._longest_piece()
+        if self.n_units > longest:
+            for t in range(count):
+                row = rows[t % len(rows)]
+                for a in range(0, self.n_units, longest):
+                    yield row[None, a : a + longest], 1
+            return
+        step = longest // self.n_units
+        for start in range(0, count, step):
+            n_rows = min(step, count - start)
+            yield (rows if len(rows) == 1 else rows[start : start + n_rows]), n_rows
+
+    def _must_stop(self, k: int, attempts: int) -> bool:
+        """Whether block `k` is to be left before its next `attempts`; asked of `halt` once in `PIECE_SECONDS`."""
+        self._since_look[k] += attempts
+        if self._since_look[k] > self._longest_piece():
+            self._since_look[k] = attempts
+            return self._stopped()
+        return self._broken
+
+    def _stopped(self) -> bool:
+        """Whether long work is to be left here."""
+        if not self._broken and self.halt():
+            self._broken = True
+        return self._broken
+
+    def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
+        """Apply `function`, as much work as `n_sweeps` sweeps, to every block; on threads if it is worth handing over.
+
+        Raises
+        ------
+        Halted
+            If a stop is asked for within `function`, or before a block where all take long and need not be done as a
+            whole.
+        """
+        seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
+        asks = seconds > PIECE_SECONDS and not whole
+        found: list[Any] = fan_out(
+            lambda k: None if asks and self._stopped() else function(k),
+            range(len(self.blocks)),
+            self.threads if seconds >= WORTH_A_THREAD else 1,
+        )
+        if self._broken:
+            self._broken = False
+            raise Halted
+        return found
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain by `n_sweeps` sweeps."""
+        self._prepare()
+        self._since_look = [0] * len(self.blocks)
+        self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
+        self.n_swept += n_sweeps
+
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
+
+        Each block goes its way without waiting for the others.
+
+        Returns
+        -------
+        dict
+            ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
+            ``samples/energy`` (n_samples, n_chains), without offset.
+        """
+        self._prepare()
+        self._since_look = [0] * len(self.blocks)
+        packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
+        energies = np.empty((n_samples, self.n_chains))
+
+        long = self.n_units * self._lanes() * self.attempt_seconds > PIECE_SECONDS
+
+        def run(k: int) -> None:
+            block = self.blocks[k]
+            for t in range(n_samples):
+                self._sweep_block(k, self.n_swept + t * thin, thin)
+                if self._broken:
+                    return
+                self._pack_block(k, packed[t, block])
+                if long and self._stopped():
+                    return
+                energies[t, block] = self._energies_block(k)
+
+        self._for_blocks(run, n_samples * thin)
+        self.n_swept += n_samples * thin
+        return {"samples/states": packed, "samples/energy": energies}
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """What `record` returns beside states and energies: nothing."""
+        return {}
+
+    @property
+    def n_flips(self) -> int:
+        """Flips of all chains since the start."""
+        return sum(self._flips)
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how long a sweep of all chains takes."""
+        lanes = sum(up.shape[1] for up in self.up)
+        return self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks))
+
+    def energies(self) -> np.ndarray:
+        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        return np.concatenate(self._for_blocks(self._energies_block, 1))
+
+    def quick_energies(self) -> np.ndarray:
+        """Energies without offset, (n_chains,), to the precision of the kernel's fields where these are at hand."""
+        return self.energies()
+
+    def gather(self, index: np.ndarray) -> None:
+        """Give chain c the state of chain index[c]; streams and temperatures stay."""
+        self.load_bits(self.bits()[index])
+
+    def bits(self) -> np.ndarray:
+        """The bits of all chains, (n_chains, n_units) uint8."""
+        bits = np.empty((self.n_chains, self.n_units), np.uint8)
+
+        def copy(k: int) -> None:
+            block = self.blocks[k]
+            bits[block] = self.up[k][:, : block.stop - block.start].T
+
+        self._for_blocks(copy, 1)
+        return bits
+
+    def packed(self) -> np.ndarray:
+        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self._pack()
+
+    def _pack(self, *, whole: bool = False) -> np.ndarray:
+        packed = np.empty((self.n_chains, -(-self.n_units // 8)), np.uint8)
+        self._for_blocks(lambda k: self._pack_block(k, packed[self.blocks[k]]), 1, whole=whole)
+        return packed
+
+    def words(self, k: int) -> np.ndarray:
+        """The bits of block `k`, 64 chains a word: (n_units, ceil(chains / 64)) uint64, chain 0 in the lowest bit."""
+        n_chains = self.blocks[k].stop - self.blocks[k].start
+        words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
+        pack_chains(self.up[k], n_chains, words)
+        return words
+
+    def _stream_rows(self) -> np.ndarray:
+        """The streams, one row each."""
+        streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.lane_streams, strict=True)]
+        return np.concatenate(streams)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is needed to go on, bit for bit."""
+        return {
+            "chains": self._pack(whole=True),
+            "streams": self._stream_rows(),
+            "n_swept": np.array(self.n_swept),
+            "n_flips": np.array(self.n_flips),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to what `state` returned."""
+        up = np.unpackbits(state["chains"], axis=1, count=self.n_units, bitorder="little")
+        self._load(up, state["streams"])
+        self.n_swept = int(state["n_swept"])
+        self._flips = [int(state["n_flips"])] + [0] * (len(self.blocks) - 1)
+
+
+def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:
+    """Return the bits that the chains start from: random, all up, or given states."""
+    if isinstance(initial, str) and initial == "up":
+        return np.broadcast_to(np.uint8(1), (n_chains, n_units))
+    if isinstance(initial, str) and initial == "random":
+        rows = [rng.keyed(seed, rng.INITIAL, first_chain + c).bytes(-(-n_units // 8)) for c in range(n_chains)]
+        packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n_chains, -1)
+        return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
+    if isinstance(initial, str):
+        raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')
+    states = checks.any_array("initial", initial)
+    if states.shape not in ((n_units,), (n_chains, n_units)):
+        raise ValueError(f"initial must have shape ({n_chains}, {n_units}) or ({n_units},); got {states.shape}.")
+    return np.broadcast_to(units.bits("initial", states), (n_chains, n_units))

@@ -1,0 +1,191 @@
+"""Chains in the bits of words: couplings of one magnitude on a graph of few neighbours, no field."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._base import arrays
+from ...kernels.sampling.multispin import (
+    FIRST,
+    LEVELS,
+    WORDS,
+    count_unsatisfied,
+    pack_replicas,
+    sweep_multispin,
+    unpack_replicas,
+)
+from ...machine.couplings import Couplings
+from ...machine.units import Units
+from .engine import Engine
+
+REPLICAS = 32 * WORDS  # chains of a block
+WORD_CHAINS = 64  # chains are run together or apart, and given temperatures, by this number
+MOST_NEIGHBOURS = 7
+LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
+EXACT = 1e-14  # a field below this part of the couplings is rounding
+
+
+class Unfit(ValueError):
+    """A machine that multi-spin coding cannot take; the text says why."""
+
+
+def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[float, np.ndarray]:
+    """Return the magnitude of the couplings in spins, and how many of it each entry of `csr` is.
+
+    Raises
+    ------
+    Unfit
+        If there is a field, or couplings are not whole multiples of one magnitude, or a unit has too many neighbours.
+    """
+    indptr, _, values = couplings.csr()
+    spin_values = values / 4.0 if units.lo == 0 else values
+    pull = couplings.field(np.ones((1, couplings.n_units)))[0]
+    spin_bias = bias / 2.0 + pull / 4.0 if units.lo == 0 else bias
+    size = float(np.abs(spin_values).max(initial=0.0))
+    if np.abs(spin_bias).max(initial=0.0) > EXACT * size:
+        raise Unfit("the machine has biases (of spins)")
+    if not size:
+        raise Unfit("the machine has no couplings")
+    magnitude = float(np.abs(spin_values).min())
+    many = size > MOST_NEIGHBOURS * magnitude
+    multiples = np.zeros(0) if many else np.rint(np.abs(spin_values) / magnitude).astype(np.int64)
+    if many or not np.array_equal(multiples * magnitude, np.abs(spin_values)):
+        raise Unfit(f"couplings have several magnitudes, from {magnitude:g} to {size:g}")
+    most = int(np.add.reduceat(multiples, indptr[:-1][np.diff(indptr) > 0]).max())
+    if most > MOST_NEIGHBOURS:
+        raise Unfit(f"a unit has {most} neighbours, more than {MOST_NEIGHBOURS}")
+    return magnitude, multiples
+
+
+def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
+    """Check that chains fill whole words, each of one temperature.
+
+    Raises
+    ------
+    Unfit
+    """
+    if n_chains % WORD_CHAINS or first_chain % WORD_CHAINS:
+        raise Unfit(f"chains come in words of {WORD_CHAINS}; n_chains is {n_chains}, first_chain {first_chain}")
+    words = beta.reshape(-1, WORD_CHAINS)
+    if (words != words[:, :1]).any():
+        raise Unfit(f"every {WORD_CHAINS} consecutive chains must have one beta")
+
+
+class MultispinChains(Engine):
+    """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.multispin`.
+
+    Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is of chains 32 w to 32 w + 31.
+    """
+
+    kernel = "multispin"
+    block_lanes = REPLICAS
+    attempt_seconds = 1.2e-10
+
+    @classmethod
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+        return REPLICAS
+
+    def _lanes(self) -> int:
+        return REPLICAS
+
+    def _allocate(self) -> None:
+        self.up = [arrays.zeros((self.n_units, WORDS), np.uint32) for _ in self.blocks]
+        self.lane_streams = [arrays.zeros((4 * WORDS,), np.uint32) for _ in self.blocks]
+
+    def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
+        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
+            stream[:] = 1
+            rows = streams[block.start // 32 : block.stop // 32]
+            stream.reshape(4, WORDS)[:, : len(rows)] = rows.T
+        self._set_bits(up, whole=True)
+
+    def _load_block(self, k: int, up: np.ndarray) -> None:
+        unpack_replicas(np.ascontiguousarray(up), self.up[k])
+
+    def _stream_rows(self) -> np.ndarray:
+        rows = [
+            stream.reshape(4, WORDS)[:, : (block.stop - block.start) // 32].T
+            for block, stream in zip(self.blocks, self.lane_streams, strict=True)
+        ]
+        return np.concatenate(rows)
+
+    def _couple(self) -> None:
+        self._magnitude, multiples = unit_coupling(self.couplings, self.bias, self.units)
+        indptr, indices, values = self.couplings.csr()
+        starts = np.concatenate([[0], np.cumsum(multiples)])
+        signs = np.where(values < 0, np.uint32(0xFFFFFFFF), np.uint32(0)).astype(np.uint32)
+        self._graph = (starts[indptr], np.repeat(indices, multiples), np.repeat(signs, multiples))
+        rows = np.repeat(np.arange(self.n_units, dtype=np.int32), np.diff(indptr))
+        once = np.repeat(rows < indices, multiples)
+        edges = np.stack([np.repeat(rows, multiples)[once], self._graph[1][once]], axis=1)
+        self._edges, self._edge_signs = np.ascontiguousarray(edges), np.ascontiguousarray(self._graph[2][once])
+        self._ground = self._energy_with_all_satisfied()
+        self._rescale()
+        self.detail = {
+            "kernel": self.kernel,
+            "fields": f"counts of couplings of {self._magnitude:g} (in spins)",
+            "largest log-odds error": 0.0,
+        }
+
+    def _energy_with_all_satisfied(self) -> float:
+        """-sum |J| in the energies of the machine without its offset."""
+        lo = float(self.units.lo)
+        values = self.couplings.csr()[2]
+        if lo:
+            return -0.5 * float(np.abs(values).sum())
+        # binary: all units down have energy 0, and as many unsatisfied couplings as are negative
+        return -2.0 * self._magnitude * float((self._edge_signs > 0).sum())
+
+    def _rescale(self) -> None:
+        check_words(self.n_chains, self.beta, 0)
+        self._tables = [self._table(self.beta[block][::32]) for block in self.blocks]
+
+    def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Thresholds of every level and word, for even and odd numbers of neighbours: see `sweep_multispin`."""
+        found = []
+        for odd in (0, 1):
+            thresholds = arrays.zeros((LEVELS * WORDS,), np.uint64)
+            pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + odd)
+            thresholds.reshape(LEVELS, WORDS)[:, : len(beta)] = self._thresholds(2.0 * (beta * pulls))
+            bits = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]
+            ones = (thresholds >> bits) & np.uint64(1)
+            table = arrays.zeros((FIRST * LEVELS * WORDS,), np.uint32)
+            table.reshape(FIRST, -1)[:] = np.where(ones > 0, np.uint32(0xFFFFFFFF), np.uint32(0))
+            found += [table, thresholds]
+        return tuple(found)
+
+    def _thresholds(self, costs: np.ndarray) -> np.ndarray:
+        """2^64 times the probabilities to go against pulls that favour their side by `costs` in log-odds."""
+        favour = np.exp(-costs)
+        scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
+        return np.minimum(scaled, LARGEST).astype(np.uint64)
+
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        metropolis = self.rule == "metropolis"
+        rule = (metropolis, metropolis and self.order == "random")
+        used = (self.blocks[k].stop - self.blocks[k].start) // 32
+        for rows, count in self._pieces(k, first, n_sweeps):
+            self._flips[k] += sweep_multispin(
+                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
+            )
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        pack_replicas(self.up[k], packed)
+
+    def _energies_block(self, k: int) -> np.ndarray:
+        totals = np.empty(REPLICAS, np.int64)
+        count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
+        unsatisfied = totals[: self.blocks[k].stop - self.blocks[k].start]
+        return self._ground + 2.0 * self._magnitude * unsatisfied
+
+    def words(self, k: int) -> np.ndarray:
+        n_words = (self.blocks[k].stop - self.blocks[k].start) // WORD_CHAINS
+        return np.ascontiguousarray(self.up[k].view("<u8")[:, :n_words])
+
+    def bits(self) -> np.ndarray:
+        return np.unpackbits(self.packed(), axis=1, count=self.n_units, bitorder="little")
+
+    @property
+    def sweep_seconds(self) -> float:
+        n_blocks = len(self.blocks)
+        return self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks)

@@ -1,0 +1,1 @@
+"""The parts of a finished run made one file, without copies."""

@@ -1,0 +1,132 @@
+"""Merge the parts of a finished run into one plain HDF5 file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+
+from ..._base.checks import StorageError
+from ..._base.halting import Halt, never
+from .. import disk
+from ..chain import Chain, blocks_safe, follow
+from ..commit import disk_errors
+from ..find import Standing, find
+from ..image import Damaged
+from ..lock import Lock
+from ..names import Names
+from ..place import check_replaceable
+from .write import write_merged
+
+LARGEST_MERGE_BYTES = 20 * 10**9
+
+
+def merge_parts(path: str | os.PathLike[str]) -> str:
+    """Merge a finished run's parts into one file and remove them.
+
+    Parameters
+    ----------
+    path : str or path
+        ``run.h5`` or ``run.h5.parts``. A run that is merged already is left as it is.
+
+    Returns
+    -------
+    str
+        The merged file.
+
+    Raises
+    ------
+    StorageError
+        If the run is being written, is not finished, or is damaged; the parts are left as they were.
+    """
+    names = Names(path)
+    standing = find(names)
+    if standing.origin is not None or standing.leftover_parts:
+        lock = Lock(names)
+        try:
+            merge_chain(names)
+        finally:
+            lock.release()
+    return names.shown
+
+
+def merge_chain(names: Names, halt: Halt = never) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
+    standing = find(names)
+    if standing.origin is not None:
+        check_replaceable(names)
+        chain = _check_whole(names, standing)
+        with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
+            try:
+                write_merged(names, standing, chain, halt)
+            except BaseException as error:
+                with suppress(OSError):
+                    disk.unlink(names.merged_temporary)
+                if isinstance(error, Damaged):
+                    whole = follow(names, standing.origin, hash_last=None)
+                    raise _damaged(str(error), whole.headers[-1].end_block) from None
+                raise
+    with disk_errors(names):
+        remove_parts(names)
+
+
+def remove_parts(names: Names) -> None:
+    """Remove parts that are merged, with their lock and folder."""
+    remove_segments(names)
+    disk.unlink(names.lock)
+    disk.remove_folder(names.parts)
+
+
+def discard(run: str | os.PathLike[str] | Names) -> None:
+    """Remove a run that is in parts and that nobody writes, with all that it holds."""
+    remove_parts(Names.of(run))
+
+
+def remove_segments(names: Names) -> None:
+    """Remove segments that are merged. The first one tells that they are, so it goes when the others are gone."""
+    for path in names.own_files():
+        if path == names.segment(0):
+            disk.sync_folder(names.parts)
+        disk.unlink(path)
+
+
+def reason_to_keep_parts(names: Names) -> str | None:
+    """Return why a run should not be merged by itself, if so."""
+    size = parts_bytes(names)
+    if names.merged.exists():
+        size += names.merged.stat().st_size
+    free = shutil.disk_usage(names.parts).free
+    if size > LARGEST_MERGE_BYTES:
+        return f"it has {size / 1e9:.1f} GB, and above {LARGEST_MERGE_BYTES / 1e9:.0f} GB only fastbm.merge does"
+    if free < size + (16 << 20):
+        return f"merging needs {size / 1e6:.1f} MB and {free / 1e6:.1f} MB are free"
+    return None
+
+
+def parts_bytes(names: Names) -> int:
+    """Return the size of all parts."""
+    sizes = 0
+    for path in names.own_files():
+        with suppress(FileNotFoundError):
+            sizes += path.stat().st_size
+    return sizes
+
+
+def _check_whole(names: Names, standing: Standing) -> Chain:
+    """Follow the chain to its end, which there must be."""
+    assert standing.origin is not None
+    chain = follow(names, standing.origin, hash_last=0)  # bytes are checked as they are read
+    end = chain.headers[-1].end_block
+    if chain.bad:
+        raise _damaged(chain.reason, end)
+    if not chain.headers[-1].finished:
+        raise StorageError(f"{names.shown} is not finished ({end} blocks). Resume it to its end, then merge.")
+    if standing.merged is not None:
+        standing.merged.check()
+    return chain
+
+
+def _damaged(reason: str, end: int) -> StorageError:
+    return StorageError(
+        f"{reason}. {blocks_safe(end)} are whole; resume the run to compute the others again. Nothing was merged."
+    )

@@ -1,0 +1,294 @@
+"""One pass through the segments of a run: every byte checked, the bytes of rows handed on.
+
+Write the one file of a merged run, in one pass through its segments.
+
+HDF5 makes the file with holes for the chunks of rows, which are then filled in the order of the segments; one thread
+reads the segments ahead, and one reads the merged file behind. Rows of texts, and rows that are to be compressed, go
+through HDF5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
+
+import h5py
+import numpy as np
+
+from ..._base.checks import StorageError
+from ..._base.halting import Halt, look
+from .. import disk as files, hdf, seal
+from ..chain import Chain, Origin, damage, read_inputs, read_spec
+from ..find import Merged, Standing
+from ..image import Damaged, check_hash, hasher_of, open_image
+from ..names import Names
+from ..reader import Reader
+from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, Stream, chunk_shape, package_version
+from ..segment import Header, read_state
+from .file import SIZE, Chunks, DiskFile, Follower, chunk_bytes, corners
+
+PIECE = 4 << 20  # bytes that are read at a time
+T = TypeVar("T")
+Rows = list[tuple[str, memoryview]]
+
+
+def kept_rows(headers: Sequence[Header], n_base: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """How many rows of each stream count, of a merged file that segments go on from and of each segment.
+
+    Rows that a later segment puts others in the place of do not.
+    """
+    limit = headers[-1].index.sum(axis=1)
+    kept: list[np.ndarray] = []
+    for header in reversed(headers):
+        first, count = header.index.T
+        kept.append(np.clip(np.minimum(first + count, limit) - first, 0, None))
+        limit = np.minimum(limit, first)
+    return np.minimum(n_base, limit), kept[::-1]
+
+
+def one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield what `items` does, which is made in another thread while the item before it is used."""
+    with ThreadPoolExecutor(1, "fastbm-read") as thread:
+        item = thread.submit(next, items, None)
+        while (found := item.result()) is not None:
+            item = thread.submit(next, items, None)
+            yield found
+
+
+def row_bytes(
+    names: Names, headers: Sequence[Header], kept: Iterable[np.ndarray], columns: dict[str, tuple[int, Stream]]
+) -> Iterator[Rows]:
+    """Yield the bytes of rows of some streams, a piece of a segment at a time; good while the next piece is read.
+
+    Parameters
+    ----------
+    names : Names
+    headers : sequence of Header
+        Of the segments; each file's hash is compared with its header's.
+    kept : iterable of arrays
+        How many rows of each stream are wanted, for each segment.
+    columns : dict
+        The streams that are wanted, with their columns of the index.
+
+    Raises
+    ------
+    Damaged
+        If a segment is not what was written. Bytes of it may have been handed on by then.
+    """
+    longest = max((os.stat(names.segment(header.segment)).st_size for header in headers), default=0)
+    buffers = [memoryview(bytearray(min(PIECE, longest))) for _ in range(2)]
+    turn = 0
+    for header, counts in zip(headers, kept, strict=True):
+        try:
+            wanted = _places(names, header, {n: (int(counts[c]), s) for n, (c, s) in columns.items() if counts[c]})
+            for start, piece in _pieces(names, header, buffers, turn):
+                turn += 1
+                yield [(name, piece[low - start : high - start]) for name, low, high in _within(wanted, start, piece)]
+        except Damaged as error:
+            raise Damaged(damage(names, header.segment, error)) from None
+
+
+def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]]) -> list[tuple[str, int, int]]:
+    """Where in the file of a segment the rows of streams begin and end."""
+    found = []
+    if wanted:
+        try:
+            with open_image(names.segment(header.segment)) as file:
+                for name, (n_rows, stream) in wanted.items():
+                    place, size = file[name].id.get_offset(), n_rows * stream.row_bytes
+                    if place is None or file[name].dtype != stream.numpy_dtype or file[name].shape[0] < n_rows:
+                        raise Damaged(f"{name} is not laid out as rows of a segment are")
+                    found.append((name, place, place + size))
+        except (OSError, KeyError, RuntimeError) as error:
+            with suppress(OSError):
+                check_hash(names.segment(header.segment), header.sha256)  # which tells more
+            raise Damaged(f"HDF5 cannot read it ({error})") from error
+    return sorted(found, key=lambda one: one[1])
+
+
+def _pieces(names: Names, header: Header, buffers: list[memoryview], turn: int) -> Iterator[tuple[int, memoryview]]:
+    """Read a segment's image from start to end, and compare its hash."""
+    with open(names.segment(header.segment), "rb", buffering=0) as file:
+        (size, hasher), start = hasher_of(file), 0
+        while start < size:
+            view = buffers[turn % 2][: size - start]
+            n_read = file.readinto(view)
+            if not n_read:
+                raise Damaged("it was cut while it was read")
+            hasher.update(view[:n_read])
+            turn += 1
+            yield start, view[:n_read]
+            start += n_read
+    if hasher.digest().hex() != header.sha256:
+        raise Damaged("sha256 differs")
+
+
+def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -> Iterator[tuple[str, int, int]]:
+    """The parts of the wanted places that lie in a piece of the file."""
+    end = start + len(piece)
+    for name, low, high in wanted:
+        if low < end and high > start:
+            yield name, max(low, start), min(high, end)
+
+
+_BATCH_BYTES = 8 << 20
+
+
+def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
+    """Write ``run.h5`` beside the parts; no one sees it before it is whole.
+
+    Raises
+    ------
+    Damaged
+        If a segment is.
+    Halted
+        If a stop is asked for.
+    """
+    assert standing.origin is not None
+    streams = standing.origin.streams
+    n_rows = dict(zip(streams, chain.headers[-1].index.sum(axis=1).tolist(), strict=True))
+    compression = str(standing.origin.settings["compression"] or "") or None
+    raw = {name for name, stream in streams.items() if not compression and stream.dtype != "str" and stream.row_bytes}
+    disk = DiskFile(names.merged_temporary)
+    try:
+        holes, copied = {}, {}
+        with disk.hdf5() as file, ExitStack() as stack:
+            _write_about(file, names, standing.origin, chain)
+            reader = stack.enter_context(Reader(names.parts)) if raw != set(streams) else None
+            # the largest first, so that the file can be read behind while it fills
+            for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
+                dataset = hdf.declare(file, name, streams[name], compression)
+                dataset.resize((n_rows[name], *streams[name].shape))
+                if reader is None or name in raw:
+                    holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
+                else:
+                    copied[name] = _copy(dataset, reader, name, streams[name], halt)
+        digest = _fill_holes(disk, holes, names, standing, chain, halt)
+        _check(names, streams, n_rows, copied)
+        disk.seal(digest)
+        disk.sync()
+    finally:
+        disk.close()
+    files.rename(names.merged_temporary, names.merged)
+    files.sync_folder(names.merged.parent)
+    with suppress(OSError):  # one who has moved it by now may
+        seal.note(names.merged, digest.hex())
+
+
+def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
+    """Write all that is no stream."""
+    last = chain.headers[-1]
+    meta = {key: value for key, value in origin.meta.items() if key != "replaces"}
+    meta |= {"merged_from": origin.header.sha256, "n_blocks": last.end_block}
+    file.attrs["format"] = FORMAT
+    file.attrs["format_version"] = np.array(FORMAT_VERSION, np.int32)
+    file.attrs["fastbm_version"] = package_version("fastbm")
+    spec = read_spec(names, chain.headers, origin.spec)
+    file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
+    hdf.write_arrays(file.create_group(INPUTS), read_inputs(names))
+    hdf.write_arrays(file.create_group(STATE), _state(names, last))
+    file.create_group(META).attrs.update({key: meta[key] for key in sorted(meta)})
+
+
+def _state(names: Names, last: Header) -> Arrays:
+    try:
+        return read_state(names, last)
+    except Damaged as error:
+        raise Damaged(f"{names.show(names.segment(last.segment))} has no whole state: {error}") from None
+
+
+def _leave_holes(disk: DiskFile, dataset: h5py.Dataset, stream: Stream, n_rows: int) -> list[int]:
+    """Let HDF5 place all chunks of a dataset; return where."""
+    blank, first = disk.blank(chunk_bytes(stream)), len(disk.holes)
+    for corner in corners(stream, n_rows):
+        dataset.id.write_direct_chunk(corner, blank)
+    return disk.holes[first:]
+
+
+def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt: Halt) -> str:
+    """Write rows through HDF5; return their hash."""
+    digest, batch = hashlib.sha256(), batch_rows(stream)
+    for start in range(0, len(dataset), batch):
+        look(halt)
+        rows = reader.read(name, start, start + batch)
+        update_hash(digest, rows)
+        if rows.size:
+            dataset[start : start + len(rows)] = rows
+    return digest.hexdigest()
+
+
+def _fill_holes(
+    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
+) -> bytes:
+    """Fill the holes with the rows of all segments, and return the hash of the file."""
+    assert standing.origin is not None
+    streams = standing.origin.streams
+    sizes = ((place, chunk_bytes(streams[name])) for name, places in holes.items() for place in places)
+    follower = Follower(disk.handle, disk.size, sizes)
+
+    def write(place: int, data: bytearray) -> None:
+        disk.fill(place, data)
+        follower.filled(place, bytes(data[-SIZE:]))
+
+    try:
+        chunks = {name: Chunks(streams[name], holes[name], write) for name in holes}
+        n_base, kept = kept_rows(chain.headers, standing.origin.header.index[:, 0])
+        columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
+        if standing.merged is not None:
+            _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
+        found, large = row_bytes(names, chain.headers[1:], kept[1:], columns), disk.size >= PIECE
+        for pieces in one_ahead(found) if large else found:
+            look(halt)
+            for name, data in pieces:
+                chunks[name].feed(data)
+        for one in chunks.values():
+            one.end()
+        if large:
+            disk.sync()  # while the other thread reads and hashes what is left
+        return follower.end()
+    finally:
+        follower.close()
+
+
+def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
+    """Hand on the rows of the merged file that segments go on from."""
+    with open_image(merged.names.merged) as file:
+        for name, (n_rows, one) in chunks.items():
+            batch = batch_rows(merged.streams[name])
+            for start in range(0, n_rows, batch):
+                rows = hdf.read_rows(file[name], slice(start, min(start + batch, n_rows)))
+                one.feed(np.ascontiguousarray(rows).view(np.uint8).reshape(-1).data)
+
+
+def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], copied: dict[str, str]) -> None:
+    """Read the merged file as others will: all streams with all rows, and those that went through HDF5 the same."""
+    with open_image(names.merged_temporary) as file:
+        if hdf.read_streams(file) != streams:
+            raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
+        for name, stream in streams.items():
+            digest, batch = hashlib.sha256(), batch_rows(stream)
+            last = max(n_rows[name] - 1, 0)  # of those whose chunks were compared one by one, HDF5 is to read the last
+            for start in range(0 if name in copied else last, n_rows[name], batch):
+                update_hash(digest, hdf.read_rows(file[name], slice(start, start + batch)))
+            if file[name].shape[0] != n_rows[name] or copied.get(name, digest.hexdigest()) != digest.hexdigest():
+                raise StorageError(f"{names.merged_temporary.name}: {name} differs from the parts, which were kept.")
+
+
+def batch_rows(stream: Stream) -> int:
+    """Return a number of rows that fills whole chunks and little memory."""
+    chunk = chunk_shape(stream)[0]
+    return chunk * max(1, _BATCH_BYTES // max(1, chunk * stream.row_bytes))
+
+
+def update_hash(digest: Any, rows: np.ndarray) -> None:
+    """Add rows to a hash; texts with their lengths, so that no two lists of texts are alike."""
+    if rows.dtype.kind != "O":
+        digest.update(np.ascontiguousarray(rows).view(np.uint8).data if rows.size else b"")
+        return
+    for text in rows.flat:
+        encoded = text.encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)

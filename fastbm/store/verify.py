@@ -1,0 +1,373 @@
+"""Find the rows of a damaged merged file whose checksums are wrong.
+
+HDF5 may crash on a file whose tables are damaged, or believe in rows without end, so it reads such a file in a process
+of its own that has little memory and time.
+
+Check every byte of a run, in parts and merged, and name all that is damaged; no lock is taken, nothing changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from .._base.checks import DamagedRun, StorageError
+from . import hdf
+from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
+from .commit import KEPT_STATES
+from .find import DISTRUST, Merged, find, kind_of
+from .holder import is_live
+from .image import Damaged, Foreign, check_hash, open_image, read_trailer
+from .names import Names
+from .parts import stamp
+from .schema import Stream
+from .segment import Header, check_attributes
+
+LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
+LARGEST_MEMORY = 8 << 30  # addresses: libraries reserve far more than they use
+SECONDS, SLOWEST = 60.0, 20e6  # for the start of a process, and bytes that are read in a second
+Place = tuple[str, int, int]  # a stream, the first and the last of its rows
+
+
+def damaged_rows(path: Path) -> list[Place] | None:
+    """Return rows that HDF5 cannot read, to the chunk; None where it cannot read the file's tables either."""
+    command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()", str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+    seconds = SECONDS + path.stat().st_size / SLOWEST
+    try:
+        done = subprocess.run(command, env=environment, timeout=seconds, capture_output=True, text=True, check=True)
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return [(str(name), int(first), int(last)) for name, first, last in json.loads(done.stdout)]
+
+
+def main() -> None:
+    """Print what `places` finds in the file that the command line names."""
+    resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(ImportError):  # where it is missing, rows that need it cannot be read
+        hdf.zstd()
+    json.dump(list(places(Path(sys.argv[1]))), sys.stdout)
+
+
+def places(path: Path) -> Iterator[Place]:
+    """Yield what `damaged_rows` returns; may crash."""
+    with h5py.File(path, "r") as file:
+        for name, stream in hdf.read_streams(file).items():
+            rows = file[name]
+            step = rows.chunks[0]
+            n_chunks = max(1, LARGEST_PIECE // max(1, step * stream.row_bytes))
+            first = end = 0
+            for piece in range(0, len(rows), step * n_chunks):
+                if _is_readable(rows, piece, piece + step * n_chunks):
+                    continue
+                for start in range(piece, min(piece + step * n_chunks, len(rows)), step):
+                    if _is_readable(rows, start, start + step):
+                        continue
+                    if end > first and start > end:
+                        yield name, first, end - 1
+                        first = end
+                    first = first if end > first else start
+                    end = min(start + step, len(rows))
+            if end > first:
+                yield name, first, end - 1
+
+
+def _is_readable(rows: h5py.Dataset, start: int, stop: int) -> bool:
+    try:
+        hdf.read_rows(rows, slice(start, min(stop, len(rows))))
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return True
+
+
+LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked of a run, and what was found.
+
+    Attributes
+    ----------
+    path : str
+    n_files, n_bytes, n_blocks : int
+        Files that were looked at, their bytes, and blocks that are whole from the start on.
+    finished, live, merged : bool
+        Whether the run came to its end, is being written, and is one file.
+    problems : tuple of str
+        One line for each damage; empty where all is sound.
+    notes : tuple of str
+        What a kill may have left and is harmless: unfinished files, parts set aside, parts that are merged already.
+    lost : bool
+        Whether so much is damaged that nothing of it can be read.
+    """
+
+    path: str
+    n_files: int
+    n_bytes: int
+    n_blocks: int
+    finished: bool
+    live: bool
+    merged: bool
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    lost: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.problems
+
+
+@dataclass
+class _Findings:
+    names: Names
+    n_files: int = 0
+    n_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(path: str | os.PathLike[str]) -> Verification:
+    """Check trailers, checksums, the chain, counts and that HDF5 reads every row.
+
+    Parameters
+    ----------
+    path : str or path
+        ``run.h5`` or ``run.h5.parts``, live, dead or finished.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is of a newer format, or files of others or of another run are among its own.
+    """
+    names = Names(path)
+    for _ in range(LOOKS):
+        before = stamp(names.merged)
+        found = _look(names)
+        if stamp(names.merged) == before:  # else the parts were merged while they were looked at
+            break
+    return found
+
+
+def _look(names: Names) -> Verification:
+    found = _Findings(names)
+    if (sealed := _check_seal(found)) is None:  # its tables are not to be trusted
+        _check_seals(found, 0)
+        return _told(found, lost=not names.has_segments())
+    try:
+        standing = find(names, hashed=False)
+    except DamagedRun as error:
+        found.problems.append(str(error))
+        _check_seals(found, 1)
+        return _told(found, lost=True)
+    either = standing.origin or standing.merged
+    if either is not None and either.settings["compression"] == "zstd":
+        hdf.zstd()  # HDF5 knows the filter once it is imported
+    n_blocks, finished = 0, standing.origin is None
+    if standing.merged is not None:
+        _check_merged(found, standing.merged, sealed=sealed)
+        n_blocks = int(standing.merged.meta["n_blocks"])
+    sound = not found.problems
+    if standing.origin is not None:
+        last = _check_parts(found, standing.origin)
+        n_blocks, finished = last.end_block, last.finished
+    notes = []
+    if standing.leftover_parts:
+        notes.append(f"{names.shown}.parts is merged already")
+    if standing.leftover_merged:
+        notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
+    return _told(found, n_blocks if sound else 0, finished=finished, merged=standing.origin is None, notes=notes)
+
+
+def _told(
+    found: _Findings, n_blocks: int = 0, *, finished: bool = False, merged: bool | None = None, lost: bool = False,
+    notes: Iterable[str] = (),
+) -> Verification:  # fmt: skip
+    """What is told of a run; parts that are there belong to it unless `merged` says otherwise."""
+    names = found.names
+    left = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
+    left += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
+    merged = not names.has_segments() if merged is None else merged
+    return Verification(
+        names.shown, found.n_files, found.n_bytes, n_blocks, finished, is_live(names), merged, tuple(found.problems),
+        (*left, *notes), lost,
+    )  # fmt: skip
+
+
+def _check_seal(found: _Findings) -> bool | None:
+    """Compare a merged file with its hash before HDF5 sees it: whether it has one, and None if the two differ."""
+    path, shown = found.names.merged, found.names.shown
+    try:
+        if kind_of(path):
+            return False
+        check_hash(path, read_trailer(path))
+    except Foreign:
+        return False
+    except StorageError:
+        raise
+    except OSError as error:
+        if error.errno != errno.EIO:  # what else there may be is told where the run is looked for
+            return False
+        found.problems.append(f"{shown} cannot be read: {error.strerror or error}.")
+        return None
+    except Damaged as error:
+        if "trailer is missing" in str(error):
+            return False
+        found.n_files, found.n_bytes = 1, path.stat().st_size
+        places = damaged_rows(path)
+        for name, first, last in places or ():
+            found.problems.append(f"{shown} is damaged: {name}, rows {first}-{last}.")
+        nowhere = " No chunk of rows has a wrong checksum: it is something else in the file." if places == [] else ""
+        found.problems.append(f"{shown} is damaged: {error}. {DISTRUST}{nowhere}")
+        return None
+    return True
+
+
+def _check_merged(found: _Findings, merged: Merged, *, sealed: bool) -> None:
+    found.n_files += 1
+    found.n_bytes += merged.names.merged.stat().st_size
+    if not sealed:
+        found.problems.append(f"{merged.names.shown} is damaged: the trailer is missing. {DISTRUST}")
+    try:
+        with open_image(merged.names.merged) as file:
+            _read_through(file, merged.streams)
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        found.problems.append(f"{merged.names.shown} is damaged: HDF5 cannot read it through ({error}).")
+
+
+def _check_seals(found: _Findings, first: int) -> None:
+    """Where what comes before them is damaged: segments from the `first` on, each for itself."""
+    names = found.names
+    for number in names.segment_numbers():
+        path = names.segment(number)
+        try:
+            found.n_bytes += path.stat().st_size
+            found.n_files += 1
+            if number >= first:
+                check_hash(path, read_trailer(path))
+        except FileNotFoundError:
+            continue
+        except Exception as error:  # bytes of any kind
+            found.problems.append(f"{names.show(path)} is damaged: {error}.")
+
+
+def _check_parts(found: _Findings, origin: Origin) -> Header:
+    """Check all segments, also those behind a damaged one; return the last header of the whole part of the chain."""
+    names = found.names
+    numbers = names.segment_numbers() or [0]  # none are left where they were merged in between
+    before: Header | None = None
+    safe = origin.header
+    broken = False
+    for number, n_lost in _with_gaps(numbers):
+        if n_lost > 1:
+            first, last = (names.segment(number + k) for k in (0, n_lost - 1))
+            lost = f"{n_lost} segments, {names.show(first)} to {last.name}, are missing"
+            found.problems.append(f"{lost}. {blocks_safe(safe.end_block)} are whole.")
+            before, broken = None, True
+            continue
+        path, linked = names.segment(number), before is not None
+        try:
+            header = origin.header
+            if number:
+                header = check_link(names, origin, before, number, hashed=True, linked=linked)
+            _check_contents(found, origin, header, before)
+        except Stale:
+            break
+        except (Damaged, FileNotFoundError, Unreadable) as error:
+            what = str(error) if isinstance(error, Unreadable) else f"{damage(names, number, error)}."
+            found.problems.append(f"{what} {blocks_safe(safe.end_block)} are whole.")
+            before, broken = None, True
+        else:
+            before = header
+        with suppress(FileNotFoundError):
+            found.n_bytes += path.stat().st_size
+            found.n_files += 1
+        if before is None:
+            continue
+        if not broken:
+            safe = header
+    _check_states(found, origin, safe)
+    return safe
+
+
+def _with_gaps(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield each number of a segment with 0, and in order with them the first of each gap with its length."""
+    for last, number in itertools.pairwise([-1, *numbers]):
+        if number > last + 1:
+            yield last + 1, number - last - 1
+        yield number, 0
+
+
+def _check_contents(found: _Findings, origin: Origin, header: Header, before: Header | None) -> None:
+    """Check the counts of a segment against its rows and the segment before it; read all rows."""
+    if header.index.shape != (len(origin.streams), 2):
+        raise Damaged("its index is of other streams")
+    if before is not None and not np.array_equal(header.index[:, 0], _rows_before(header, before)):
+        raise Damaged("its rows do not follow on those of the segment before it")
+    try:
+        with open_image(found.names.segment(header.segment)) as file:
+            check_attributes(file, header)
+            there = {name: stream for name, stream in origin.streams.items() if name in file}
+            for (name, _), count in zip(origin.streams.items(), header.index[:, 1], strict=True):
+                n_rows = file[name].shape[0] if name in there else 0
+                if n_rows != count:
+                    raise Damaged(f"it counts {count} rows of {name} and holds {n_rows}")
+            _read_through(file, there)
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise Damaged(f"HDF5 cannot read it through ({error})") from error
+
+
+def _rows_before(header: Header, before: Header) -> np.ndarray:
+    """The rows that come before those of a segment: all so far, but for those that it takes back itself."""
+    if len(header.rewinds) == len(before.rewinds):
+        return before.index.sum(axis=1)
+    return np.minimum(header.rewinds[-1, 1:], before.index.sum(axis=1))
+
+
+def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
+    """States that are files of their own: all that are there, and the last one, which must be."""
+    names = found.names
+    for number in names.state_numbers():
+        path = names.state(number)
+        try:
+            n_bytes = path.stat().st_size
+            check_hash(path, read_trailer(path))
+        except FileNotFoundError:
+            continue  # one who writes the run removes those that no resume will need
+        except Exception as error:  # bytes of any kind
+            found.problems.append(f"{names.show(path)} is damaged: {error}.")
+        found.n_files += 1
+        found.n_bytes += n_bytes
+    if last.state_sha256 and last.run_id == origin.header.run_id:
+        path = names.state(last.segment)
+        if not path.exists() and not names.segment(last.segment + KEPT_STATES).exists():
+            found.problems.append(f"{names.show(path)}, the state of the last commit, is missing.")
+
+
+def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
+    """Read all rows, a piece at a time: HDF5 compares its own checksums of chunks."""
+    for name, stream in streams.items():
+        for some in _pieces(file[name].shape[0], stream):
+            hdf.read_rows(file[name], some)
+
+
+def _pieces(n_rows: int, stream: Stream) -> Iterator[slice]:
+    step = max(LARGEST_PIECE // max(stream.row_bytes, 1), 1)
+    return (slice(first, first + step) for first in range(0, n_rows, step))

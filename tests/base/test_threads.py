@@ -1,0 +1,73 @@
+"""The limit on BLAS threads is the process's: held while anyone holds it, gone when the last one is out."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fastbm._base.threads import _controller, single_threaded_blas
+
+_controller()  # has SciPy's BLAS loaded too
+BLAS = _controller().select(user_api="blas")
+
+
+def n_threads() -> set[int]:
+    return {library.get_num_threads() for library in BLAS.lib_controllers}
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    with BLAS.limit(limits=2):
+        assert n_threads() == {2}
+        yield
+
+
+def test_the_first_one_out_does_not_end_the_limit_and_the_last_one_does() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with single_threaded_blas():
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    with single_threaded_blas():
+        other.start()
+        assert inside.wait(10)
+        assert n_threads() == {1}
+    assert n_threads() == {1}, "the other thread still holds it"
+    leave.set()
+    other.join()
+    assert n_threads() == {2}
+
+
+def test_a_hold_that_raises_is_given_back_and_one_within_another_does_not_end_it() -> None:
+    with single_threaded_blas():
+        with pytest.raises(KeyError), single_threaded_blas():
+            raise KeyError
+        assert n_threads() == {1}
+    assert n_threads() == {2}
+
+
+def test_a_forked_child_does_not_count_the_holders_of_its_parent() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with single_threaded_blas():
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    child = os.fork()
+    if not child:
+        with single_threaded_blas():
+            held = n_threads()
+        os._exit(0 if (held, n_threads()) == ({1}, {2}) else 1)
+    leave.set()
+    other.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,113 @@
+"""Which method "auto" takes, and what a budget allows."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.inference.auto import BudgetTooSmall, fit_into
+from tests.support.machines import calm, machine
+
+
+def test_exact_where_it_fits() -> None:
+    model = bm.models.sherrington_kirkpatrick(14, seed=1)
+    found, truth = bm.infer(model, "auto"), bm.infer(model, "exact")
+    assert found.method == "exact" and found.log_z == truth.log_z
+    assert "within the budget of 1 minute" in found.detail["auto"]["why"]
+    assert "sized" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        (bm.models.sherrington_kirkpatrick(60, seed=1), "tempering"),
+        (bm.models.restricted(50, 40, scale=0.3, seed=1), "ais"),
+    ],
+)
+def test_estimates_where_it_does_not(model: bm.BoltzmannMachine, method: str) -> None:
+    found = calm(bm.infer, model, "auto", budget=1.0, beta=0.3)
+    about = found.detail["auto"]
+    assert found.method == method and method.upper() in about["why"].upper()
+    assert "does not fit the budget of 1 second" in about["why"]
+    assert about["mean-field log Z"] == pytest.approx(
+        bm.infer(model, "mean-field", beta=0.3, moments=False).log_z, abs=1e-6
+    )
+    assert found.log_z > about["mean-field log Z"] and found.log_z_error < 0.5
+    again = calm(bm.infer, model, method, beta=0.3, **about["options"], **found.detail["sized"])
+    assert again.log_z == found.log_z and again.log_z_error == found.log_z_error
+    np.testing.assert_array_equal(again.mean, found.mean)
+
+
+def test_clamped_units_may_make_it_exact() -> None:
+    model = bm.models.sherrington_kirkpatrick(60, seed=1)
+    clamp = (np.arange(50), np.ones((3, 50)))
+    found = bm.infer(model, "auto", clamp=clamp)
+    assert found.method == "exact" and found.log_z.shape == (3,)
+    np.testing.assert_array_equal(found.log_z, bm.infer(model, "exact", clamp=clamp).log_z)
+    everything = bm.infer(model, "auto", clamp=(np.arange(60), np.ones(60)))
+    assert everything.log_z == pytest.approx(-model.energy(np.ones(60)))
+
+
+def test_stored_and_opened(tmp_path: Any) -> None:
+    out = tmp_path / "auto.h5"
+    found = calm(bm.infer, bm.models.restricted(50, 40, seed=1), "auto", budget=5.0, out=out)
+    again = bm.open(out).inference
+    assert again.detail["auto"] == found.detail["auto"] and again.detail["sized"] == found.detail["sized"]
+    assert again.log_z == found.log_z
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "options"),
+    [
+        (TypeError, "auto has no option 'n_sweeps'. It takes: budget", {"n_sweeps": 3}),
+        (ValueError, "budget must be above 0", {"budget": 0.0}),
+        (ValueError, "budget", {"budget": math.nan}),
+    ],
+)
+def test_bad_options(error: type[Exception], text: str, options: dict[str, Any]) -> None:
+    with pytest.raises(error, match=text):
+        bm.infer(machine("visible"), "auto", **options)
+
+
+# Sizes
+
+
+def test_a_size_that_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("fastbm.kernels.stopwatch.time.perf_counter", lambda: clock[0])
+
+    def work(size: int) -> None:
+        clock[0] += 0.005 + 1e-5 * size
+
+    size = fit_into(0.5, work, "n", 10, 10**9)
+    assert size % 10 == 0
+    assert 0.3 < 0.005 + 1e-5 * size < 0.5
+
+
+def test_no_more_than_there_is_to_do() -> None:
+    assert fit_into(0.2, lambda size: None, "n", 1, 5) == 5
+
+
+def test_a_budget_that_is_too_small() -> None:
+    with pytest.raises(BudgetTooSmall, match=r"n = 10, the least that is of any use, takes 0\.0\d+ s"):
+        fit_into(0.01, lambda size: time.sleep(0.02), "n", 10, 100)
+
+
+def test_a_budget_too_small_for_any_estimate() -> None:
+    model = bm.models.sherrington_kirkpatrick(60, seed=1)
+    found = bm.infer(model, "auto", budget=1e-9)
+    assert (found.method, found.bound) == ("mean-field", "lower")
+    assert found.log_z == bm.infer(model, "mean-field").log_z
+    assert re.search(
+        "n_sweeps = 50, the least .* Mean field instead: .* lower bound", found.detail["auto"]["fell back"]
+    )
+    with pytest.raises(ValueError, match="auto chooses a method for infer alone"):
+        bm.log_likelihood(model, np.ones((2, 60)), "auto")
+    with pytest.raises(ValueError, match="Did you mean 'auto'"):
+        bm.infer(model, "auot")

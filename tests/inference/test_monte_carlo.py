@@ -1,0 +1,99 @@
+"""Markov chains against exact sums: error bars that cover, and honesty about convergence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from tests.support.machines import KINDS, UNITS, assert_covers, calm, flat, machine
+
+
+@pytest.mark.parametrize(("kind", "units"), [("visible", "spin"), ("restricted", "binary"), ("general", "binary")])
+@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+def test_error_bars_of_chains_cover(kind: str, units: str, rule: str) -> None:
+    model = machine(kind, units, seed=5, scale=0.35)
+    truth = bm.infer(model, "exact")
+    found = [calm(bm.infer, model, rule, seed=s, n_chains=8, n_sweeps=256, threads=1) for s in range(120)]
+    assert_covers(np.array([np.abs(f.mean - truth.mean) < 1.96 * f.mean_error for f in found]))
+    assert_covers(np.array([abs(f.energy - truth.energy) < 1.96 * f.energy_error for f in found]))
+    assert np.mean([f.converged for f in found]) > 0.9
+
+
+@pytest.mark.parametrize("start", ["random", "up"])
+@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str) -> None:
+    """No proposal is ever rejected there, so chains that share an order and a start must part all the same."""
+    found = [
+        calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(60)
+    ]
+    assert_covers(np.array([np.abs(f.mean) < 1.96 * f.mean_error for f in found]), most=1.0)
+
+
+@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_of_chains(kind: str, units: str, rule: str) -> None:
+    """Five standard errors: one of 200 right means is further off once in 8000 changes of the stream."""
+    model = machine(kind, units, scale=0.3, offset=3.0)
+    truth = bm.infer(model, "exact", beta=0.9)
+    found = bm.infer(model, rule, beta=0.9, n_chains=64, n_sweeps=512)
+    assert found.converged
+    assert np.all(np.abs(found.mean - truth.mean) < 5 * found.mean_error)
+    assert abs(found.energy - truth.energy) < 5 * found.energy_error
+    np.testing.assert_allclose(found.second_moment, truth.second_moment, atol=0.08)
+    np.testing.assert_allclose(found.covariance, found.second_moment - np.outer(found.mean, found.mean), atol=1e-12)
+    assert found.energy_variance == pytest.approx(truth.energy_variance, rel=0.15)
+    assert found.log_z is None
+    assert found.bound is None
+    assert 0 < found.ess <= found.n_samples == 64 * 512
+
+
+def test_trapped_chains_say_so() -> None:
+    """A Hopfield machine far below its transition: each chain falls into the nearest pattern or its mirror."""
+    stored = np.where(np.random.default_rng(0).random((3, 60)) < 0.5, -1, 1)
+    with pytest.warns(bm.ConvergenceWarning, match="gibbs has not converged: r_hat.*chains disagree"):
+        found = bm.infer(bm.models.hopfield(stored), "gibbs", beta=4.0, n_sweeps=500)
+    assert not found.converged
+    assert found.detail["r_hat"] > 1.5
+    with pytest.warns(bm.ConvergenceWarning, match="chains disagree"):
+        run = bm.sample(bm.models.hopfield(stored), beta=4.0, n_sweeps=100)
+    overlaps = np.abs(run.states[-1] @ stored.T / 60).max(axis=1)
+    assert np.median(overlaps) > 0.9
+
+
+def test_burn_in_is_long_enough_from_a_cold_start() -> None:
+    model = bm.models.curie_weiss(40, coupling=0.5)
+    found = bm.infer(model, "gibbs", initial="up", n_chains=64, n_sweeps=200, burn_in="auto")
+    assert found.detail["burn_in"] >= 64
+    assert np.all(np.abs(found.mean) < 5 * found.mean_error)
+    assert bm.infer(model, "gibbs", n_sweeps=100, burn_in=7).detail["burn_in"] == 7
+
+
+@pytest.mark.parametrize("n_sweeps", [1, 2, 3, 64, 65, 67])
+@pytest.mark.parametrize("method", ["gibbs", "sampled-states"])
+def test_few_sweeps_are_legal(method: str, n_sweeps: int) -> None:
+    """Nothing but ConvergenceWarning may come of it; from a start far off the burn-in uses up all its sweeps."""
+    options = {"initial": "up"} if method == "gibbs" else {}
+    found = calm(bm.infer, bm.models.curie_weiss(30, coupling=1.2), method, n_sweeps=n_sweeps, n_chains=4, **options)
+    assert math.isfinite(found.energy)
+    assert n_sweeps > 3 or method != "gibbs" or not found.converged
+
+
+def test_a_single_chain_that_does_not_move_has_not_converged() -> None:
+    stored = np.where(np.random.default_rng(0).random((3, 60)) < 0.5, -1, 1)
+    with pytest.warns(bm.ConvergenceWarning, match="the only chain did not move after the burn-in. Pass n_chains"):
+        found = bm.infer(bm.models.hopfield(stored), "gibbs", beta=20.0, n_chains=1, n_sweeps=300)
+    assert not found.converged
+
+
+def test_chains_that_do_not_move_have_finite_numbers() -> None:
+    """Frozen chains: the energy is the same in all samples, up to no rounding at all."""
+    model = bm.BoltzmannMachine(np.zeros((3, 3)), [800.1, -900.7, 1000.3])
+    found = bm.infer(model, "gibbs", n_chains=6, n_sweeps=333)
+    assert found.converged
+    assert found.energy == pytest.approx(-2701.1, abs=1e-9)
+    assert found.detail["tau_int"] == 0.5
+    assert found.ess == 6 * 333

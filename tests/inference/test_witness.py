@@ -1,0 +1,182 @@
+"""What may say that it has converged: chains that never left their valley are told, with exact sums forbidden."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.inference import methods, witness
+from fastbm.inference.ais import method as annealed_job, path
+from fastbm.inference.exact import sums
+from tests.support import machines
+from tests.support.machines import calm, machine
+
+VISIBLE = 60
+TRUTH = float(np.logaddexp(VISIBLE * np.logaddexp(0, -1.0), -210 + VISIBLE * np.logaddexp(0, 4.0)))
+ENERGY = -float(VISIBLE * 4.0 / (1 + np.exp(-4.0)) - 210)  # where the hidden unit is up
+LYING = [
+    ("ais", {"start": "uniform"}),
+    ("ais", {"start": "uniform", "path": "adaptive"}),
+    ("ais", {"start": "mean-field"}),
+    ("ais", {"start": "biases"}),
+    ("ais", {"start": "uniform", "bracket": True}),
+    ("reverse-ais", {"start": "uniform"}),
+    ("population-annealing", {}),
+    ("gibbs", {}),
+    ("metropolis", {}),
+    ("sampled-states", {}),
+    ("tempering", {"n_sweeps": 300}),
+]
+
+
+@pytest.fixture
+def hidden_valley() -> bm.BoltzmannMachine:
+    """A hidden unit that is up in all of the weight but e^-12.3, and that visible units hold down."""
+    return bm.models.restricted(
+        weights=np.full((VISIBLE, 1), 5.0), visible_bias=-np.ones(VISIBLE), hidden_bias=[-210.0], units="binary"
+    )
+
+
+@pytest.fixture
+def no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*about: Any, **more: Any) -> Any:
+        raise AssertionError("no exact sum is allowed here")
+
+    monkeypatch.setattr(sums.ExactSums, "advance", refuse)
+    monkeypatch.setattr(methods, "exact", refuse)
+    monkeypatch.setattr(path, "_cheapest", refuse)
+
+
+@pytest.mark.usefixtures("no_sums")
+@pytest.mark.parametrize(("method", "options"), LYING, ids=str)
+def test_who_misses_the_valley_does_not_converge(
+    method: str, options: dict[str, Any], hidden_valley: bm.BoltzmannMachine
+) -> None:
+    found = calm(bm.infer, hidden_valley, method, **options)
+    log_z = found.detail.get("log_z_corrected", found.log_z)
+    right = log_z is None or abs(log_z - TRUTH) < 0.1
+    if method != "reverse-ais":
+        right = right and abs(found.energy - ENERGY) < 0.1
+    assert right or found.converged is False
+
+
+@pytest.mark.usefixtures("no_sums")
+@pytest.mark.parametrize("method", ["ais", "reverse-ais", "importance-sampling", "auto", "tempering", "gibbs"])
+def test_a_valley_of_the_side_that_is_kept_is_not_missed_surely(method: str) -> None:
+    """The small side is the visible one, and its biases lead away from where most of the weight is."""
+    model = bm.models.restricted(
+        weights=np.ones((20, 60)), visible_bias=np.full(20, -53.4), hidden_bias=np.full(60, -2.0), units="binary"
+    )
+    count = np.arange(21)
+    log_choose = np.array([np.log(float(math.comb(20, k))) for k in count])
+    truth = np.logaddexp.reduce(log_choose - 53.4 * count + 60 * np.logaddexp(0, count - 2.0))
+    found = calm(bm.infer, model, method, **({"exact": False} if method == "auto" else {}))
+    if found.log_z is not None and abs(found.log_z - truth) > 0.2:
+        assert found.converged is not True
+    if found.log_z is None and abs(found.energy + 13.2) > 3.0:
+        assert found.converged is not True
+
+
+@pytest.mark.usefixtures("no_sums")
+@pytest.mark.parametrize("method", ["ais", "reverse-ais", "importance-sampling", "auto"])
+def test_who_looks_around_finds_it(method: str, hidden_valley: bm.BoltzmannMachine) -> None:
+    options = {"exact": False} if method == "auto" else {}
+    found = bm.infer(hidden_valley, method, **options)
+    assert found.converged is True
+    assert abs(found.log_z - TRUTH) < max(4 * found.log_z_error, 0.01)
+
+
+def test_a_warning_says_what_contradicts(hidden_valley: bm.BoltzmannMachine) -> None:
+    with pytest.warns(bm.ConvergenceWarning, match=r"ais .*12\.3 nats below a bound that holds for certain.*auto"):
+        found = bm.infer(hidden_valley, "ais", start="uniform")
+    about = found.detail["witness"]
+    assert about["log_z_bound"] <= TRUTH + 1e-9
+    assert "NOT converged" in str(found)
+
+
+@pytest.mark.usefixtures("no_sums")
+def test_a_base_in_one_of_two_valleys_is_told() -> None:
+    """Mean-field means are those of one magnetisation; the other half of Z is never seen, and all weights agree."""
+    model = bm.models.curie_weiss(40)
+    up = np.arange(41)
+    log_choose = np.array([sum(np.log(np.arange(41 - k, 41)) - np.log(np.arange(1, k + 1))) for k in up])
+    truth = np.logaddexp.reduce(log_choose + 1.8 * ((2 * up - 40) ** 2 / 80 - 0.5))
+    means = np.full(40, 0.9)
+    held = calm(bm.infer, model, "ais", beta=1.8, start=means)
+    assert held.log_z < truth - 0.5 and held.ess > 20 and held.converged is False
+    found = bm.infer(model, "ais", beta=1.8)
+    assert abs(found.log_z - truth) < 4 * found.log_z_error and found.converged
+
+
+@pytest.mark.usefixtures("no_sums")
+@pytest.mark.parametrize("method", ["ais", "reverse-ais", "population-annealing"])
+@pytest.mark.parametrize("kind", ["visible", "layers", "sparse"])
+def test_easy_machines_converge(kind: str, method: str) -> None:
+    found = bm.infer(machine(kind, seed=1), method)
+    assert found.converged is True and found.detail["witness"]
+    one = bm.infer(machine(kind, seed=1), method, threads=1)
+    assert (one.log_z, repr(one.detail["witness"])) == (found.log_z, repr(found.detail["witness"]))
+
+
+@pytest.mark.parametrize(
+    "method", ["ais", "reverse-ais", "tempering", "population-annealing", "sampled-states", "gibbs"]
+)
+def test_without_a_witness_nobody_converges(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (annealed_job, witness):
+        monkeypatch.setattr(module, "scout", None)  # nobody looks
+    options = {"source": "exact"} if method == "reverse-ais" else {}
+    found = calm(bm.infer, machine("visible"), method, witness=False, **options)
+    assert found.converged is None
+    assert "cannot tell" in str(found) and "witness=False" in str(found)
+
+
+def test_patterns_share_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Any] = []
+    for module in (annealed_job, witness):
+        plain = module.scout
+        monkeypatch.setattr(module, "scout", lambda *a, plain=plain, **k: looks.append(1) or plain(*a, **k))
+    clamp = ([0, 1], [[1, 1], [-1, 1], [1, -1]])
+    for method in ("ais", "gibbs"):
+        looks.clear()
+        found = bm.infer(machine("layers"), method, clamp=clamp)
+        assert found.converged is True and len(looks) == 1
+
+
+def test_bases_that_a_machine_has() -> None:
+    model = machine("restricted", "binary", seed=2)
+    truth = bm.infer(model, "exact").log_z
+    with pytest.raises(ValueError, match=r"base rates of the data, which this machine does not carry"):
+        bm.infer(model, "ais", start="data")
+    rates = model.with_base_rates([0.2, 0.9, 0.5, 0.7])
+    for one, start in ((rates, "data"), (model, "biases"), (model, "tempering"), (model, np.full(4, 0.3))):
+        found = bm.infer(one, "ais", start=start, n_betas=200)
+        assert abs(found.log_z - truth) < 4 * found.log_z_error
+        assert found.detail["start"] == (start if isinstance(start, str) else "means")
+    as_spins = bm.infer(rates.to_units("spin"), "ais", start="data", n_betas=200)
+    assert abs(as_spins.log_z - truth) < 4 * as_spins.log_z_error
+    assert set(bm.infer(rates, "ais").detail["trials"]) >= {"uniform", "data", "biases", "tempering"}
+    for wrong, text in ((np.full(3, 0.5), r"means of shape \(4,\) or \(7,\)"), (np.full(4, 2.0), "between 0 and 1")):
+        with pytest.raises(ValueError, match=text):
+            bm.infer(model, "ais", start=wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [{"method": "cd", "epochs": 4}, {"method": "pcd", "epochs": 25}], ids=str)
+def test_machines_of_digits(rule: dict[str, Any]) -> None:
+    """Of a restricted machine trained on digits nobody says that it converged and is wrong."""
+    file = machines.data_file("mnist.npz")
+    data = (np.load(file)["train_images"][::6] > 127).astype(np.uint8)
+    model = bm.fit(data, n_hidden=20, layout="restricted", evaluate="none", seed=1, **rule).model
+    truth = bm.infer(model, "exact", moments=False).log_z
+    found = bm.infer(model, "auto", exact=False, moments=False)
+    assert found.converged and abs(found.log_z - truth) < 0.1
+    for method, options in LYING:
+        more = {"n_chains": 100, "n_betas": 1_000} if "ais" in method else {}
+        result = calm(bm.infer, model, method, moments=False, **options, **more)
+        log_z, error = witness._claim(result)
+        if log_z is not None and abs(log_z - truth) > max(4 * (error or 0.0), 0.05):
+            assert result.converged is not True

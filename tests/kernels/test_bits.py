@@ -1,0 +1,131 @@
+"""Products with matrices of zeros and ones, held against plain sums; all ways to the same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fastbm.kernels.bits import MASKS, fill_tables, pack_lanes
+from fastbm.kernels.vectors import has_look_up
+from fastbm.sampling.engine.layered import TABLES_FROM, BitProduct
+from tests.twins import sampling as slow
+
+FLOATS = [np.float32, np.float64]
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = """
+import hashlib, sys, warnings
+warnings.filterwarnings("ignore", message=".*overflow encountered.*")
+from tests.kernels import test_bits as t
+print(t.digest(), t.has_look_up())
+"""
+
+
+def products(weights: np.ndarray, up: np.ndarray, fields: np.ndarray) -> list[np.ndarray]:
+    """`fields` (m, lanes) and the product, by every way there is; `up` is (n, lanes)."""
+    found = []
+    product = BitProduct(weights)
+    for _ in range(TABLES_FROM):  # the last of them with tables
+        found.append(fields.copy())
+        product.add(found[-1], up)
+    plain = BitProduct(weights)
+    plain._wide = False
+    found.append(fields.copy())
+    plain.add(found[-1], up)
+    return found
+
+
+def digest() -> str:
+    import hashlib
+
+    generator, found = np.random.default_rng(5), hashlib.sha256()
+    for n, m, lanes in ((1, 1, 16), (3, 9, 16), (37, 6, 80), (100, 43, 64), (5, 5, 3)):
+        for dtype in FLOATS:
+            weights, fields = (
+                generator.normal(size=(n, m)).astype(dtype),
+                generator.normal(size=(m, lanes)).astype(dtype),
+            )
+            for one in products(weights, (generator.random((n, lanes)) < 0.4).astype(dtype), fields):
+                found.update(one.tobytes())
+    return found.hexdigest()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 70), st.integers(1, 40), st.sampled_from([1, 5, 16, 64, 80]), st.floats(0, 1),
+    st.sampled_from(FLOATS), st.booleans(), st.integers(0, 2**32),
+)  # fmt: skip
+def test_sums_are_those_of_the_twin_and_of_each_other(n, m, lanes, part, dtype, turned, seed):
+    generator = np.random.default_rng(seed)
+    weights = generator.normal(size=(n, m)).astype(dtype)
+    up, fields = (generator.random((n, lanes)) < part).astype(dtype), generator.normal(size=(m, lanes)).astype(dtype)
+    found = products(np.asfortranarray(weights) if turned else weights, up, fields)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+    for lane in range(0, lanes, 7):
+        expected = fields[:, lane] + np.array(slow.row_sums(weights.tolist(), up[:, lane].tolist()))
+        assert np.abs(found[0][:, lane] - expected).max() <= 4 * n * np.finfo(dtype).eps * (1 + np.abs(weights).max())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_lane_does_not_depend_on_its_neighbours(dtype):
+    generator = np.random.default_rng(3)
+    weights, fields = generator.normal(size=(90, 203)).astype(dtype), np.zeros((203, 80), dtype)
+    up = (generator.random((90, 80)) < np.linspace(0, 1, 80)).astype(dtype)
+    whole = products(weights, up, fields)[0]
+    for lanes in (slice(0, 1), slice(1, 17), slice(17, 80)):
+        for part in products(weights, np.ascontiguousarray(up[:, lanes]), np.ascontiguousarray(fields[:, lanes])):
+            assert np.array_equal(part, whole[:, lanes])
+
+
+@pytest.mark.skipif(not has_look_up(), reason="the processor has no AVX-512")
+@pytest.mark.parametrize("turned", [False, True])
+def test_tables_hold_all_sums_of_four_rows(turned: bool) -> None:
+    weights = np.arange(1, 161, dtype=np.float32).reshape(32, 5) ** 2
+    tables = np.zeros((1, 8, 4, 16), np.float32)
+    fill_tables(tables, np.asfortranarray(weights) if turned else weights, MASKS)
+    for group in range(8):
+        for column in range(4):
+            for entry in range(16):
+                rows = [4 * group + bit for bit in range(4) if entry >> bit & 1]
+                assert tables[0, group, column, entry] == weights[rows, column].sum()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_words_hold_the_bits(dtype):
+    up = np.random.default_rng(2).integers(0, 2, (45, 16)).astype(dtype)
+    words = np.full((2, 16), 7, np.uint32)
+    pack_lanes(words, up)
+    found = (words[:, None, :] >> np.arange(32, dtype=np.uint32)[:, None]) & 1
+    assert np.array_equal(found.reshape(64, 16)[:45], up)
+    assert not found.reshape(64, 16)[45:].any()
+
+
+def test_large_weights_are_not_tabled():
+    product = BitProduct(np.zeros((1 << 12, 1 << 11), np.float32))
+    up, fields = np.zeros((1 << 12, 16), np.float32), np.zeros((1 << 11, 16), np.float32)
+    for _ in range(2 * TABLES_FROM):
+        product.add(fields, up)
+    assert product._tables is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""},
+        {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+        {"NUMBA_DISABLE_JIT": "1"},
+    ],
+)
+def test_bits_are_those_of_a_processor_without_look_up(environment: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path), **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [digest(), "False"]

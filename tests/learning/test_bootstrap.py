@@ -1,0 +1,69 @@
+"""The bootstrap: what it draws, what it makes of the estimates, and that it can stop anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastbm.learning.errors.bootstrap import Bootstrap, Refit, bootstrap_errors
+from fastbm.learning.moments import Parameters
+from tests.twins import errors as twin
+
+
+def refit_means(rows: np.ndarray) -> Refit:
+    return lambda counts: Parameters((np.full((2, 2), counts @ rows[:, 0] / len(rows)),), counts @ rows / len(rows))
+
+
+def test_bootstrap_errors_are_the_deviation_of_the_estimates() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    bootstrap = Bootstrap(refit_means(rows), 50, n_resamples=40, seed=3)
+    counts = np.array([bootstrap.counts(k) for k in range(40)])
+    assert (counts.sum(axis=1) == 50).all() and len(np.unique(counts, axis=0)) == 40
+    errors = bootstrap_errors(refit_means(rows), 50, n_resamples=40, seed=3)
+    np.testing.assert_allclose(errors.bias, twin.bootstrap(counts @ rows / 50), rtol=1e-12)
+    np.testing.assert_allclose(errors.weights[0], errors.bias[0], rtol=1e-12)
+    np.testing.assert_allclose(errors.detail["mean"].bias, (counts @ rows / 50).mean(axis=0), rtol=1e-12)
+    assert abs(errors.bias.mean() / (rows.std(axis=0) / np.sqrt(50)).mean() - 1) < 0.3
+
+
+def test_resamples_draw_every_row_as_often_as_chance_has_it() -> None:
+    bootstrap = Bootstrap(lambda counts: Parameters((), counts), 20, n_resamples=2_000)
+    counts = np.array([bootstrap.counts(k) for k in range(2_000)])
+    assert np.abs(counts.mean(axis=0) - 1).max() < 5 * np.sqrt(0.95 / 2_000)
+    assert abs(counts.var() - 0.95) < 0.05
+
+
+def test_a_bootstrap_that_stopped_ends_with_the_same_bits() -> None:
+    rows = np.random.default_rng(1).normal(size=(30, 2))
+    whole = bootstrap_errors(refit_means(rows), 30, n_resamples=9, seed=5)
+    for stop in (0, 1, 4, 9):
+        first, second = (Bootstrap(refit_means(rows), 30, n_resamples=9, seed=5) for _ in range(2))
+        for _ in range(stop):
+            first.step()
+        second.restore(first.state())
+        while not second.done:
+            second.step()
+        np.testing.assert_array_equal(second.errors().bias, whole.bias)
+        np.testing.assert_array_equal(second.errors().weights[0], whole.weights[0])
+
+
+def test_what_a_resample_leaves_open_has_no_finite_error() -> None:
+    def refit(counts: np.ndarray) -> Parameters:
+        weights = np.full((3, 3), counts[0] + 1.0)
+        weights[0, 2] = weights[2, 0] = -np.inf if counts[1] == 0 else counts[1]
+        return Parameters((weights,), np.array([1.0, counts[0], np.nan]))
+
+    errors = bootstrap_errors(refit, 10, n_resamples=50)
+    assert errors.detail["unidentified"] == ("weights[0, 2]", "bias[2]")
+    np.testing.assert_array_equal(np.isinf(errors.weights[0]), np.fliplr(np.diag([1.0, 0.0, 1.0])) > 0)
+    assert errors.bias[0] == 0.0 and 0.5 < errors.bias[1] < 1.5 and np.isinf(errors.bias[2])
+
+
+def test_bootstrap_refusals() -> None:
+    with pytest.raises(ValueError, match="n_resamples must be at least 2"):
+        bootstrap_errors(refit_means(np.ones((3, 2))), 3, n_resamples=1)
+    with pytest.raises(ValueError, match=r"at least two resamples; got 0. Call step\(\)"):
+        Bootstrap(refit_means(np.ones((3, 2))), 3).errors()
+    sizes = iter((2, 3))
+    with pytest.raises(ValueError, match="same shapes each time"):
+        bootstrap_errors(lambda counts: Parameters((), np.zeros(next(sizes))), 3)

@@ -1,0 +1,92 @@
+"""Learning with hidden units comes to a maximum, not to a saddle where they do nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.learning.learners.climbs import Climbs
+from fastbm.learning.optimise.curvature import smallest_curvature, way_down
+from fastbm.learning.optimise.lbfgs import Lbfgs
+from tests.support.machines import draw
+
+XOR = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]] * 25, np.uint8)
+BEST_OF_XOR = {1: -1.96203, 2: -1.73287, 3: -np.log(4.0)}  # by hundreds of starts
+
+
+def log_likelihood(run: bm.Run) -> float:
+    return float(run.evaluation["log_likelihood"][-1])
+
+
+@pytest.mark.parametrize("n_hidden", [1, 2, 3])
+def test_rows_of_xor_are_learned(n_hidden: int) -> None:
+    for seed in (0, 1):
+        run = bm.fit(XOR, method="exact", n_hidden=n_hidden, seed=seed, weights_every=0)
+        assert log_likelihood(run) == pytest.approx(BEST_OF_XOR[n_hidden], abs=1e-4)
+        assert run.converged
+
+
+def test_learning_that_starts_on_a_saddle_leaves_it() -> None:
+    """Couplings of 0 have no slope; those of spins without fields have a curvature, those of XOR not even that."""
+    planted = bm.models.restricted(n_visible=5, n_hidden=1, scale=2.0, seed=3, units="spin")
+    rows = draw(planted, 500)
+    for data, start in ((rows, np.zeros((5, 1))), (XOR, np.zeros((3, 3)))):
+        units = "spin" if data is rows else "binary"
+        found = bm.fit(data, method="exact", init=bm.BoltzmannMachine([start], units=units), weights_every=0)
+        best = bm.fit(data, method="exact", n_hidden=start.shape[1], units=units, weights_every=0)
+        assert found.converged
+        assert log_likelihood(found) == pytest.approx(log_likelihood(best), abs=1e-3)
+
+
+def test_the_smallest_curvature_is_that_of_the_hessian() -> None:
+    generator = np.random.default_rng(0)
+    for n in (6, 120):  # by as many steps as parameters, and by fewer
+        basis, _ = np.linalg.qr(generator.normal(size=(n, n)))
+        values = np.concatenate([[-0.5], np.linspace(0.1, 2.0, n - 1)])
+        hessian = (basis * values) @ basis.T
+        least, largest, direction = smallest_curvature(lambda x: (0.0, hessian @ x), np.zeros(n), generator)  # noqa: B023
+        assert (least, largest) == pytest.approx((-0.5, 2.0), abs=1e-3)
+        assert abs(direction @ basis[:, 0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_minimum_has_no_way_down() -> None:
+    for curvature, bent in ((1.0, False), (-1.0, True)):
+        shape = np.array([2.0, curvature])
+        found = way_down(
+            lambda x: (0.5 * shape @ x**2 + 0.1 * float(x @ x) ** 2, shape * x + 0.4 * float(x @ x) * x),  # noqa: B023
+            np.zeros(2), 0.0, np.random.default_rng(0),
+        )  # fmt: skip
+        assert (found is not None) == bent
+
+
+def two_wells(x: np.ndarray) -> tuple[float, np.ndarray]:
+    """The left one is the deeper."""
+    return float((x @ x - 1.0) ** 2 + 0.3 * x[0]), 4.0 * (x @ x - 1.0) * x + np.array([0.3])
+
+
+def test_the_best_of_several_climbs_is_kept_also_after_a_stop() -> None:
+    def climbs() -> Climbs:
+        return Climbs(lambda point: Lbfgs(two_wells, point, 1e-8), [np.array([x]) for x in (1.5, 0.8, -0.7)])
+
+    straight = climbs()
+    while not straight.over:
+        straight.climb()
+        resumed = climbs()
+        resumed.restore({name: np.array(array) for name, array in straight.state().items()})
+        while not resumed.over:
+            resumed.climb()
+        assert resumed.best().run(200)[-1][0] == pytest.approx(-1.0356, abs=1e-3)
+    assert straight.best().run(200)[-1][0] == resumed.best().run(200)[-1][0]
+
+
+def test_starts_are_for_hidden_units() -> None:
+    start = bm.BoltzmannMachine([np.full((3, 1), 0.1)], units="binary")
+    options: dict[str, Any] = {"method": "exact", "epochs": 1, "weights_every": 0}
+    told: list[dict[str, Any]] = [{"n_hidden": 1}, {"init": start}, {"n_hidden": 1, "n_starts": 3}]
+    asked = [bm.fit(XOR, **options, **more) for more in told]
+    assert [run.config["fit"]["n_starts"] for run in asked] == [8, 1, 3]
+    with pytest.raises(ValueError, match="n_starts goes with hidden units that are learned by optimizer 'l-bfgs'"):
+        bm.fit(XOR, method="exact", n_starts=2)

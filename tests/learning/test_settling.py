@@ -1,0 +1,138 @@
+"""Learning by chains comes to the data's moments, says whether it did, and whether it went astray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm._base.checks import ConvergenceWarning
+from fastbm.learning import settings as fit_settings
+from fastbm.learning.errors.statistics import Statistics
+from fastbm.learning.moments import PhaseMoments
+from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
+from fastbm.runs.fit.task import FitTask
+from tests.support.machines import DATA, draw
+
+
+def log_likelihood(run: bm.Run) -> float:
+    return float(run.evaluation["log_likelihood"][-1])
+
+
+def spikes(n: int) -> np.ndarray:
+    path = DATA / "example50.mat"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path) as file:
+        return np.asarray(file["spikes50"])[:, :n].astype(np.uint8)
+
+
+def glass(beta: float, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    upper = np.triu(generator.normal(scale=beta / np.sqrt(10), size=(10, 10)), 1)
+    return draw(bm.BoltzmannMachine(upper + upper.T, 0.1 * generator.normal(size=10), units="spin"), 10_000)
+
+
+@pytest.mark.parametrize("name", ["spikes", "warm glass", "cold glass"])
+def test_defaults_come_to_the_maximum_within_the_noise_of_the_data(name: str) -> None:
+    rows = spikes(15) if name == "spikes" else glass(2.0 if name == "cold glass" else 0.5, 1)
+    n_parameters = rows.shape[1] * (rows.shape[1] + 1) / 2
+    best = log_likelihood(bm.fit(rows, method="exact", weights_every=0, monitor_every=500))
+    for seed in (0, 1):
+        run = bm.fit(rows, method="monte-carlo", seed=seed, weights_every=0, monitor_every=50)
+        assert run.converged
+        # the maximum itself is as far above the machine that the data are from, on the average
+        assert best - log_likelihood(run) < n_parameters / (2 * len(rows))
+
+
+def test_steps_that_were_told_apart_keep_their_meaning() -> None:
+    rows = glass(0.5, 2)[:200]
+    options: dict[str, Any] = {"method": "monte-carlo", "epochs": 3, "weights_every": 0}
+    for told in ({"learning_rate": 0.01}, {"centring": True}, {"schedule": "linear"}, {"optimizer": "sgd"}):
+        assert bm.fit(rows, **told, **options).config["fit"]["optimizer"] == "sgd"
+    slow = bm.fit(rows, learning_rate=1e-3, **options)
+    assert slow.converged is False  # moments that are off are told in the summary
+    assert slow.summary()["converged"] is False
+
+
+def test_steps_that_are_too_few_have_not_converged() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"has not converged: after 2 epochs .* (bias|weights)\[.*Raise epochs"):
+        run = bm.fit(glass(2.0, 3), method="monte-carlo", epochs=2, weights_every=0)
+    assert run.converged is False
+
+
+def test_verdicts_are_as_often_wrong_as_they_say() -> None:
+    """Gaussian moments with known noise: differences of 0 pass, one of six times the noise does not."""
+    like = bm.BoltzmannMachine(np.zeros((6, 6)), units="spin")
+    statistics, generator = Statistics(like), np.random.default_rng(5)
+    passed = np.zeros(2)
+    for off in (0, 1):
+        for _ in range(60):
+            test = MomentTest(statistics, 10_000)
+            truth = generator.normal(scale=0.01, size=(7, 6))  # of the data, whose noise is as large
+            for _ in range(FORGOTTEN + STRETCHES * CALLS):
+                noise = 0.08 * generator.normal(size=(7, 6))
+                pairs = np.triu(truth[:6], 1) + np.triu(truth[:6], 1).T
+                clamped = PhaseMoments(truth[6], (pairs,))
+                moved = np.triu(noise[:6], 1)
+                moved[0, 1] += off * 6 * 0.01 * np.sqrt(2.0)
+                test.add(clamped, PhaseMoments(noise[6], (moved + moved.T,)))
+            passed[off] += test.verdict().passed
+    assert passed[0] >= 56
+    assert passed[1] <= 3
+
+
+def test_tests_of_moments_go_on_from_any_state() -> None:
+    """A run that is stopped inside of a test before an epoch ends in the same bits."""
+    rows = (glass(0.5, 4)[:60, :4] > 0).astype(np.uint8)
+    start = bm.BoltzmannMachine(np.zeros((4, 4)), units="binary")
+    given = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__) | {"seed": 1, "n_chains": 8, "n_sweeps": 1}
+    given.pop("method")
+    settings = fit_settings.check(start, len(rows), "monte-carlo", given)
+
+    def task() -> FitTask:
+        return FitTask(start, {"rows": rows}, settings, classify=None, threads=1)
+
+    straight, states = task(), []
+    while not straight.done:
+        straight.advance()
+        states.append({name: np.array(array) for name, array in straight.state().items()})
+    assert straight.n_epochs < settings.epochs
+    for place in (100, 100 + FORGOTTEN + 2, 100 + FORGOTTEN + CALLS * 7 + 1):
+        resumed = task()
+        resumed.restore(states[place])
+        while not resumed.done:
+            resumed.advance()
+        assert resumed.n_epochs == straight.n_epochs
+        for name, array in straight.state().items():
+            np.testing.assert_array_equal(resumed.state()[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "monte-carlo"}, {"method": "pcd", "n_hidden": 3, "epochs": 20}, {"method": "mean-field", "epochs": 20}],
+    ids=["monte-carlo", "pcd", "mean-field"],
+)
+def test_learning_that_diverges_is_told_and_the_best_kept(options: dict[str, Any]) -> None:
+    rows = (glass(0.5, 6)[:500, :8] > 0).astype(np.uint8)
+    with pytest.warns(ConvergenceWarning, match=r"learning diverged: rows came to .* units on their own .*Lower learn"):
+        run = bm.fit(rows, learning_rate=1e3, weights_every=0, **options)
+    p = rows.mean(axis=0)
+    alone = float(np.sum(p * np.log(p) + (1 - p) * np.log(1 - p)))
+    assert log_likelihood(run) > alone - 0.01
+    assert run.converged is False
+    assert "free chains" not in run.summary() and "diverged" in run.summary()
+
+
+def test_a_target_below_the_noise_of_the_chains_is_told() -> None:
+    rows = glass(0.5, 7)[:500]
+    options: dict[str, Any] = {"method": "monte-carlo", "learning_rate": 0.2, "n_chains": 32, "weights_every": 0}
+    with pytest.warns(
+        ConvergenceWarning, match=r"until=.*0.001.* cannot be met: the noise of 32 chains .* at least \d+"
+    ):
+        run = bm.fit(rows, until={"moment_error": 1e-3}, epochs=2_000, **options)
+    assert run.metrics["step"][-1] < 1_000
+    assert run.converged is False

@@ -1,0 +1,172 @@
+"""Chains in valleys of equal energy: what they say of themselves, held against what is known of the machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.diagnostics.bits import bit_r_hat, r_hat_limit
+from fastbm.diagnostics.drift import drifts
+from fastbm.runs.sample.units import FEWEST, MOST_BITS, spaced
+from fastbm.sampling import valleys
+from tests.support import machines
+from tests.support.machines import calm
+
+FERRO = bm.BoltzmannMachine(0.8 * (np.ones((8, 8)) - np.eye(8)))
+STORED = np.where(np.random.default_rng(0).random((2, 30)) < 0.5, -1, 1)
+HOPFIELD = bm.models.hopfield(STORED)
+FIELD = bm.BoltzmannMachine(FERRO.weights, np.full(8, 1e-4))  # two valleys of nearly equal energy, and not even
+SEEDS = range(6)
+
+
+@pytest.mark.parametrize("n_chains", [1, 4, 16])
+@pytest.mark.parametrize("model", [HOPFIELD, FIELD, FIELD.to_units("binary")], ids=["hopfield", "spin", "binary"])
+def test_chains_in_several_valleys_have_not_converged(model: bm.BoltzmannMachine, n_chains: int) -> None:
+    for seed in SEEDS:
+        run = calm(bm.sample, model, beta=3.0, n_chains=n_chains, n_sweeps=300, seed=seed)
+        assert run.converged is not True
+        assert run.doubt
+        assert (run.converged is False) == (False in run.verdicts.values())
+
+
+@pytest.mark.parametrize("units", machines.UNITS)
+def test_an_even_machine_is_judged_by_what_is_even(units: str) -> None:
+    """An ordered ferromagnet without biases is as good on either side; its means are 0 by symmetry."""
+    model = FERRO.to_units(units)
+    for n_chains in (4, 16):
+        run = bm.sample(model, n_chains=n_chains, n_sweeps=400, observables=["magnetisation", "overlap"])
+        assert run.converged, run.doubt
+        summary = run.summary()
+        assert summary["magnetisation"] == summary["overlap"] == (0.0, 0.0)
+        assert summary["|magnetisation|"][0] == pytest.approx(np.abs(run.observables["magnetisation"]).mean())
+        assert "by symmetry" in summary["means of units"]
+        row = run.thermodynamics()[0]
+        assert row.magnetisation == (0.0, 0.0)
+        assert abs(row.susceptibility.value - 8 * _mean_square(FERRO)) < 4 * row.susceptibility.error
+
+
+def _mean_square(model: bm.BoltzmannMachine) -> float:
+    states, log_p = machines.log_joint(*machines.parameters(model), "spin", 1.0)
+    return float(np.exp(log_p) @ states.mean(axis=1) ** 2)
+
+
+@pytest.mark.parametrize("n_chains", [4, 8])
+@pytest.mark.parametrize("model", [FERRO, HOPFIELD, FIELD], ids=["ferromagnet", "hopfield", "field"])
+def test_means_by_chains_that_are_wrong_are_not_believed(model: bm.BoltzmannMachine, n_chains: int) -> None:
+    for seed in SEEDS:
+        found = calm(bm.infer, model, "gibbs", beta=3.0, n_chains=n_chains, n_sweeps=200, seed=seed)
+        assert found.converged is not True
+        assert found.detail["doubt"]
+    assert calm(bm.infer, model, "gibbs", beta=0.01, n_chains=n_chains, n_sweeps=200).converged
+
+
+def test_one_chain_cannot_tell(tmp_path: Path) -> None:
+    found = bm.infer(FIELD, "gibbs", beta=0.01, n_chains=1, out=tmp_path / "found.h5")
+    assert found.converged is None
+    assert "one chain cannot tell" in str(found)
+    assert bm.open(tmp_path / "found.h5").converged is None
+    patterns = ([0], [[1], [-1]])
+    assert bm.infer(FIELD, "gibbs", beta=0.01, n_chains=1, clamp=patterns).converged is None
+    table = bm.compare(FIELD, {"exact": {}, "gibbs": {"n_chains": 1}}, beta=0.01).table
+    assert [row["converged"] for row in table] == [True, None]
+
+
+def test_all_chains_from_one_state_may_hide_a_valley(tmp_path: Path) -> None:
+    start: dict[str, Any] = {"n_chains": 16, "n_sweeps": 200, "beta": 3.0}
+    for initial in ("up", np.ones(30), np.ones((16, 30))):
+        run = calm(bm.sample, HOPFIELD, initial=initial, **start)
+        assert run.converged is not True
+        assert "may hide other valleys" in run.summary()["begun at"]
+    ordered = bm.sample(bm.models.ising((5, 5)), initial="up", out=tmp_path / "run.h5", **start | {"beta": 0.7})
+    assert ordered.converged  # up to the mirror there is one valley
+    assert bm.open(tmp_path / "run.h5").converged
+    assert "begun at" not in bm.sample(HOPFIELD, n_chains=16, n_sweeps=20, beta=0.01).summary()
+
+
+def test_verdicts_are_those_of_the_whole_series_of_a_resumed_run(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"beta": 3.0, "n_chains": 8, "n_sweeps": 500, "seed": 3}
+    plain = calm(bm.sample, FIELD, **options)
+    stopped = calm(bm.sample, FIELD, out=tmp_path / "run.h5", max_seconds=0.0, **options)
+    while not stopped.finished:
+        stopped = calm(bm.resume, tmp_path / "run.h5")
+    assert stopped.verdicts == plain.verdicts
+    assert stopped.doubt == plain.doubt
+    assert np.array_equal(stopped.states, plain.states)
+
+
+def test_what_is_known_of_valleys() -> None:
+    assert valleys.is_even(FERRO, 5.0) and valleys.is_even(FERRO.to_units("binary"), 5.0)
+    assert not valleys.is_even(FIELD, 1.0) and not valleys.is_even(FIELD.to_units("binary"), 1.0)
+    assert valleys.has_one_valley(FERRO, 0.17) and not valleys.has_one_valley(FERRO, 0.18)  # 7 couplings of 0.8
+    binary = FIELD.to_units("binary")
+    assert valleys.has_one_valley(binary, 0.17) and not valleys.has_one_valley(binary, 0.18)
+    assert valleys.has_mirrors_only(FERRO, 1.0) and not valleys.has_mirrors_only(FIELD, 1.0)
+    assert not valleys.has_mirrors_only(HOPFIELD, 1.0)  # without frustration, but two parts that flip apart
+    assert not valleys.has_mirrors_only(bm.models.sherrington_kirkpatrick(8, seed=1), 1.0)
+
+
+def test_units_that_are_rarely_up_are_no_disagreement() -> None:
+    """One unit up three times in a row in one chain of 64, of ten thousand units that are never up else."""
+    counts = np.zeros((2, 64, 10_000), np.uint16)
+    counts[0, 7, 5] = 3
+    limit = r_hat_limit(16, 64, 10_000)
+    assert bit_r_hat(counts, 16).max() < limit
+    counts[:, 7, 5] = 16  # a chain that stays there
+    assert bit_r_hat(counts, 16).max() > limit
+
+
+def test_a_common_drift_is_seen_and_chance_is_none() -> None:
+    chance = np.random.default_rng(0)
+    for n_chains in (4, 16):
+        noise = chance.normal(size=(500, n_chains))
+        assert not drifts(noise)
+        assert drifts(noise + np.linspace(0.0, 0.6, 500)[:, None])
+        assert not drifts(np.full((500, n_chains), 0.1))
+
+
+def test_no_error_bar_is_0() -> None:
+    """A unit that is up once in 3000 samples, and never was: 1.96 errors hold the energy that this costs."""
+    rare = bm.BoltzmannMachine(np.zeros((2, 2)), [4.0, 4.0])
+    run = next(r for s in range(20) if np.ptp((r := bm.sample(rare, n_chains=8, n_sweeps=100, seed=s)).energy) == 0.0)
+    value, error = run.summary()["energy"]
+    exact = float(bm.infer(rare, "exact").energy)
+    assert abs(value - exact) < 1.96 * error < 0.1
+    row = run.thermodynamics()[0]
+    for estimate in (row.energy, row.specific_heat, row.abs_magnetisation, row.susceptibility, row.binder_cumulant):
+        assert 0.0 < estimate.error < 0.1
+    assert (run.overlap_distribution().error > 0.0).all()
+    found = bm.infer(rare, "gibbs", n_chains=8, n_sweeps=20, seed=1)
+    assert found.energy_error > 0.0
+
+
+def test_a_thin_that_leaves_no_sample_is_refused() -> None:
+    with pytest.raises(ValueError, match="thin must be at most n_sweeps, or no sample is ever taken; got thin=20 and"):
+        bm.sample(FERRO, n_sweeps=10, thin=20)
+
+
+def test_a_pair_that_was_not_computed_is_not_0(tmp_path: Path) -> None:
+    ring = bm.models.ising((80,))
+    found = bm.infer(ring, "exact", engine="elimination", out=tmp_path / "found.h5")
+    for result in (found, bm.open(tmp_path / "found.h5").inference):
+        assert result.second_moment[3, 4] == pytest.approx(np.tanh(1.0), abs=1e-3)
+        assert result.second_moment[np.array([3, 79]), np.array([4, 0])].shape == (2,)
+        for moments in (result.second_moment, result.covariance):
+            with pytest.raises(LookupError, match=r"pair of units \(3, 9\) was not computed .* pairs=\[\(i, j\)"):
+                moments[3, 9]
+            with pytest.raises(LookupError):
+                moments[[3, 3], [4, -1]]
+
+
+def test_the_watch_looks_at_few_states_of_large_machines() -> None:
+    """Of 10^4 units and 64 chains at 64 of 1000 samples at most: a look at a unit costs less than a third of an update,
+    so that the watch stays below 2 % of the run.
+    """
+    run = bm.sample(bm.models.ising((100, 100)), beta=0.1, n_chains=64, n_sweeps=160, burn_in=0)
+    assert FEWEST <= len(spaced(run)) < 2 * FEWEST
+    small = bm.sample(FERRO, n_chains=64, n_sweeps=2_000)
+    assert spaced(small).shape[0] * 64 * 8 <= 2 * MOST_BITS
+    assert len(spaced(small)) % 2 == 0 and len(spaced(small)) >= 1_000

@@ -1,0 +1,339 @@
+"""Parallel tempering: swaps against their twin, every temperature's distribution against enumeration, the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import fastbm as bm
+from fastbm._base import rng
+from fastbm._base.halting import Halted
+from fastbm.kernels.sampling.tempering import count_round_trips, swap_neighbours
+from fastbm.sampling import houdayer
+from fastbm.sampling.ladder import energy_profile, equal_steps
+from fastbm.sampling.tempering import TemperedChains
+from tests.support import machines
+from tests.support.machines import SURE, UNITS, enumerate_machine, machine
+from tests.twins import reference, schedules as twins
+
+GLASS = bm.models.sherrington_kirkpatrick(40, seed=1)
+LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
+BETAS = [0.2, 0.5, 0.9, 1.4]
+
+
+def unbiased(units: str) -> bm.BoltzmannMachine:
+    """A frustrated machine whose states and their negatives are alike."""
+    upper = np.triu(np.random.default_rng(5).normal(scale=0.5, size=(6, 6)), 1)
+    return bm.BoltzmannMachine(upper + upper.T).to_units(units)
+
+
+# The kernels and their twins
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.integers(2, 7), st.integers(0, 1))
+def test_swaps_are_those_of_the_twin(seed: int, n_ladders: int, n_betas: int, parity: int) -> None:
+    generator = np.random.default_rng(seed)
+    level = np.array([generator.permutation(n_betas) for _ in range(n_ladders)])
+    energies, betas = generator.normal(size=(n_ladders, n_betas)), np.sort(generator.random(n_betas))
+    streams, counts = rng.streams(seed, n_ladders), np.zeros((2, n_betas - 1), np.int64)
+    words = [reference.xoshiro(row) for row in streams.tolist()]
+    for _ in range(5):
+        found = [
+            twins.swap(row, word, betas, energy, parity)
+            for row, word, energy in zip(level.tolist(), words, energies, strict=True)
+        ]
+        before = counts.copy()
+        n_swaps = swap_neighbours(level, streams, counts, betas, energies, parity)
+        assert level.tolist() == [row for row, _, _ in found]
+        for kind in (1, 2):
+            pairs = [k for entry in found for k in entry[kind]]
+            expected = np.bincount(np.array(pairs, int), minlength=n_betas - 1)
+            assert np.array_equal((counts - before)[kind - 1], expected)
+        assert n_swaps == (counts - before)[1].sum()
+
+
+def test_swaps_happen_as_often_as_detailed_balance_asks() -> None:
+    """40000 tries of each of 12 pairs, within 5 standard deviations: a false alarm once in 10^5 changes."""
+    generator, n = np.random.default_rng(0), 40_000
+    streams = generator.integers(1, 2**32, (n, 4), dtype=np.uint32)
+    for _ in range(12):
+        betas, energies = np.sort(generator.random(2) * 2), generator.normal(size=2)
+        level, counts = np.tile([0, 1], (n, 1)), np.zeros((2, 1), np.int64)
+        swap_neighbours(level, streams, counts, betas, np.tile(energies, (n, 1)), 0)
+        p = twins.swap_probability(*betas, *energies)
+        assert counts[0, 0] == n
+        assert abs(counts[1, 0] - n * p) <= 5 * np.sqrt(n * p * (1 - p))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 4), st.integers(0, 2**31), st.integers(1, 60))
+def test_round_trips_are_those_of_the_twin(n_betas: int, seed: int, n_steps: int) -> None:
+    generator = np.random.default_rng(seed)
+    paths = np.array([[generator.permutation(n_betas) for _ in range(3)] for _ in range(n_steps)])
+    end, trips = np.zeros((3, n_betas), np.uint8), np.zeros(3, np.int64)
+    for level in paths:
+        count_round_trips(end, trips, level)
+    for c in range(3):
+        assert trips[c] == sum(twins.round_trips(paths[:, c, r].tolist(), n_betas) for r in range(n_betas))
+
+
+def test_round_trips_of_a_trajectory_made_by_hand() -> None:
+    """Replicas that begin elsewhere must come to the target first."""
+    path = [
+        ([2, 1, 0], 0), ([1, 2, 0], 0), ([0, 2, 1], 0), ([1, 2, 0], 0),
+        ([2, 1, 0], 1),  # replica 0 was at the hottest and is back
+        ([2, 0, 1], 1),
+        ([1, 0, 2], 1),  # replica 2 is at the target for the first time
+        ([0, 1, 2], 1),
+        ([0, 2, 1], 2),  # replica 1
+        ([1, 2, 0], 2),
+        ([2, 1, 0], 3),  # replica 0 again
+        ([1, 0, 2], 4),  # replica 2
+        ([0, 1, 2], 4),
+    ]  # fmt: skip
+    end, trips = np.zeros((1, 3), np.uint8), np.zeros(1, np.int64)
+    for level, expected in path:
+        count_round_trips(end, trips, np.array([level]))
+        assert trips[0] == expected, level
+
+
+# Distributions: p-values above 1e-6, so that right chains fail one of these 56 tests once in 17000 changes of a stream
+
+
+def level_counts(chains: TemperedChains, n_samples: int, thin: int) -> np.ndarray:
+    """How often every state was seen at every level, (n_betas, 2^n)."""
+    n = chains.n_units
+    counts = np.zeros((len(chains.betas), 2**n), int)
+    for _ in range(n_samples):
+        chains.sweep(thin)
+        codes = chains.engine.bits() @ (1 << np.arange(n))
+        for k, lanes in enumerate(chains.lanes.T):
+            counts[k] += np.bincount(codes[lanes], minlength=2**n)
+    return counts
+
+
+def move_everywhere(chains: TemperedChains) -> None:
+    """Let clusters be moved at all levels, also where they percolate."""
+    assert chains._moves is not None
+    n_betas, n_pairs = len(chains.betas), chains.n_chains // 2
+    chains._moves.levels = np.arange(n_betas)
+    chains._moves.streams = rng.streams(9, n_pairs * n_betas).reshape(n_pairs, n_betas, 4)
+
+
+def assert_boltzmann(model: bm.BoltzmannMachine, chains: TemperedChains, n_samples: int, thin: int) -> None:
+    chains.sweep(60)
+    counts = level_counts(chains, n_samples, thin)
+    assert np.all(counts.sum(axis=1) >= 100_000)
+    for beta, row in zip(chains.betas, counts, strict=True):
+        assert reference.g_test(row, enumerate_machine(model, beta).probabilities) > SURE, beta
+
+
+@pytest.mark.parametrize("cluster", [False, True], ids=["swaps", "clusters"])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+def test_every_temperature_has_its_own_distribution(rule: str, units: str, cluster: bool) -> None:
+    model = machine("general", units, seed=3, scale=0.5 if units == "spin" else 1.2)
+    chains = TemperedChains(model, 2000, [0.3, 0.7, 1.2], rule=rule, seed=1, cluster=cluster)
+    if cluster:
+        move_everywhere(chains)
+    assert_boltzmann(model, chains, 50, 8)
+    assert np.all(chains.accepted < 0.97 * chains.attempted)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "layers"])
+def test_other_couplings(kind: str) -> None:
+    model = machine(kind, "binary", seed=4, scale=1.0)
+    assert_boltzmann(model, TemperedChains(model, 2000, [0.0, 0.6, 1.0], seed=2, cluster=kind == "sparse"), 50, 8)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_clusters_of_machines_without_field(units: str) -> None:
+    """Pairs of negative overlap are moved as if one replica were turned, and the sign of the overlap stays free."""
+    model = unbiased(units)
+    chains = TemperedChains(model, 2000, [0.2, 0.6, 1.0], seed=3, cluster=True)
+    assert chains._moves is not None
+    assert chains._moves._symmetric
+    move_everywhere(chains)
+    assert_boltzmann(model, chains, 50, 8)
+    pairs, probabilities = np.zeros(4096, int), enumerate_machine(model, 1.0).probabilities
+    for _ in range(100):
+        chains.sweep(8)
+        pairs += np.bincount((chains.bits() @ (1 << np.arange(6))).reshape(-1, 2) @ [1, 64], minlength=4096)
+    assert reference.g_test(pairs, np.outer(probabilities, probabilities).ravel()) > SURE
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(
+    ("model", "levels"),
+    [
+        (bm.models.edwards_anderson((6, 6)), [0, 1, 2, 3]),  # half of a planar lattice does not percolate
+        (bm.models.edwards_anderson((4, 4, 4)), [2, 3]),  # beta J >= 1
+        (bm.BoltzmannMachine(2.0 * bm.models.edwards_anderson((4, 4, 4)).weights), [1, 2, 3]),
+        (machines.flat(9), [0, 1, 2, 3]),
+    ],
+)
+def test_clusters_are_moved_where_they_do_not_percolate(
+    model: bm.BoltzmannMachine, levels: list[int], units: str
+) -> None:
+    chains = TemperedChains(model.to_units(units), 4, [0.3, 0.6, 1.1, 2.0], cluster=True)
+    assert chains.detail["cluster moves at levels"] == levels
+    chains.sweep(3)
+
+
+def test_a_bias_for_every_ladder() -> None:
+    model, fields = unbiased("spin"), np.array([[0.8], [-0.5]]) * np.ones((2, 6))
+    bias = np.repeat(fields, 1200, axis=0)
+    chains = TemperedChains(model, 2400, [0.3, 0.9], seed=4, bias=bias, cluster=True)
+    move_everywhere(chains)
+    chains.sweep(60)
+    counts = np.zeros((2, 64), int)
+    for _ in range(90):
+        chains.sweep(8)
+        codes = (chains.bits() @ (1 << np.arange(6))).reshape(2, 1200)
+        counts += [np.bincount(row, minlength=64) for row in codes]
+    for row, b in zip(counts, fields, strict=True):
+        tilted = bm.BoltzmannMachine(model.weights, b)
+        assert reference.g_test(row, enumerate_machine(tilted, 0.9).probabilities) > SURE
+
+
+# Ladders
+
+
+@pytest.mark.parametrize(
+    ("model", "n_betas"),
+    [(bm.models.sherrington_kirkpatrick(64, seed=1), 8), (bm.models.edwards_anderson((12, 12)), 12)],
+)
+def test_a_tuned_ladder_swaps_equally_often(model: bm.BoltzmannMachine, n_betas: int) -> None:
+    """Within 0.1 of their mean, but for the coldest pair, whose energies are far from Gaussian."""
+    betas = equal_steps(energy_profile(model, 0.1, 1.5, seed=3), n_betas)
+    chains = TemperedChains(model, 32, betas, seed=1)
+    chains.sweep(1000)
+    rates = (chains.accepted / chains.attempted)[:-1]
+    assert np.all(np.abs(rates - rates.mean()) < 0.1), rates
+    even = TemperedChains(model, 32, np.geomspace(0.1, 1.5, n_betas), seed=1)
+    even.sweep(300)
+    assert np.ptp((even.accepted / even.attempted)[:-1]) > 2 * np.ptp(rates)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "text"),
+    [
+        (GLASS, {"n_chains": 3, "cluster": True}, "n_chains and first_chain must be even; got n_chains = 3"),
+        (GLASS, {"n_chains": 2, "first_chain": 1, "cluster": True}, "first_chain = 1"),
+        (bm.models.sherrington_kirkpatrick(80), {"n_chains": 2, "cluster": True}, "needs sparse couplings; .* 79"),
+        (LATTICE, {"n_chains": 2, "cluster": True, "bias": np.eye(2, 36)}, "the same biases"),
+        (LATTICE, {"n_chains": 64, "kernel": "multispin"}, "consecutive chains must have one beta"),
+    ],
+)
+def test_wrong_settings_are_refused(model: bm.BoltzmannMachine, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        TemperedChains(model, options.pop("n_chains"), BETAS, **options)
+
+
+# What is recorded
+
+
+def test_records_tell_of_every_level() -> None:
+    model = bm.BoltzmannMachine(LATTICE.weights, offset=7.0)
+    chains = TemperedChains(model, 3, BETAS, seed=1, swap_every=2)
+    rows = chains.record(20, 3)
+    assert {name: row.shape[1:] for name, row in rows.items()} == {
+        "samples/states": (3, 5),
+        "samples/energy": (3,),
+        **{name: stream.shape for name, stream in chains.streams.items()},
+    }
+    assert all(rows[name].dtype == stream.numpy_dtype for name, stream in chains.streams.items())
+    up = np.unpackbits(rows["samples/states"], axis=2, count=36, bitorder="little")
+    np.testing.assert_allclose(model.energy(2 * up.astype(np.int8) - 1), rows["samples/energy"] + 7.0, rtol=1e-12)
+    assert np.array_equal(rows["tempering/energy"][:, :, -1], rows["samples/energy"] + 7.0)
+    assert np.array_equal(chains.bits(), up[-1])
+    assert np.array_equal(chains.packed(), rows["samples/states"][-1])
+    assert np.array_equal(chains.energies(), rows["samples/energy"][-1])
+    # after sweep 3 t there were floor(3 t / 2) rounds, every second one with pairs (0, 1), (2, 3) of 3 ladders
+    rounds = 3 * np.arange(1, 21) // 2
+    expected = 3 * np.stack([-(-rounds // 2), rounds // 2, -(-rounds // 2)], axis=1)
+    assert np.array_equal(rows["tempering/attempted"], expected)
+    assert np.all(rows["tempering/accepted"] <= expected)
+    assert np.all(np.diff(rows["tempering/round_trips"], axis=0) >= 0)
+
+
+def test_initial_states_are_those_of_all_replicas() -> None:
+    states = 2 * np.random.default_rng(0).integers(0, 2, (3, 36)) - 1
+    for initial, values in ((states, states), (states[0], states[0]), ("up", np.ones(36))):
+        chains = TemperedChains(LATTICE, 3, BETAS, initial=initial)
+        up = (np.broadcast_to(values, (3, 36)) == 1)[:, None]
+        assert np.array_equal(chains.engine.bits().reshape(3, 4, 36), np.broadcast_to(up, (3, 4, 36)))
+
+
+# The same bits
+
+
+CASES = [
+    pytest.param(GLASS, {}, id="dense"),
+    pytest.param(GLASS, {"rule": "metropolis", "swap_every": 3}, id="metropolis"),
+    pytest.param(LATTICE, {}, id="sparse"),
+    pytest.param(LATTICE, {"cluster": True, "swap_every": 2}, id="clusters"),
+    pytest.param(bm.models.edwards_anderson((32, 32)), {"cluster": True}, id="clusters-on-threads"),
+    pytest.param(bm.models.restricted(12, 9, seed=1), {}, id="layered"),
+]
+
+
+def assert_same_state(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert value.dtype == second[name].dtype
+        assert np.array_equal(value, second[name]), name
+
+
+@pytest.mark.parametrize(("model", "options"), CASES)
+def test_threads_and_pieces_do_not_matter(model: bm.BoltzmannMachine, options: dict[str, Any]) -> None:
+    one = TemperedChains(model, 20, BETAS, seed=5, threads=1, **options)
+    two = TemperedChains(model, 20, BETAS, seed=5, threads=2, **options)
+    expected = one.record(6, 5)
+    found = two.record(2, 5)
+    two.sweep(2)
+    state = two.state()
+    other = TemperedChains(model, 20, BETAS, seed=5, threads=2, **options)
+    other.sweep(1)
+    other.restore(state)
+    later = [other.record(1, 3), other.record(3, 5)]
+    for name, rows in expected.items():
+        assert np.array_equal(np.concatenate([found[name], *(part[name] for part in later)]), rows), name
+    assert_same_state(one.state(), other.state())
+
+
+@pytest.mark.parametrize(("model", "options"), CASES)
+def test_ladders_run_together_or_apart(model: bm.BoltzmannMachine, options: dict[str, Any]) -> None:
+    together = TemperedChains(model, 6, BETAS, seed=5, **options).record(5, 4)
+    first = TemperedChains(model, 2, BETAS, seed=5, **options).record(5, 4)
+    second = TemperedChains(model, 4, BETAS, seed=5, first_chain=2, **options).record(5, 4)
+    for name in ("samples/states", "tempering/round_trips"):
+        assert np.array_equal(np.concatenate([first[name], second[name]], axis=1), together[name])
+    for name in ("tempering/accepted", "tempering/attempted"):
+        assert np.array_equal(first[name] + second[name], together[name])
+    energies = np.concatenate([first["tempering/energy"], second["tempering/energy"]], axis=1)
+    np.testing.assert_allclose(energies, together["tempering/energy"], rtol=1e-13)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_run_that_was_halted_goes_on_with_the_same_bits(cluster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, other = (TemperedChains(LATTICE, 64, BETAS, seed=1, cluster=cluster) for _ in range(2))
+    if cluster:
+        monkeypatch.setattr(houdayer, "UNIT_SECONDS", 1e-3)  # so that moves count as long
+    else:
+        chains.engine.attempt_seconds = 1e-3
+    asked: list[int] = []
+    chains.sweep(1)
+    state = chains.state()
+    chains.halt = lambda: len(asked) > 2 or bool(asked.append(1))
+    with pytest.raises(Halted):
+        chains.sweep(50)
+    chains.halt = lambda: False
+    chains.restore(state)
+    chains.sweep(1)
+    other.sweep(2)
+    assert_same_state(chains.state(), other.state())
