@@ -1,4 +1,4 @@
-"""Arrays at whole cache lines: a vector that lies across two lines is loaded and stored at half the speed."""
+"""Arrays at whole cache lines, as those that lie across two are loaded at half the speed; and arrays near one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 LINE = 64  # bytes
+FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -23,3 +24,11 @@ def copy(array: np.ndarray) -> np.ndarray:
     copied = zeros(array.shape, array.dtype)
     copied[...] = array
     return copied
+
+
+def near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return values / 2^k, exactly, and k, so that their squares are numbers; k is 0 where they are anyhow."""
+    exponent = math.frexp(float(np.abs(values).max(initial=0.0)))[1]
+    if abs(exponent) <= FAR:
+        return values, 0
+    return np.ldexp(values, -exponent), exponent

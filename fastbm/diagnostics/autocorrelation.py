@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..machine.magnitude import near_one
+from .._base.arrays import near_one
 
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from ..machine.magnitude import near_one
+from .._base.arrays import near_one
 from ..machine.units import Units
 from ..sampling.unseen import Unseen
 from .result import Inference

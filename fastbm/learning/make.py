@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
-
-import numpy as np
 
 from .._base import rng
 from ..machine.machine import BoltzmannMachine
@@ -16,10 +13,9 @@ from .learners.closed import ClosedForm
 from .learners.likelihood import Likelihood
 from .learners.local import LocalRules
 from .learners.pretraining import Pretraining
+from .learners.protocol import Driver
 from .learners.restricted import RestrictedSteps
 from .learners.steps import Steps
-from .moments import Parameters
-from .monitor.moment_test import Verdict
 from .phases.exact import GapsExact
 from .phases.gibbs import GapsAnnealed, GapsGibbs
 from .phases.mean_field import GapsMeanField
@@ -28,57 +24,6 @@ from .settings import FitSettings
 from .training_set import Sample
 
 CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsAnnealed, GapsMeanField)}
-
-
-class Driver(Protocol):
-    """Moves `parameters`, epoch by epoch.
-
-    Attributes
-    ----------
-    metric_names : tuple of str
-        What an epoch's row of metrics holds.
-    done : bool
-        Whether there is nothing left to gain.
-    converged : bool or None
-        Whether the aim was reached, as far as that was looked at.
-    verdict : Verdict or None
-        Of a test of moments, where there was one.
-    chain_noise : float
-        The part of the last epoch's moment noise that is the chains'.
-    """
-
-    @property
-    def metric_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def parameters(self) -> Parameters: ...
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def converged(self) -> bool | None: ...
-
-    @property
-    def verdict(self) -> Verdict | None: ...
-
-    @property
-    def chain_noise(self) -> float: ...
-
-    def epoch(self, number: int) -> list[dict[str, float]]:
-        """Do (a part of) an epoch; its row of metrics when it is over, and nothing before."""
-
-    def judge(self, number: int) -> None:
-        """Learning is over after `number` epochs: look whether the aim was reached, where that takes a look."""
-
-    def samples(self) -> np.ndarray | None:
-        """Packed states of free chains that persist, where there are any."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
 
 
 def make(

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..store import Stream
 from .learners.closed import ClosedForm
-from .make import Driver
+from .learners.protocol import Driver
 from .monitor.chains import R_HAT_OF_CHAINS
 from .monitor.divergence import Watch
 from .monitor.early_stopping import Stopping

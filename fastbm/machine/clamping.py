@@ -7,22 +7,45 @@ the free phase of a conditioned machine, one bias vector per pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from .._base import checks
+from .couplings import Couplings
+from .units import Units
 
-if TYPE_CHECKING:
-    from .couplings import Couplings
-    from .machine import BoltzmannMachine
+
+class Pairwise(Protocol):
+    """A pairwise machine, as far as clamping needs to know it."""
+
+    couplings: Couplings
+    convention: Units
+    n_hidden: int
+    offset: float
+
+    @property
+    def n_units(self) -> int: ...
+
+    @property
+    def n_visible(self) -> int: ...
+
+    @property
+    def flat_bias(self) -> np.ndarray: ...
+
+    @classmethod
+    def trusted(cls, kind: Couplings, bias: np.ndarray, units: Units, n_hidden: int, offset: float) -> Self:
+        """Make a machine of parts that are known to be right."""
+
+
+Machine = TypeVar("Machine", bound=Pairwise)
 
 
 @dataclass(frozen=True)
-class Clamped:
+class Clamped(Generic[Machine]):
     """The free units of a machine, given patterns on the clamped ones."""
 
-    model: BoltzmannMachine
+    model: Machine
     indices: np.ndarray  # (k,) clamped units
     free: np.ndarray  # (m,) the others, increasing
     values: np.ndarray  # (n_patterns, k) float64, in the machine's units
@@ -31,7 +54,7 @@ class Clamped:
     offset: np.ndarray  # (n_patterns,)
 
     @classmethod
-    def of(cls, model: BoltzmannMachine, indices: Any, values: Any) -> Clamped:
+    def of(cls, model: Machine, indices: Any, values: Any) -> Clamped[Machine]:
         """Clamp `indices` of `model` to each row of `values`, both checked."""
         units = _check_indices(model, indices)
         patterns = checks.any_array("clamp values", values)
@@ -58,7 +81,7 @@ class Clamped:
         """Number of patterns."""
         return len(self.values)
 
-    def machine(self, pattern: int) -> BoltzmannMachine:
+    def machine(self, pattern: int) -> Machine:
         """The machine of the free units, given one pattern."""
         n_hidden = int((self.free >= self.model.n_visible).sum())
         return self.model.trusted(
@@ -84,7 +107,7 @@ class Clamped:
         return whole
 
 
-def _check_indices(model: BoltzmannMachine, indices: Any) -> np.ndarray:
+def _check_indices(model: Pairwise, indices: Any) -> np.ndarray:
     units = checks.any_array("clamp indices", indices)
     if units.ndim != 1 or (units.size and units.dtype.kind not in "iu"):
         raise TypeError(f"clamp indices must be a list of whole numbers; got {indices!r}.")

@@ -1,8 +1,7 @@
-"""One machine in one small HDF5 file: `BoltzmannMachine.save` and `fastbm.load`."""
+"""A machine comes back from the file that `BoltzmannMachine.save` wrote: `fastbm.load`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
-from .machine import BoltzmannMachine
-
-FORMAT = "fastbm model"
-RATES = "base_rates"
-
-
-def describe(model: BoltzmannMachine) -> dict[str, Any]:
-    """Return what `BoltzmannMachine.from_arrays` needs beside the arrays, as plain values."""
-    return {"kind": model.couplings.kind, "units": model.units, "n_hidden": model.n_hidden}
-
-
-def arrays_of(model: BoltzmannMachine) -> dict[str, np.ndarray]:
-    """Return all arrays of a machine: its parameters, and its base rates where it has any."""
-    rates = {} if model.base_rates is None else {RATES: model.base_rates}
-    return {**model.to_arrays(), **rates}
+from .h5 import RATES
+from .machine import FORMAT, BoltzmannMachine
 
 
 def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) -> BoltzmannMachine:
@@ -37,25 +23,6 @@ def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) ->
         arrays, kind=str(kind), units=str(description["units"]), n_hidden=int(description["n_hidden"])
     )
     return made.with_base_rates(arrays[RATES]) if RATES in arrays else made
-
-
-def save(model: BoltzmannMachine, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write `model` to `path`: complete, or not at all."""
-    import h5py
-
-    path = Path(path)
-    if path.is_dir():
-        raise checks.StorageError(f"{path} is a folder, not a file. Write elsewhere.")
-    if path.exists() and not overwrite:
-        raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with h5py.File(unfinished, "w") as file:
-        file.attrs["format"] = FORMAT
-        file.attrs.update(describe(model))
-        for name, array in arrays_of(model).items():
-            file.create_dataset(name, data=array)
-    os.replace(unfinished, path)
 
 
 def load(path: str | Path) -> BoltzmannMachine:

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
-from . import couplings
+from . import couplings, h5
 from .checks import check_hidden, check_rates
 from .clamping import Clamped
 from .units import Units, units as convention
+
+FORMAT = "fastbm model"
 
 
 class BoltzmannMachine:
@@ -372,9 +374,7 @@ class BoltzmannMachine:
         StorageError
             If the file exists and `overwrite` is not set.
         """
-        from . import file
-
-        file.save(self, path, overwrite=overwrite)
+        h5.write(path, FORMAT, lambda file: h5.put(file, h5.describe(self), h5.arrays_of(self)), overwrite=overwrite)
 
 
 def check_machine(model: Any, argument: str = "model") -> None:

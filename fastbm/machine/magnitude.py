@@ -9,7 +9,6 @@ import numpy as np
 from .machine import BoltzmannMachine
 
 MOST = 1e150  # of energies, of beta and of their product, where these are squared; sums of 10^8 squares are numbers
-FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
 def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float = MOST, odds: float = MOST) -> None:
@@ -33,11 +32,3 @@ def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float
     for what, is_wrong in wrong.items():
         if is_wrong:
             raise ValueError(f"{what} is beyond the largest number; lower beta, or rescale weights and bias.")
-
-
-def near_one(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return values / 2^k, exactly, and k, so that their squares are numbers; k is 0 where they are anyhow."""
-    exponent = math.frexp(float(np.abs(values).max(initial=0.0)))[1]
-    if abs(exponent) <= FAR:
-        return values, 0
-    return np.ldexp(values, -exponent), exponent

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..data.rows import Rows, unpack
 from ..learning.settings import FitSettings
-from ..machine import file
+from ..machine import h5
+from ..machine.file import restore
 from ..machine.machine import BoltzmannMachine
 from ..sampling.clamped import Conditioned
 from ..sampling.observables import Function, check_given
@@ -37,7 +38,7 @@ UNPACKED = (
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
     """The arrays of a machine, as inputs of a run."""
-    return {f"{name}/{key}": np.asarray(array) for key, array in file.arrays_of(model).items()}
+    return {f"{name}/{key}": np.asarray(array) for key, array in h5.arrays_of(model).items()}
 
 
 def read_model(
@@ -45,14 +46,14 @@ def read_model(
 ) -> BoltzmannMachine:
     """The way back from `model_inputs`."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
-    model = file.restore(arrays, description)
+    model = restore(arrays, description)
     model.origin = dict(description["origin"])
     return model
 
 
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
     """What the spec says of a machine."""
-    return file.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
+    return h5.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
 
 
 def build(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from ..kernels.energy import energies_sparse
 from ..machine.machine import BoltzmannMachine
 from ..store import Stream
 from .clamped import Conditioned
-
-if TYPE_CHECKING:
-    from .settings import SampleSettings
+from .settings import SampleSettings
 
 ENGINES = {"blocks": "blocks.draws", "layers": "layers.draws", "elimination": "elimination.draws"}  # in fastbm.exact
 USUAL_DRAWS = 64_000  # those of a run of 64 chains and 1000 sweeps; by them engines are compared

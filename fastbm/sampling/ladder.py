@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import rng
+from .._base.arrays import near_one
 from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
-from ..machine.magnitude import near_one
 from .chains import make_chains
 from .engine.engine import Engine
 

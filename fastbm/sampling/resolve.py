@@ -12,6 +12,7 @@ from .._base import checks
 from ..machine.couplings import Couplings
 from ..machine.magnitude import refuse_beyond_range
 from .annealing import resolve_schedule
+from .arguments import takes_ends, with_ends
 from .clamped import Conditioned
 from .engine.choice import check_kernel, choose_kernel, natural_kernel
 from .exact import choose_engine
@@ -88,12 +89,12 @@ def _choose_ends(settings: SampleSettings, subject: Conditioned, threads: int) -
     """Take from the machine's own fields what was not given: the temperature of a search, and any hot end."""
     s = settings
     if s.beta:
-        return s.with_ends(s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0])) if s.takes_ends else s
+        return with_ends(s, s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0])) if takes_ends(s) else s
     hot, moving, cold = own_betas(subject, threads)
-    beta = cold if s.takes_ends or SAMPLERS[s.sampler].ends else moving
+    beta = cold if takes_ends(s) or SAMPLERS[s.sampler].ends else moving
     if math.isinf(beta):  # all states are alike
         beta = 1.0
-    return s.with_ends(beta, min(hot, HOTTEST * beta))
+    return with_ends(s, beta, min(hot, HOTTEST * beta))
 
 
 def _choose_betas(settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:

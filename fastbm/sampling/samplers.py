@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._base import rng
 from .annealing import AnnealedChains, make_schedule
@@ -14,12 +14,10 @@ from .clusters import ClusterChains
 from .engine.engine import start_bits
 from .exact import ExactChains, make_groups
 from .population import Population
+from .settings import SampleSettings
 from .tempering import TemperedChains
 
-if TYPE_CHECKING:
-    from .settings import SampleSettings
-
-Make = Callable[["SampleSettings", Conditioned, Any, int], Any]
+Make = Callable[[SampleSettings, Conditioned, Any, int], Any]
 
 # arguments that not every sampler takes
 SPECIAL = (

@@ -11,10 +11,10 @@ import pytest
 
 import fastbm as bm
 from fastbm import cli, diagnostics, lattice
+from fastbm.sampling.arguments import check
 from fastbm.sampling.clamped import Conditioned
 from fastbm.sampling.exact import make_groups
 from fastbm.sampling.samplers import SAMPLERS, SPECIAL
-from fastbm.sampling.settings import SampleSettings
 from tests.support import crash, machines
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
 from tests.twins import reference
@@ -333,7 +333,7 @@ def test_many_patterns_share_the_memory() -> None:
     model = bm.models.sherrington_kirkpatrick(30, seed=1)
     values = np.where(np.random.default_rng(1).random((64, 6)) < 0.5, -1, 1)
     own: dict[str, Any] = {"sampler": "exact", "engine": "blocks", "n_chains": 64, "n_sweeps": 2}
-    one = SampleSettings.check({**dict.fromkeys(SPECIAL), **NEEDED, **own})
+    one = check({**dict.fromkeys(SPECIAL), **NEEDED, **own})
     groups = make_groups("blocks", one, Conditioned(model, (range(6), values[0]), 64), 1)
     most = 2 * groups[0].source.forecast.n_bytes / 1e9
     assert bm.sample(model, clamp=(range(6), values[0]), max_gigabytes=most, **own).finished

@@ -35,7 +35,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...machine.magnitude import MOST, near_one
+from ..._base.arrays import near_one
+from ...machine.magnitude import MOST
 
 MOST_STEPS = 200
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks
-from ...machine import file as modelfile
+from ...machine import h5
+from ...machine.file import restore
 from ...machine.machine import BoltzmannMachine
 
 FORMAT = "fastbm classifier"
@@ -29,15 +29,8 @@ def write(
     overwrite: bool,
 ) -> None:
     """Write all of it: complete, or not at all."""
-    import h5py
 
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with h5py.File(unfinished, "w") as file:
-        file.attrs["format"] = FORMAT
+    def fill(file: Any) -> None:
         file.attrs["settings"] = json.dumps(settings)
         file.attrs["n_classes"] = len(machines)
         for name, array in arrays.items():
@@ -45,11 +38,9 @@ def write(
             file.create_dataset(name, data=array.astype(object) if text else array, dtype=_text() if text else None)
         file.create_dataset("cross_validation", data=np.array(list(tried.items()), np.float64).reshape(-1, 2))
         for k, machine in enumerate(machines):
-            group = file.create_group(f"machines/{k}")
-            group.attrs.update(modelfile.describe(machine))
-            for name, array in modelfile.arrays_of(machine).items():
-                group.create_dataset(name, data=array)
-    os.replace(unfinished, path)
+            h5.put(file.create_group(f"machines/{k}"), h5.describe(machine), h5.arrays_of(machine))
+
+    h5.write(path, FORMAT, fill, overwrite=overwrite)
 
 
 def read(path: str | Path) -> Parts:
@@ -69,7 +60,7 @@ def read(path: str | Path) -> Parts:
         for k in range(int(file.attrs["n_classes"])):
             group, names = file[f"machines/{k}"], []
             group.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)  # noqa: B023
-            machines.append(modelfile.restore({name: group[name][()] for name in names}, group.attrs))
+            machines.append(restore({name: group[name][()] for name in names}, group.attrs))
         arrays = {name: _array(file[name]) for name in ARRAYS}
         tried = {float(noise): float(error) for noise, error in file["cross_validation"][()]}
         return json.loads(file.attrs["settings"]), arrays, machines, tried

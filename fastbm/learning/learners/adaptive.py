@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +17,9 @@ from ..monitor.chains import R_HAT_OF_CHAINS
 from ..monitor.moment_test import Verdict
 from ..phases.tempering import FreeTempering
 from ..settings import FitSettings
+from .protocol import Driver
 from .restricted import RestrictedSteps
 from .steps import Steps
-
-if TYPE_CHECKING:
-    from ..make import Driver
 
 DOUBLINGS = 4  # of n_sweeps, with chains and then with ladders
 

@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...inference.comparison import align
-from ...runs.planted.task import CONVERGED, NUMBERS, TEXTS
 from .ranking import Row, rank, summarise
 
+NUMBERS = ("gamma", "coupling_off", "bias_off", "mean_off", "pair_off", "likelihood_off", "likelihood_error")
+TEXTS = ("rows_by", "moments_by", "warning", "skipped")
+CONVERGED = {None: -1, False: 0, True: 1}
 MOST_ROWS = 48  # cells that are printed one by one
 MOST_COLUMNS = 6  # temperatures that are printed side by side
 WIDTH, LABEL_WIDTH = 80, 20

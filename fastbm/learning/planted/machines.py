@@ -17,10 +17,10 @@ from ...inference.monte_carlo import find_burn_in
 from ...inference.result import is_sparse
 from ...inference.tempering.ladder import make_ladder
 from ...machine.machine import BoltzmannMachine
+from ...sampling.arguments import check
 from ...sampling.clamped import Conditioned
 from ...sampling.resolve import resolve
 from ...sampling.samplers import SAMPLERS
-from ...sampling.settings import SampleSettings
 from ...sampling.tempering import TemperedChains
 
 N_CHAINS = 64  # that rows are drawn by, and as many for the held-out ones
@@ -73,7 +73,7 @@ def _draw_exact(model: BoltzmannMachine, beta: float, n_samples: int, seed: int,
         "max_forecast_seconds": EXACT_SECONDS,
     }  # fmt: skip
     subject = Conditioned(model, None, 2 * N_CHAINS)
-    settings = resolve(SampleSettings.check(defaultdict(lambda: None, about)), subject, None, threads)
+    settings = resolve(check(defaultdict(lambda: None, about)), subject, None, threads)
     chains = SAMPLERS["exact"].make(settings, subject, "random", threads)
     packed: np.ndarray = chains.record(n_samples, 1)["samples/states"]
     return packed

@@ -11,13 +11,10 @@ import numpy as np
 
 from ..._base import rng
 from ...learning.planted import machines as planted
+from ...learning.planted.comparison import CONVERGED, NUMBERS, TEXTS
 from ...learning.planted.rules import Learned, learn, warm_up
 from ...machine.machine import BoltzmannMachine
 from ...store import Stream
-
-NUMBERS = ("gamma", "coupling_off", "bias_off", "mean_off", "pair_off", "likelihood_off", "likelihood_error")
-TEXTS = ("rows_by", "moments_by", "warning", "skipped")
-CONVERGED = {None: -1, False: 0, True: 1}
 
 
 class InverseTask:

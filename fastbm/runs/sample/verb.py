@@ -12,12 +12,12 @@ import numpy as np
 from ..._base import checks, threads as threads_module
 from ...data.rows import pack
 from ...machine.machine import BoltzmannMachine, check_machine
+from ...sampling.arguments import check
 from ...sampling.clamped import Conditioned
 from ...sampling.engine.engine import start_bits
 from ...sampling.memory import check_memory, check_rows
 from ...sampling.observables import check_observables
 from ...sampling.resolve import resolve
-from ...sampling.settings import SampleSettings
 from ..begin import begin
 from ..loop import Progress
 from ..run import Run
@@ -198,7 +198,7 @@ def sample(
         raise TypeError(
             f'sample takes its options by name, as in sample(model, sampler="gibbs"); got {misplaced[0]!r}.'
         )
-    settings = SampleSettings.check(
+    settings = check(
         {
             "sampler": sampler,
             "rule": rule,

@@ -17,14 +17,15 @@ from fastbm._base.checks import StorageError
 from fastbm.exact.choice import ENGINES
 from fastbm.inference.methods import METHODS
 from fastbm.learning import make as drivers
+from fastbm.learning.learners.protocol import Driver
 from fastbm.learning.optimise.sgd import OPTIMIZERS
 from fastbm.learning.rules import CLAMPED, ERRORS, FREE, PRESETS
+from fastbm.sampling.arguments import KEEP, LIMITS
 from fastbm.sampling.engine.choice import KERNELS
 from fastbm.sampling.engine.orders import ORDERS
 from fastbm.sampling.exact import ENGINES as DRAWING_ENGINES
 from fastbm.sampling.observables import NAMED
 from fastbm.sampling.samplers import SAMPLERS
-from fastbm.sampling.settings import KEEP, LIMITS
 from tests.store.crash import kinds_work
 from tests.support import crash, machines, pace
 from tests.support.run_kinds import COMPARING, INFERRING, KINDS, LEARNING, SAMPLING, STOPPED_BY_THE_CLOCK
@@ -187,6 +188,6 @@ def driver_classes() -> set[str]:
     found = set()
     for module in pkgutil.walk_packages(learning.__path__, "fastbm.learning."):
         for _, one in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if callable(getattr(one, "epoch", None)) and one is not drivers.Driver:
+            if callable(getattr(one, "epoch", None)) and one is not Driver:
                 found.add(one)
     return {one.__name__ for one in found if not any(other in found for other in one.__subclasses__())}
