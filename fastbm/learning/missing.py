@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,12 @@ from ..data.rows import Rows
 from ..inference.conditional.completions import forecast_of_known
 from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
-from .minibatches import distinct
+from .monitor.row_sums import FILL_IN, LONGEST_SECONDS, about, forecast_of_lacking
 from .rules import PRESETS
 from .settings import FitSettings
 
 EXACT_SECONDS = 0.1  # of a mini-batch, up to which a preset's exact clamped phase stays so
-LONGEST_SECONDS = 60.0  # of a mini-batch, or of the last look, beyond which exact sums are refused
 CLAMPED = ("exact", "gibbs", "annealed", "mean-field")  # ways to infer what a row lacks
-FILL_IN = "fill the entries in by fastbm.complete"
 MOST_NAMED = 10
 
 
@@ -116,31 +113,9 @@ def refuse_long_phase(model: BoltzmannMachine, rows: Rows, settings: FitSettings
     """Refuse an exact clamped phase where the sums over what the rows of a mini-batch lack would take long."""
     if rows.complete or settings.clamped != "exact":
         return
-    seconds = _forecast(model, rows) * min(settings.batch_size / len(rows), 1.0)
+    seconds = forecast_of_lacking(model, rows) * min(settings.batch_size / len(rows), 1.0)
     if seconds > LONGEST_SECONDS:
         raise ValueError(
-            f"clamped='exact' sums over what rows lack, which {_about(seconds)} for each step. Use clamped='gibbs' "
+            f"clamped='exact' sums over what rows lack, which {about(seconds)} for each step. Use clamped='gibbs' "
             f"with method='monte-carlo' or 'pcd', or {FILL_IN}."
         )
-
-
-def refuse_long_look(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
-    """Refuse a likelihood that is asked for where the sums over what rows lack would take long."""
-    if evaluate in ("exact", "ais"):
-        way = "Use evaluate='none', or hold out rows that lack fewer"
-        refuse_long_sums(model, tables, f"evaluate={evaluate!r}", way)
-
-
-def refuse_long_sums(model: BoltzmannMachine, tables: Iterable[Rows], asked: str, way: str) -> None:
-    """Refuse likelihoods `asked` for where the sums over what rows lack would take long; tell the `way` out."""
-    seconds = sum(_forecast(model, rows) for rows in tables if not rows.complete)
-    if seconds > LONGEST_SECONDS:
-        raise ValueError(f"{asked} asks for the likelihood of rows that lack entries, which {_about(seconds)}. {way}.")
-
-
-def _forecast(model: BoltzmannMachine, rows: Rows) -> float:
-    return forecast_of_known(model, distinct(rows)[0])
-
-
-def _about(seconds: float) -> str:
-    return f"would take about {seconds:.1g} s" if np.isfinite(seconds) else "cannot be done in any time"

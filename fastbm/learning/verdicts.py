@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..store import Stream
+from .._base.streams import Stream
 from .learners.closed import ClosedForm
 from .learners.protocol import Driver
 from .monitor.chains import R_HAT_OF_CHAINS

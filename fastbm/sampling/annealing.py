@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .._base.streams import Stream
 from ..machine.machine import BoltzmannMachine
-from ..store import Stream
 from .adapter import Adapter
 from .chains import make_chains
 from .ladder import MOST_BETAS, energy_profile, equal_steps

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from .._base.halting import Halted, never
+from .._base.streams import Stream
 from .._base.threads import fan_out
 from ..kernels.energy import energies_sparse
 from ..kernels.graph import fix_gauge
 from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
 from ..machine.couplings import Couplings
 from ..machine.units import Units
-from ..store import Stream
 from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
 
 

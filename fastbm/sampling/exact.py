@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from .._base.halting import never
+from .._base.streams import Stream
 from .._base.threads import fan_out
 from ..exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, SMALL, candidates, duration
 from ..exact.plan import Forecast, Source
 from ..kernels.energy import energies_sparse
 from ..machine.machine import BoltzmannMachine
-from ..store import Stream
 from .clamped import Conditioned
 from .settings import SampleSettings
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
+from .._base.streams import Stream
 from ..machine.machine import BoltzmannMachine
-from ..store import Stream
 
 Function = Callable[[np.ndarray], Any]
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import checks, rng
+from .._base.streams import Stream
 from ..kernels.sampling.tempering import resample_systematic, sum_weights
 from ..machine.machine import BoltzmannMachine
-from ..store import Stream
 from .adapter import Adapter
 from .annealing import last_samples
 from .chains import make_chains

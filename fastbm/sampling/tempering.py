@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .._base import rng, threads as threads_module
+from .._base.streams import Stream
 from ..kernels.sampling.tempering import count_round_trips, swap_neighbours
 from ..machine.machine import BoltzmannMachine
-from ..store import Stream
 from .adapter import Adapter
 from .chains import make_chains
 from .houdayer import HoudayerMoves

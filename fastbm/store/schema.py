@@ -1,7 +1,4 @@
-"""Names, dtypes and layouts of a run: the one place that knows what is called what in the files.
-
-What a finished run goes on with past its end.
-"""
+"""Names, dtypes and layouts of a run, and what one past its end goes on with: all that the files call by name."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import StorageError
+from .._base.streams import Stream
 
 FORMAT = "fastbm"
 FORMAT_VERSION = (1, 0)
@@ -28,41 +26,6 @@ CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
 Arrays = dict[str, np.ndarray]
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
-_TEXT_BYTES = 16  # what HDF5 keeps in a dataset for one text of any length
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Describe one appendable dataset, before its first row.
-
-    Parameters
-    ----------
-    dtype : str
-        NumPy dtype string such as ``"<f8"``, or ``"str"`` for UTF-8 text of any length.
-    shape : tuple of int
-        Shape of one row.
-    attrs : mapping
-        Attributes of the dataset: numbers and texts.
-    """
-
-    dtype: str
-    shape: tuple[int, ...] = ()
-    attrs: Mapping[str, int | float | str] = field(default_factory=dict)
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype of rows in memory; texts are objects."""
-        return np.dtype(object) if self.dtype == "str" else np.dtype(self.dtype)
-
-    @property
-    def item_bytes(self) -> int:
-        """Bytes that one number or text takes in a dataset."""
-        return _TEXT_BYTES if self.dtype == "str" else self.numpy_dtype.itemsize
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes that one row takes in a dataset."""
-        return math.prod(self.shape) * self.item_bytes
 
 
 def chunk_shape(stream: Stream) -> tuple[int, ...]:

@@ -23,9 +23,10 @@ from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import Scout, attempt_seconds, scout
-from ..verdict import ANSWERS, UNASKED, Verdict, of_walks
+from ..verdict import ANSWERS, UNASKED, Verdict
 from .election import tried
 from .path import PATHS, adapt_path, check_path, check_source, draw_starts
+from .verdict import of_walks
 from .walks import check_walk, make_walk
 from .weights import Average, average, weighted_moments
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
-from ...store import Stream
 
 SINGULAR = 1e-12  # eigenvalue of the scaled information, beside the largest, below which it counts as 0
 COMPONENT = 1e-12  # squared component along such directions above which a parameter has no finite error

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.streams import Stream
 from ...data import datasets as data_module
 from ...data.rows import Rows
 from ...diagnostics import R_HAT_LIMIT
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
-from ...store import Stream
 from .machine_moments import can_sum, sampled, summed
 from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, some_triples, weighted
 

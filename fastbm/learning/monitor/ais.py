@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.conditional.layers import is_deep
 from ...inference.methods import run_method
 from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
-from ..missing import FILL_IN, refuse_long_sums
 from ..settings import FitSettings
 from .metrics import places_of_some
-from .row_sums import mean_log_sum
+from .row_sums import FILL_IN, mean_log_sum, refuse_long_sums
 
 N_BETAS, N_CHAINS = 1_000, 128  # as much work as some hundred mini-batches
 MOST_ROWS = 4_096  # of the data; of held-out rows all

@@ -20,11 +20,11 @@ import numpy as np
 
 from ... import diagnostics
 from ..._base import rng
+from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
 from ..settings import FitSettings
 from ..training_set import values_of
 from .metrics import places_of_some

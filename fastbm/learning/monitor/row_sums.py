@@ -1,8 +1,6 @@
-"""When a machine's likelihood of rows is told as a bound: hidden layers whose sums, row by row, would take too long.
+"""Sums over hidden units, and over what rows lack, that every row needs for itself.
 
-The mean log Z of a machine whose visible units are held at rows of data.
-
-Sums over the states of hidden units that every row needs for itself: refused beforehand where all take too long.
+Hidden layers whose sums would take too long get bounds in their place; what would take too long is refused beforehand.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import numpy as np
 
 from ...data.rows import Rows
 from ...exact.choice import duration
+from ...inference.conditional.completions import forecast_of_known
 from ...inference.conditional.layers import is_deep, lower_bounds
 from ...inference.exact.method import LIMITS, forecast_seconds
 from ...inference.likelihood import log_sums
@@ -24,6 +23,8 @@ from ..settings import FitSettings
 from ..training_set import values_of
 
 EXACT_SECONDS = 60.0  # rows are summed exactly where that takes no longer
+LONGEST_SECONDS = 60.0  # of a mini-batch, or of the last look, beyond which exact sums are refused
+FILL_IN = "fill the entries in by fastbm.complete"
 
 
 def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
@@ -58,7 +59,7 @@ def mean_log_sum(
     kind: str = "log_likelihood",
 ) -> float:
     """Average over rows, by weight; a part of the rows at a time. What a row lacks is summed out. `kind` as for
-    `bounds.sums_of_rows`.
+    `sums_of_rows`.
     """
     if not has_free_energy(model) or not rows.complete:  # each distinct row takes a sum of its own
         rows, weights = distinct(rows, weights)
@@ -88,3 +89,27 @@ def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: Fi
                 f"distinct rows{' of an update' if moments else ''}, about {duration(seconds)} in all; the limit is "
                 f"{duration(LIMITS.seconds)}. Use {way_out}, or fewer hidden units."
             )
+
+
+def refuse_long_look(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
+    """Refuse a likelihood that is asked for where the sums over what rows lack would take long."""
+    if evaluate in ("exact", "ais"):
+        way = "Use evaluate='none', or hold out rows that lack fewer"
+        refuse_long_sums(model, tables, f"evaluate={evaluate!r}", way)
+
+
+def refuse_long_sums(model: BoltzmannMachine, tables: Iterable[Rows], asked: str, way: str) -> None:
+    """Refuse likelihoods `asked` for where the sums over what rows lack would take long; tell the `way` out."""
+    seconds = sum(forecast_of_lacking(model, rows) for rows in tables if not rows.complete)
+    if seconds > LONGEST_SECONDS:
+        raise ValueError(f"{asked} asks for the likelihood of rows that lack entries, which {about(seconds)}. {way}.")
+
+
+def forecast_of_lacking(model: BoltzmannMachine, rows: Rows) -> float:
+    """Return the seconds that sums over what rows lack take, each distinct row once."""
+    return forecast_of_known(model, distinct(rows)[0])
+
+
+def about(seconds: float) -> str:
+    """Return a forecast in words."""
+    return f"would take about {seconds:.1g} s" if np.isfinite(seconds) else "cannot be done in any time"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.conditional.completions import forecast_of_known
 from ...inference.exact.method import forecast_seconds
@@ -25,7 +26,6 @@ from ...learning.monitor.row_sums import mean_log_sum, name_of_likelihood
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
 
 EXACT_SECONDS = 60.0  # log Z is exact where it takes no longer
 AIS_BETAS = 3_000

@@ -17,26 +17,26 @@ from typing import Any
 import numpy as np
 
 from ..._base.checks import Diverged
+from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.conditional.layers import is_deep
 from ...inference.exact.method import refuse_if_long
 from ...learning import make, verdicts
 from ...learning.learners.adaptive import AutoSteps
 from ...learning.learners.likelihood import Descent
-from ...learning.missing import refuse_long_look, refuse_long_phase
+from ...learning.missing import refuse_long_phase
 from ...learning.moments import Parameters, with_prefix, without_prefix
 from ...learning.monitor.ais import AisLooks
 from ...learning.monitor.chains import ChainMonitor
 from ...learning.monitor.divergence import Watch
 from ...learning.monitor.early_stopping import HELD_OUT, Stopping
 from ...learning.monitor.metrics import Monitors
-from ...learning.monitor.row_sums import refuse_long_rows
+from ...learning.monitor.row_sums import refuse_long_look, refuse_long_rows
 from ...learning.optimise.sgd import OPTIMIZERS
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.hidden import hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
 from .evaluation import Evaluation
 
 PREFIX, N_ROWS = "before_end", "n_rows"

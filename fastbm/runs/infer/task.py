@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._base import checks
 from ..._base.halting import Halted, never
+from ..._base.streams import Stream
 from ...inference.auto import BudgetTooSmall, fit_into
 from ...inference.exact.settings import ExactSettings
 from ...inference.exact.sums import ExactSums
@@ -21,7 +22,6 @@ from ...inference.result import Inference, to_json
 from ...inference.subject import Subject, clamp_of
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
 
 RESULT = "result"
 COMPILE_SECONDS = "meta/compile_seconds"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..._base import rng
+from ..._base.streams import Stream
 from ...learning.planted import machines as planted
 from ...learning.planted.comparison import CONVERGED, NUMBERS, TEXTS
 from ...learning.planted.rules import Learned, learn, warm_up
 from ...machine.machine import BoltzmannMachine
-from ...store import Stream
 
 
 class InverseTask:

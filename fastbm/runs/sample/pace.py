@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..._base.halting import Halted, look, never
+from ..._base.streams import Stream
 from ...sampling.best import Best
 from ...sampling.clamped import Conditioned
 from ...sampling.observables import Function, Observables
 from ...sampling.samplers import SAMPLERS
 from ...sampling.settings import SampleSettings
-from ...store import Stream
 
 BLOCK_SECONDS = 0.05  # about what a block may take
 LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state

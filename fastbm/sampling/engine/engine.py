@@ -13,11 +13,11 @@ import numpy as np
 
 from ..._base import arrays, checks, rng
 from ..._base.halting import Halted, never
+from ..._base.streams import Stream
 from ..._base.threads import fan_out
 from ...kernels.bits import pack_chains, pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from ...store import Stream
 from .orders import sites, visit_order
 
 LANES = 16  # chains in one vector
