@@ -20,10 +20,13 @@ from rich.table import Table
 from .._base import checks
 from .._base.checks import StorageError
 from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
-from ..runs.begin import merge, open as open_run, resume
-from ..runs.extend import COUNTED, extend
+from ..runs.begin import merge, open as open_run, resume, run_of
+from ..runs.extend import extend
+from ..runs.infer.run import Results
 from ..runs.loop import Task
+from ..runs.planted.run import RulesRun
 from ..runs.run import Run
+from ..runs.sample.samples import Samples
 from ..runs.standing import standing_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
@@ -106,7 +109,7 @@ def resume_run(
     run = open_run(out)
     go_on: Callable[..., Run] = resume
     if extend_by is not None:
-        more: dict[str, Any] = {COUNTED.get(run.kind, "n_sweeps"): checks.whole("--extend", extend_by, least=1)}
+        more: dict[str, Any] = {run.counted or "n_sweeps": checks.whole("--extend", extend_by, least=1)}
         go_on = partial(extend, **more)
     with stop.breaking(False):
         with Bar(quiet) as bar:
@@ -197,7 +200,7 @@ def show(out: Path) -> bool:
 
 
 def _show(console: Console, reader: Reader) -> None:
-    run, standing = Run(reader), standing_of(reader)
+    run, standing = run_of(reader), standing_of(reader)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -208,9 +211,9 @@ def _show(console: Console, reader: Reader) -> None:
             if standing.command:
                 table.add_row("go on with", escape(standing.command))
     console.print(table)
-    if run.kind in ("compare", "infer"):
+    if isinstance(run, Results):
         print_comparison(console, run.comparison)
-    elif run.kind == "rules":
+    elif isinstance(run, RulesRun):
         console.print()
         console.print(str(run.rules), markup=False, soft_wrap=True)
     elif (rows := temperatures(run)) is not None:
@@ -281,7 +284,7 @@ def _cells_table(rows: list[dict[str, Any]]) -> Table:
 
 def temperatures(run: Run) -> Table | None:
     """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
-    if run.kind != "sample" or not run.has_states or len(np.unique(run.beta)) < 2:
+    if not isinstance(run, Samples) or not run.has_states or len(np.unique(run.beta)) < 2:
         return None
     from ..runs.sample.physics import by_temperature
 

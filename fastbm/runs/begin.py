@@ -17,12 +17,9 @@ from .._base.halting import Halted
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
-from .fit.data import read_again
 from .loop import Progress, execute
 from .run import Run
-from .sample.convergence import warn_of
-from .sample.verdict import warn_of_learning
-from .spec import build
+from .spec import Given, build, kind_of
 from .stop import SIGNALS, Broken, Stop
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
@@ -54,7 +51,8 @@ def begin(
     stop = _stop(stop, out, max_seconds)
     with stop:
         with _breaking(stop):
-            task = build(spec, inputs, threads_module.resolve(threads), functions, model, executor, data)
+            given = Given(functions, model, executor, data)
+            task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
             return _begin(task, spec, inputs, out, overwrite, progress, stop, storage)
 
@@ -130,10 +128,8 @@ def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
     except Halted:
         raise _unmerged(stop, writer) from None
     run = _written(writer)
-    if done and run.kind == "sample":
-        warn_of(run)
-    if done and run.kind == "fit":
-        warn_of_learning(run)
+    if done:
+        run.warn_at_end()
     if not done and stop.signalled:
         raise checks.Interrupted(f"{stop.told} nothing is lost.", run)
     if done and stop.signalled and stop.requested != "SIGINT":
@@ -146,9 +142,15 @@ def _unmerged(stop: Stop, writer: Any) -> checks.Interrupted:
     return checks.Interrupted(told, _written(writer))
 
 
+def run_of(reader: store.Reader | store.Memory) -> Run:
+    """Return a run of the kind that its spec names."""
+    found: Run = kind_of(reader.spec)(reader)
+    return found
+
+
 def _written(writer: Any) -> Run:
     """Open what was written for reading."""
-    return Run(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
+    return run_of(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
 
 
 def open(path: str | Path) -> Run:
@@ -159,7 +161,7 @@ def open(path: str | Path) -> Run:
     StorageError
         If there is no such run, or it is damaged.
     """
-    return Run(store.open_reader(path))
+    return run_of(store.open_reader(path))
 
 
 def merge(path: str | Path) -> Run:
@@ -222,9 +224,9 @@ def resume(
         try:
             with _breaking(stop, path):
                 given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
-                rows = read_again(writer.spec, given)
-                threads = threads_module.resolve(threads)
-                task = build(writer.spec, writer.inputs, threads, observables, executor=executor, data=rows)
+                rows = kind_of(writer.spec).read_again(writer.spec, given)
+                more = Given(observables, executor=executor, data=rows)
+                task = build(writer.spec, writer.inputs, threads_module.resolve(threads), more)
                 task.restore(dict(writer.state))
         except BaseException:
             writer.close()

@@ -15,19 +15,12 @@ import numpy as np
 from .. import store
 from .._base import checks, threads as threads_module
 from ..sampling.observables import Function
-from ..sampling.samplers import SAMPLERS
 from ..store import Extension
 from .begin import _go, _stop
-from .fit.data import read_again
-from .fit.task import FitTask, before_end
 from .loop import Progress, Task
 from .run import Run
-from .sample.task import SampleTask
-from .spec import build
+from .spec import Given, build, kind_of
 from .stop import Stop
-
-COUNTED = {"sample": "n_sweeps", "fit": "epochs"}  # what a run of a kind is given more of
-OTHERS = {"infer": "infer", "compare": "compare", "rules": "compare_rules"}
 
 Arrays = dict[str, np.ndarray]
 
@@ -40,60 +33,18 @@ def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
     ValueError
         If a longer run would be another one from its start.
     """
-    kind = spec["kind"]
-    if kind in OTHERS:
-        verb = OTHERS[kind]
+    name, run = spec["kind"], kind_of(spec)
+    if not run.counted:
         raise ValueError(
-            f"extend goes with runs of sample and fit; this is one of {verb}, which has an end of its own. Begin "
-            f"another with {verb}."
+            f"extend goes with runs of sample and fit; this is one of {run.verb}, which has an end of its own. Begin "
+            f"another with {run.verb}."
         )
-    name = COUNTED[kind]
-    settings = dict(spec[kind])
-    longer = {**spec, kind: {**settings, name: settings[name] + more}}
-    if why := _why_another(kind, settings):
-        raise ValueError(f"cannot extend: {why}. Begin a longer one: {kind}(..., {name}={longer[kind][name]}).")
+    settings = dict(spec[name])
+    longer = {**spec, name: {**settings, run.counted: settings[run.counted] + more}}
+    if why := run.why_another(settings):
+        way = f"{name}(..., {run.counted}={longer[name][run.counted]})"
+        raise ValueError(f"cannot extend: {why}. Begin a longer one: {way}.")
     return longer
-
-
-def _why_another(kind: str, settings: Mapping[str, Any]) -> str:
-    """Why a longer run would not begin as this one did; empty if it would."""
-    if kind == "sample" and SAMPLERS[settings["sampler"]].ends:
-        return (
-            f"sampler={settings['sampler']!r} has an end of its own, and its schedule was laid out for "
-            f"n_sweeps={settings['n_sweeps']}"
-        )
-    if kind == "fit" and settings["optimizer"] == "none":
-        return f"method={settings['method']!r} is a formula, which more epochs would not change"
-    if kind == "fit" and settings["schedule"] != "constant":
-        return (
-            f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so that "
-            "a longer run differs from its first epoch on"
-        )
-    return ""
-
-
-def before_its_end(finished: Task, longer: Mapping[str, Any], state: Arrays) -> Extension:
-    """Where a run goes on: the task of a finished one, restored, says whether that can be, and its `state` from where.
-
-    Raises
-    ------
-    ValueError
-        If it stopped by itself, or the state before its end was not kept.
-    """
-    if isinstance(finished, SampleTask):
-        if why := finished.why_no_longer:
-            raise ValueError(f"cannot extend: {why}. Begin a longer one: sample(..., n_sweeps=..., until=...).")
-        return Extension(dict(longer))
-    assert isinstance(finished, FitTask)
-    if why := finished.why_no_longer:
-        raise ValueError(f"cannot extend: {why}. More epochs would not change what was learned.")
-    kept = before_end(state, finished.streams)
-    if kept is None:
-        raise ValueError(
-            "cannot extend: the run was made by a version of fastbm that kept no state from before its end. Begin one "
-            "from what was learned: fit(..., init=run.model)."
-        )
-    return Extension(dict(longer), *kept)
 
 
 def extend(
@@ -193,18 +144,18 @@ class _More:
 
     def __call__(self, spec: dict[str, Any], inputs: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> Extension:
         """Return where a finished run goes on; refuse one that cannot, before anything is changed."""
-        longer = longer_spec(spec, self._of(spec["kind"]))
-        rows = read_again(spec, self._rows)
-        finished = build(spec, inputs, self._threads, self._observables, data=rows)
+        longer = longer_spec(spec, self._of(spec["kind"], kind_of(spec).counted))
+        kind = kind_of(spec)
+        given = Given(self._observables, data=kind.read_again(spec, self._rows))
+        finished = build(spec, inputs, self._threads, given)
         finished.restore(dict(state))
-        extension = before_its_end(finished, longer, state)
-        self.task = build(longer, inputs, self._threads, self._observables, data=rows)
+        extension: Extension = kind.before_its_end(finished, longer, state)
+        self.task = build(longer, inputs, self._threads, given)
         self.task.restore(dict(state if extension.state is None else extension.state))
         return extension
 
-    def _of(self, kind: str) -> int:
-        """How many sweeps or epochs more."""
-        name = COUNTED.get(kind, "")
+    def _of(self, kind: str, name: str) -> int:
+        """How many more of what is called `name`."""
         if wrong := [other for other in self._counts if name and other != name]:
             raise ValueError(
                 f"{wrong[0]} goes with another kind of run; this is one of {kind}. Say {name}=... instead."
@@ -222,6 +173,5 @@ def _in_memory(run: Run, more: _More) -> store.Memory:
             "with out=PATH it could be stopped and go on."
         )
     extension = more(memory.spec, memory.inputs, memory.state)
-    if isinstance(more.task, SampleTask):
-        more.task.check_room()
+    kind_of(memory.spec).check_room(more.task)
     return memory.extended(extension)

@@ -1,36 +1,27 @@
-"""What a user holds of a run: samples, weights, metrics, the machine, the summary; live or finished, in memory or in
-a file.
-"""
+"""What a user holds of a run: its records, its machine, its summary; live or finished, in memory or in a file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..data.rows import Rows
-from ..diagnostics.verdicts import all_of
-from ..inference.comparison import Cell, Comparison
-from ..inference.conditional.apply import complete, reconstruct, transform
-from ..inference.result import Inference, from_json
-from ..learning.fidelity.fidelity import Fidelity
-from ..learning.moments import Parameters
-from ..learning.planted.comparison import RuleComparison
-from ..learning.training_set import values_of
 from ..machine.machine import BoltzmannMachine
-from ..store import Memory, Reader
-from .infer.task import COMPILE_SECONDS, RESULT
-from .sample.convergence import has_converged
-from .sample.run import Columns, SampledRun
-from .sample.verdict import verdict_of
-from .spec import read_model
-from .summary import Summary, summarise
+from ..machine.units import units as convention
+from ..store import Extension, Memory, Reader
+from .loop import Task
+from .records import LazyStates, States
+from .spec import Given, read_model, verb_of
+from .summary import Summary
+
+READ_ROWS = 256  # samples that are unpacked at a time
 
 
-class Run(SampledRun):
-    """A run, as `sample`, `fit`, `open` and `resume` return it.
+class Run:
+    """A run, as the verbs, `open` and `resume` return it; each kind of run has more of its own.
 
     Attributes
     ----------
@@ -39,10 +30,17 @@ class Run(SampledRun):
     config : dict
         All that it was told (the spec).
     kind : {"sample", "fit", "infer", "compare", "rules"}
-    metrics, weights, evaluation : mappings of name to array
-        One row for each record; `metrics["step"]` and `weights["epoch"]` tell when. `evaluation` is the last look of
-        `fit`.
+    counted : str
+        What a longer run has more of; empty where a run has an end of its own.
+    takes : set of str
+        What no file can hold and must be given again: "observables", "executor", "data".
+    verb : str
+        What begins another one.
     """
+
+    counted = ""
+    takes: frozenset[str] = frozenset()
+    verb = ""
 
     def __init__(self, reader: Reader | Memory) -> None:
         self._reader = reader
@@ -56,7 +54,48 @@ class Run(SampledRun):
 
     def __reduce__(self) -> Any:
         """A pickled or copied run opens its file for itself; one in memory takes its rows along."""
-        return Run, (self._reader,)
+        return type(self), (self._reader,)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what a run of this kind has in place of what it has not."""
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # which raises again what it raised
+            if name.startswith("_"):
+                raise AttributeError(name)
+            streams = ", ".join(self._reader.streams)
+            raise AttributeError(f"this run of kind {self.kind!r} has no {name}; its streams are {streams}")
+
+    @classmethod
+    def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
+        """Make the task that a spec tells of."""
+        raise NotImplementedError
+
+    @classmethod
+    def why_another(cls, settings: Mapping[str, Any]) -> str:
+        """Why a longer run would not begin as this one did; empty if it would."""
+        raise NotImplementedError
+
+    @classmethod
+    def before_its_end(cls, finished: Any, longer: Mapping[str, Any], state: Mapping[str, np.ndarray]) -> Extension:
+        """Return where a longer run goes on, given the task of this one, restored to its end.
+
+        Raises
+        ------
+        ValueError
+            If it stopped by itself, or the state before its end was not kept.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def check_room(cls, task: Any) -> None:
+        """Refuse rows that memory cannot hold."""
+
+    @classmethod
+    def read_again(cls, spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Read rows that a user gives again, and check that they are those that the run began with."""
+        return dict(given)
 
     @property
     def finished(self) -> bool:
@@ -68,47 +107,39 @@ class Run(SampledRun):
         """Whether a process is writing it."""
         return self._reader.live
 
-    def refresh(self) -> Run:
+    def refresh(self) -> Self:
         """Look for what was committed since; returns the run itself."""
         self._reader.refresh()
         self.config = self._reader.spec  # of a run that was extended it is another
         return self
 
     @property
-    def metrics(self) -> Columns:
-        return Columns(self._reader, "metrics")
+    def streams(self) -> dict[str, Any]:
+        """The streams of the run, as they are declared."""
+        return self._reader.streams
+
+    def read(self, name: str, step: int = 1) -> np.ndarray:
+        """Return every `step`-th row of a stream, by its path in the file; none of one that the run does not have."""
+        if not self._has(name):
+            return np.empty(0)
+        return self._reader.read(name, 0, None, step)
 
     @property
-    def weights(self) -> Columns:
-        return Columns(self._reader, "weights")
+    def meta(self) -> dict[str, Any]:
+        """Machine, versions, kernel: what decides no number."""
+        return self._reader.meta
 
-    @property
-    def evaluation(self) -> Columns:
-        return Columns(self._reader, "evaluation")
+    def _has(self, name: str) -> bool:
+        return name in self._reader.streams
 
-    @property
-    def energies(self) -> Columns:
-        """Histograms of the energies of free chains and of rows, at most 256 of each, at every look of `fit`, over
-        `edges`; nats. Hidden units are summed out where they are not coupled to one another; where rows lack entries
-        there are none of theirs.
-        """
-        return Columns(self._reader, "energies")
-
-    @property
-    def likelihood(self) -> Columns:
-        """What `fit` with `ais_every` found: log Z with its error, likelihoods, and the `epoch` of each row."""
-        return Columns(self._reader, "likelihood")
-
-    @property
-    def errors(self) -> Columns:
-        """Standard errors of learned couplings and biases, "weights" and "bias", where `fit` was asked for them."""
-        return Columns(self._reader, "errors")
-
-    @property
-    def fidelity(self) -> Fidelity | None:
-        """How the learned machine stands beside its data, where `fit` was asked for it and is done."""
-        rows = Columns(self._reader, "fidelity")
-        return Fidelity.of_rows(rows) if "n_rows" in rows and len(rows["n_rows"]) else None
+    def _need(self, name: str, what: str) -> None:
+        if self._has(name):
+            return
+        if name == "samples/states" and "sample" in self.config:
+            raise AttributeError('this run was told keep="best": its states are in best_states and best_energies.')
+        raise AttributeError(
+            f"this run of kind {self.kind!r} has no {what}; its streams are {', '.join(self._reader.streams)}"
+        )
 
     @cached_property
     def _start(self) -> BoltzmannMachine:
@@ -119,99 +150,80 @@ class Run(SampledRun):
     @property
     def model(self) -> BoltzmannMachine:
         """The machine that was sampled, or the machine as learned up to the last commit."""
-        if self.kind != "fit":
-            return self._start
-        return Parameters.from_state(self._reader.state).machine(self._start)
+        return self._start
 
     @property
     def _beta(self) -> float:
         """Where P ~ exp(-beta E) is the distribution of `model`: what it was learned at."""
-        return float(self.config["fit"]["beta"]) if self.kind == "fit" else 1.0
+        return 1.0
+
+    @property
+    def has_states(self) -> bool:
+        """Whether any samples were recorded."""
+        return self._has("samples/states") and self._reader.n_rows("samples/states") > 0
+
+    @property
+    def states(self) -> States:
+        """Samples, (n_samples, n_chains, n_units) int8 in the model's units; from a file they are read as they are
+        sliced.
+        """
+        self._need("samples/states", "samples")
+        lazy = LazyStates(self._reader, "samples/states", convention(self.config["model"]["units"]))
+        return np.asarray(lazy) if isinstance(self._reader, Memory) else lazy
+
+    @property
+    def magnetisation(self) -> np.ndarray:
+        """Mean value of the units of every sample, (n_samples, n_chains)."""
+        self._need("samples/states", "samples")
+        n_units, units = self._start.n_units, convention(self.config["model"]["units"])
+        n_samples = self._reader.n_rows("samples/states")
+        up = [
+            np.bitwise_count(self._reader.read("samples/states", start, start + READ_ROWS)).sum(axis=-1, dtype=np.int64)
+            for start in range(0, n_samples, READ_ROWS)
+        ]
+        shape = self._reader.streams["samples/states"].shape[:1]
+        return units.lo + units.span * np.concatenate([np.empty((0, *shape), np.int64), *up]) / n_units
 
     def transform(self, rows: Any, **options: Any) -> np.ndarray:
         """`fastbm.transform` by the machine, at the beta it was learned at unless told otherwise."""
+        from ..inference.conditional.apply import transform
+
         return transform(self.model, rows, **{"beta": self._beta, **options})
 
     def reconstruct(self, rows: Any, **options: Any) -> np.ndarray:
         """`fastbm.reconstruct` by the machine, at the beta it was learned at unless told otherwise."""
+        from ..inference.conditional.apply import reconstruct
+
         return reconstruct(self.model, rows, **{"beta": self._beta, **options})
 
     def complete(self, rows: Any, **options: Any) -> np.ndarray:
         """`fastbm.complete` by the machine, at the beta it was learned at unless told otherwise."""
+        from ..inference.conditional.apply import complete
+
         return complete(self.model, rows, **{"beta": self._beta, **options})
 
-    def sample(self, **options: Any) -> Run:
+    def sample(self, **options: Any) -> Any:
         """`fastbm.sample` of the machine, at the beta it was learned at unless told otherwise."""
-        from .sample.verb import sample
-
-        return sample(self.model, **{"beta": self._beta, **options})
-
-    @property
-    def data(self) -> dict[str, np.ndarray]:
-        """What `fit` learned from, in the machine's units: "rows", and "holdout" and labels where there are any. Rows
-        that lack entries are floats, NaN where one is missing. Rows that stayed in a file of their own, or came from a
-        generator and were many, are not among them.
-        """
-        found = {}
-        n_visible = self._start.n_visible
-        for name, array in self._reader.inputs.items():
-            group, _, key = name.partition("/")
-            if group == "data" and key in ("rows", "holdout"):
-                rows = Rows.of_packed(array, n_visible, self._reader.inputs.get(f"{name}_known"))
-                kind = np.int8 if rows.complete else np.float64
-                found[key] = values_of(self._start.convention, rows, slice(None), kind)
-            elif group == "data" and not key.endswith("_known"):
-                found[key] = array
-        return found
-
-    @property
-    def inference(self) -> Inference:
-        """The result of `infer`."""
-        return self._results()[0]
-
-    @property
-    def comparison(self) -> Comparison:
-        """The results of `compare`, as far as they are there."""
-        cells = [
-            Cell(c["model"], c["beta"], c["method"], result, c["seed"])
-            for c, result in zip(self.config["cells"], self._results(), strict=False)
-        ]
-        return Comparison(tuple(cells))
-
-    @property
-    def rules(self) -> RuleComparison:
-        """The results of `compare_rules`, as far as they are there."""
-        self._need("results/gamma", "rules")
-        seconds = self._reader.read("meta/seconds")
-        return RuleComparison.of(self.config["cells"], Columns(self._reader, "results"), seconds)
-
-    def _results(self) -> list[Inference]:
-        self._need(f"results/{RESULT}", "results")
-        texts, seconds = self._reader.read(f"results/{RESULT}"), self._reader.read("meta/seconds")
-        apart = COMPILE_SECONDS in self._reader.streams
-        compiling = self._reader.read(COMPILE_SECONDS) if apart else np.zeros(len(seconds))
-        return [from_json(str(text), float(s), float(c)) for text, s, c in zip(texts, seconds, compiling, strict=True)]
+        return verb_of("sample")(self.model, **{"beta": self._beta, **options})
 
     @property
     def converged(self) -> bool | None:
-        """Whether chains agree in all that is told and a burn-in and a stopping rule were met where asked for
-        (sampling), the gradient vanished where nothing curves down ("l-bfgs"), moments are the data's within the noise
-        of both (chains of their own, by "monte-carlo" or "natural" steps), or all results converged; None where nothing
-        tells, as of one chain. `doubt` says why, and `verdicts` of which quantity.
-        """
-        if self.kind == "sample":
-            return has_converged(self)
-        if self.kind in ("infer", "compare"):
-            return all_of(result.converged for result in self._results())
-        if self.kind == "rules":
-            return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
-        if (found := verdict_of(self)) is not None:
-            return found.converged
-        if self.config["fit"]["optimizer"] != "l-bfgs":
-            return None
-        gradients = self.metrics["gradient"]
-        return bool(len(gradients) and gradients[-1] <= self.config["fit"]["tolerance"])
+        """Whether to believe it; None where nothing tells."""
+        return None
+
+    @property
+    def doubt(self) -> str:
+        """Why a run has not `converged`, or why nothing tells; empty where it has, or where no reason is known."""
+        return ""
+
+    def _entries(self) -> dict[str, Any]:
+        """What the summary says beside what it says of all runs."""
+        return {}
+
+    def warn_at_end(self) -> None:
+        """Say once, when the run is finished, what has not converged, and the way out."""
 
     def summary(self) -> Summary:
         """Return the run in a few numbers: a dict that prints as a table."""
-        return summarise(self)
+        head = Summary(kind=self.kind, file=str(self.path) if self.path else "in memory", finished=self.finished)
+        return Summary({**head, **self._entries()})

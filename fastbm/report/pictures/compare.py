@@ -15,7 +15,8 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from ...inference.comparison import NOMINAL, Comparison
 from ...learning.planted.comparison import RuleComparison, short
-from ...runs.run import Run
+from ...runs.infer.run import Results
+from ...runs.planted.run import RulesRun
 from .style import GREY, LIGHT
 
 COLUMNS = 4  # panels in a row, at most
@@ -29,7 +30,7 @@ COLOURS = (
 Rows = list[dict[str, Any]]
 
 
-def draw_comparison(run: Run) -> Figure:
+def draw_comparison(run: Results) -> Figure:
     """One panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
     them what errors cost in seconds, and errors in units of their error bars, where there are any.
     """
@@ -136,7 +137,7 @@ WORST = {"gamma": 5.0, "pair_off": 2.0, "likelihood_off": 30.0}  # axes end here
 LOSS = "held-out loss, nats a row"
 
 
-def draw_rules(run: Run) -> Figure:
+def draw_rules(run: RulesRun) -> Figure:
     """One column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings (of
     pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the middle
     beta; below them errors against seconds.

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from ...learning.fidelity.fidelity import Compared, Fidelity
 from ...learning.monitor.chains import R_HAT_OF_CHAINS
-from ...runs.run import Run
+from ...runs.fit.learned import Learned
 from .style import BLUE, GREY, LIGHT, ORANGE, STYLE
 
 BAND_ERRORS = 2.0  # standard errors of the data on either side
@@ -135,19 +135,19 @@ def _population(axes: Any, fidelity: Fidelity) -> None:
 HIGHEST = 10.0  # R-hat that is drawn; infinite ones, of chains that stand still, lie there
 
 
-def has_chains(run: Run) -> bool:
+def has_chains(run: Learned) -> bool:
     """Whether free chains were looked at."""
     return len(run.read("energies/epoch")) > 0
 
 
-def fill_mixing(figure: Any, run: Run) -> None:
+def fill_mixing(figure: Any, run: Learned) -> None:
     """Draw both panels into a figure, or a part of one."""
     left, right = figure.subplots(1, 2)
     _draw_r_hat(left, run)
     _draw_energies(right, run)
 
 
-def _draw_r_hat(axes: Any, run: Run) -> None:
+def _draw_r_hat(axes: Any, run: Learned) -> None:
     """R-hat with its limit; the epochs at which more was done by free="auto"."""
     epoch, r_hat = run.metrics["step"] + 1, run.metrics["r_hat"]
     axes.axhspan(1.0, R_HAT_OF_CHAINS, color=LIGHT, lw=0)
@@ -171,7 +171,7 @@ def _draw_r_hat(axes: Any, run: Run) -> None:
             axes.set_title("mixing of the free chains; n_sweeps (× replicas)")
 
 
-def _draw_energies(axes: Any, run: Run) -> None:
+def _draw_energies(axes: Any, run: Learned) -> None:
     """The last histograms, as densities."""
     edges = run.energies["edges"][-1]
     labels = {"chains": "free chains", "rows": "data", "holdout": "held out"}

@@ -6,6 +6,7 @@ Pictures of runs, with Matplotlib: one figure for each kind.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...inference.temperatures import KEY, Temperatures
+from ...runs.fit.learned import Learned
+from ...runs.infer.run import InferRun
 from ...runs.run import Run
 from .compare import draw_comparison, draw_rules
 from .fit import fill_fidelity, fill_mixing, has_chains
@@ -24,12 +27,12 @@ from .temperatures import draw_temperatures
 MOST_BARS = 400  # evenly spaced in order where there are more couplings
 
 
-def has_errors(run: Run) -> bool:
+def has_errors(run: Learned) -> bool:
     """Whether the couplings have standard errors."""
     return len(run.errors.get("bias", ())) > 0
 
 
-def draw_errors(axes: Any, run: Run) -> None:
+def draw_errors(axes: Any, run: Learned) -> None:
     """Draw couplings with bars of one standard error; those whose bars of two leave out 0 stand out.
 
     Couplings that the data leave open have no bar; the title counts them. Those far larger than most stand at the
@@ -71,7 +74,7 @@ def plot_run(run: Run, path: str | Path) -> Path:
     return path
 
 
-def _fit(run: Run) -> Figure:
+def _fit(run: Learned) -> Figure:
     """Learning curve; receptive fields or couplings; mixing and energies of free chains; samples beside data, where
     rows are square pictures; how the machine stands beside its data, where it was held against them.
     """
@@ -101,7 +104,7 @@ def _fit(run: Run) -> Figure:
     return figure
 
 
-def _learning_curve(axes: Any, run: Run) -> None:
+def _learning_curve(axes: Any, run: Learned) -> None:
     step = run.metrics["step"] + 1
     lines = [
         (n, label)
@@ -135,7 +138,7 @@ def _learning_curve(axes: Any, run: Run) -> None:
         axes.legend(loc="best", fontsize=7.5)
 
 
-def _draw_ais(axes: Any, run: Run) -> None:
+def _draw_ais(axes: Any, run: Learned) -> None:
     """Likelihoods by annealed importance sampling, with the error of log Z."""
     for name, label, colour in (
         ("log_likelihood", "log-likelihood by ais, data", BLUE),
@@ -149,7 +152,7 @@ def _draw_ais(axes: Any, run: Run) -> None:
             axes.errorbar(epoch, values, yerr=error, fmt=".-", color=colour, lw=0.8, ms=4, capsize=2, label=label)
 
 
-def _couplings(axes: Any, run: Run) -> None:
+def _couplings(axes: Any, run: Learned) -> None:
     weights = run.model.couplings.to_vector(run.model.couplings.arrays)
     drawn, _, told = clip(weights)
     axes.hist(drawn, bins=80, color=BLUE)
@@ -166,7 +169,7 @@ def _coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
     axes.set(title=title, xlabel="unit", ylabel="unit")
 
 
-def _receptive_fields(run: Run) -> np.ndarray:
+def _receptive_fields(run: Learned) -> np.ndarray:
     """Couplings of the hidden units with the strongest ones; of visible machines those of each unit."""
     model = run.model
     block = (
@@ -180,7 +183,7 @@ def _receptive_fields(run: Run) -> np.ndarray:
     return block[:, strongest].T
 
 
-def _samples(run: Run) -> np.ndarray:
+def _samples(run: Learned) -> np.ndarray:
     """The last recorded states of the free chains, visible units; fresh samples of the machine where none were
     recorded.
     """
@@ -223,13 +226,13 @@ def _side(n: int) -> int | None:
     return side if side * side == n else None
 
 
-def _inference(run: Run) -> Figure:
+def _inference(run: InferRun) -> Figure:
     """Curves over temperatures where the method visits many, else log Z."""
     if KEY in run.inference.detail:
         return draw_temperatures({run.inference.method: Temperatures.of(run.inference)})
     return draw_comparison(run)
 
 
-DRAWERS = {
+DRAWERS: dict[str, Callable[[Any], Figure]] = {
     "fit": _fit, "sample": draw_sample, "compare": draw_comparison, "infer": _inference, "rules": draw_rules,
 }  # fmt: skip

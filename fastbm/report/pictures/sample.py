@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 
 from ... import diagnostics
 from ...models import square_lattice as lattice
-from ...runs.run import Run
 from ...runs.sample.physics import Temperature, by_temperature, lattice_energy, n_clamped_patterns, square_lattice
+from ...runs.sample.run import SampleRun
 from .style import BLUE, GREY, ORANGE
 
 BINS, MOST_LEVELS = 60, 5000
 MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own
 
 
-def draw_sample(run: Run) -> Figure:
+def draw_sample(run: SampleRun) -> Figure:
     """Draw a sampling run, as its sampler asks for."""
     if not len(run.sweep):
         raise ValueError("there is nothing to draw yet: the run has no samples.")
@@ -33,7 +33,7 @@ def draw_sample(run: Run) -> Figure:
     return _chains(run)
 
 
-def _chains(run: Run) -> Figure:
+def _chains(run: SampleRun) -> Figure:
     """Energies in time, their distribution and autocorrelation."""
     figure = Figure(figsize=(10.0, 3.2), layout="constrained")
     trace, histogram, correlation = figure.subplots(1, 3)
@@ -64,13 +64,13 @@ def _chains(run: Run) -> Figure:
     return figure
 
 
-def _patterns(run: Run) -> list[np.ndarray]:
+def _patterns(run: SampleRun) -> list[np.ndarray]:
     """The chains of each clamped pattern, of the first few; all chains where there is one or none."""
     n_chains, n_patterns = run.config["sample"]["n_chains"], n_clamped_patterns(run)
     return np.split(np.arange(n_chains), n_patterns)[:MOST_PATTERNS]
 
 
-def _of_patterns(run: Run) -> str:
+def _of_patterns(run: SampleRun) -> str:
     """For titles of what is drawn of several clamped patterns."""
     n_patterns = n_clamped_patterns(run)
     return f", {n_patterns} clamped patterns" if n_patterns > 1 else ""
@@ -92,7 +92,7 @@ def _bins(energy: np.ndarray) -> np.ndarray | int:
     return levels[0] + step * (np.arange(-(-n_levels // width) + 1) * width - 0.5)
 
 
-def _temperatures(run: Run) -> Figure:
+def _temperatures(run: SampleRun) -> Figure:
     rows = by_temperature(run)
     beta = np.unique([row.beta for row in rows])
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
@@ -130,7 +130,7 @@ def _temperatures(run: Run) -> Figure:
     return figure
 
 
-def _tempering(run: Run) -> Figure:
+def _tempering(run: SampleRun) -> Figure:
     """Energy and swap rate along the ladder, round trips, and P(q) where pairs of ladders were recorded."""
     betas, energy = run.betas, run.read("tempering/energy") / run.model.n_units
     patterns = _patterns(run)
@@ -157,7 +157,7 @@ def _tempering(run: Run) -> Figure:
     return figure
 
 
-def _overlap(axes: Any, run: Run) -> None:
+def _overlap(axes: Any, run: SampleRun) -> None:
     """P(q) with its error as a band."""
     found = run.overlap_distribution()
     axes.fill_between(
@@ -175,7 +175,7 @@ def _overlap(axes: Any, run: Run) -> None:
     axes.legend()
 
 
-def _annealing(run: Run) -> Figure:
+def _annealing(run: SampleRun) -> Figure:
     """Energies down the schedule, and those at its end."""
     figure = Figure(figsize=(8.0, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -194,7 +194,7 @@ def _annealing(run: Run) -> Figure:
     return figure
 
 
-def _population(run: Run) -> Figure:
+def _population(run: SampleRun) -> Figure:
     """Energy, log Z and families down the temperatures."""
     figure = Figure(figsize=(10.0, 3.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)

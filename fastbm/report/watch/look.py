@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..._base.checks import StorageError
+from ...runs.begin import run_of
 from ...runs.progress import COUNTERS, Progress, progress_of
 from ...runs.run import Run
 from ...runs.standing import FINISHED, LIVE, Standing, standing_of
@@ -78,7 +79,7 @@ class Watch:
         self._begin(_open(path))
 
     def _begin(self, reader: Reader) -> None:
-        self._reader, self._run = reader, Run(reader)
+        self._reader, self._run = reader, run_of(reader)
         self._recent = Recent(self._run, reader)
         self._run_id = reader.meta.get("run_id")
         self._past: deque[tuple[Commit, int]] = deque(maxlen=COMMITS_OF_RATE + 1)

@@ -12,6 +12,7 @@ from ...inference.result import from_json
 from ...runs.infer.task import RESULT
 from ...runs.run import Run
 from ...runs.sample.convergence import Quantity, groups, quantities_of, watched_names
+from ...runs.sample.samples import Samples
 from ...store import Reader, last_rows
 
 MOST_NUMBERS, FEWEST_ROWS, MOST_ROWS = 1 << 15, 64, 4096  # of a window
@@ -88,12 +89,17 @@ class Recent:
         return window.rows[max(0, window.end // 2 - window.start) :]
 
     @property
+    def _samples(self) -> Samples:
+        assert isinstance(self._run, Samples)
+        return self._run
+
+    @property
     def _n_units(self) -> int:
         return int(sum(self._run.config["model"]["sizes"]))
 
     def sample(self) -> list[Line]:
         """Energies, diagnostics, and how temperatures mix."""
-        if not self._run.has_chains:
+        if not self._samples.has_chains:
             return self._schedule()
         energy = self._rows("samples/energy")
         if not len(energy):
@@ -101,23 +107,23 @@ class Recent:
             looked_for = "its end is looked for" if burn_in == "auto" else f"{burn_in} sweeps"
             return [Line("burn-in", f"{looked_for}; no samples yet")] if burn_in else []
         lines = [Line("energy", self._energy(), energy.mean(axis=1) / self._n_units)]
-        series = {name: self._later_half(stream) for name, stream in watched_names(self._run).items()}
+        series = {name: self._later_half(stream) for name, stream in watched_names(self._samples).items()}
         lines += self._diagnostics({k: v for k, v in series.items() if len(v) >= 4 and np.isfinite(v).all()})
         return lines + self._ladder()
 
     def _energy(self) -> str:
         """Energies per unit over the later half: one temperature, or the first and the last."""
-        energy, together = self._later_half("samples/energy") / self._n_units, groups(self._run)
+        energy, together = self._later_half("samples/energy") / self._n_units, groups(self._samples)
         first, last = (_pair(energy[:, chains]) for chains in (together[0], together[-1]))
         if len(together) == 1:
             return f"{first} a unit"
-        betas = [self._run.beta[chains[0]] for chains in (together[0], together[-1])]
+        betas = [self._samples.beta[chains[0]] for chains in (together[0], together[-1])]
         return f"{first} to {last} a unit, beta {betas[0]:g} to {betas[1]:g}"
 
     def _diagnostics(self, series: dict[str, np.ndarray]) -> list[Line]:
-        together = groups(self._run)
+        together = groups(self._samples)
         chosen = [together[k] for k in np.unique(np.linspace(0, len(together) - 1, MOST_GROUPS).astype(int))]
-        watched = quantities_of(self._run, series, chosen, ess=True) if series else []
+        watched = quantities_of(self._samples, series, chosen, ess=True) if series else []
         known = [q for q in watched if np.isfinite(q.r_hat)]
         if not known:
             return []
@@ -140,7 +146,7 @@ class Recent:
             return []
         first = 0 if len(attempted) == 1 else 1
         tried, taken = attempted[-1] - first * attempted[0], accepted[-1] - first * accepted[0]
-        rates, betas = np.where(tried > 0, taken / np.maximum(tried, 1), np.nan), self._run.betas
+        rates, betas = np.where(tried > 0, taken / np.maximum(tried, 1), np.nan), self._samples.betas
         trips = self._rows("tempering/round_trips")
         lines = [Line("round trips", f"{trips[-1].sum()}, {trips[-1].min()} to {trips[-1].max()} a ladder")]
         if np.isnan(rates).all():

@@ -1,51 +1,89 @@
-"""Whether the free chains of a learning run mixed, told at its end."""
+"""A run that learned: what it says of itself, and how it is made again from its file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from ..._base import checks
-from ...learning.monitor.chains import R_HAT_OF_CHAINS
+from ...learning.settings import FitSettings
+from ...store import Extension
+from ..loop import Task
+from ..spec import Given, read_model
+from .data import read_again, stored_rows
+from .learned import Learned
+from .summary import summarise_fit
+from .task import FitTask, before_end
+from .verdict import verdict_of, warn_of_learning
 
-if TYPE_CHECKING:
-    from ..run import Run
-
-
-class LastRHat(NamedTuple):
-    """R-hat of the free chains, and the epoch (from 1) after which it was told."""
-
-    r_hat: float
-    epoch: int
-
-
-def last_r_hat(run: Run) -> LastRHat | None:
-    """The last R-hat of the free chains that there is; None where nothing told it."""
-    if "r_hat" not in run.metrics:
-        return None
-    values = run.metrics["r_hat"]
-    known = np.flatnonzero(~np.isnan(values))
-    return LastRHat(float(values[known[-1]]), int(run.metrics["step"][known[-1]]) + 1) if len(known) else None
+UNPACKED = ("weights", "labels", "holdout_labels", "mean", "second_moment", "n_samples")  # arrays of data, as they are
 
 
-def warn_of_chains(run: Run, more: str = "") -> bool:
-    """Say once, at the end of a run, that free chains did not mix, the ways out, and what `more` there is to be said;
-    whether that was said.
+class FitRun(Learned):
+    """A run of `fit`.
+
+    `Run` says what all runs have.
     """
-    found = last_r_hat(run)
-    if found is None or found.r_hat <= R_HAT_OF_CHAINS:
-        return False
-    settings = run.config["fit"]
-    free, n_sweeps = settings["free"], settings["n_sweeps"]
-    if free == "auto":  # what was at work at the end
-        n_sweeps, free = int(run.metrics["n_sweeps"][-1]), "tempering" if run.metrics["n_betas"][-1] > 1 else free
-    ways = [f"raise n_sweeps (it was {n_sweeps})"]
-    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
-    ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
-    text = ", or ".join(ways)
-    checks.warn(
-        f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
-        f"was learned may be biased. {text[0].upper()}{text[1:]}.{more}",
-    )
-    return True
+
+    counted = "epochs"
+    takes = frozenset({"data"})
+
+    @classmethod
+    def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
+        """Make the task that a spec tells of."""
+        start = read_model(inputs, spec["model"])
+        data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given.data or {})
+        data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
+        judged, settings = spec.get("judged", False), FitSettings(**spec["fit"])
+        return FitTask(start, data, settings, classify=spec["classify"], threads=threads, judged=judged)
+
+    @classmethod
+    def read_again(cls, spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Read rows that a user gives again, and check that they are those that the run began with."""
+        return read_again(spec, given)
+
+    @classmethod
+    def why_another(cls, settings: Mapping[str, Any]) -> str:
+        """Why a longer run would not begin as this one did; empty if it would."""
+        if settings["optimizer"] == "none":
+            return f"method={settings['method']!r} is a formula, which more epochs would not change"
+        if settings["schedule"] != "constant":
+            return (
+                f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so "
+                "that a longer run differs from its first epoch on"
+            )
+        return ""
+
+    @classmethod
+    def before_its_end(cls, finished: Any, longer: Mapping[str, Any], state: Mapping[str, np.ndarray]) -> Extension:
+        """Return where a longer run goes on: before the last look."""
+        if why := finished.why_no_longer:
+            raise ValueError(f"cannot extend: {why}. More epochs would not change what was learned.")
+        kept = before_end(dict(state), finished.streams)
+        if kept is None:
+            raise ValueError(
+                "cannot extend: the run was made by a version of fastbm that kept no state from before its end. Begin "
+                "one from what was learned: fit(..., init=run.model)."
+            )
+        return Extension(dict(longer), *kept)
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether the gradient vanished where nothing curves down ("l-bfgs"), or moments are the data's within the
+        noise of both (chains of their own, by "monte-carlo" or "natural" steps); None where nothing tells.
+        """
+        if (found := verdict_of(self)) is not None:
+            return found.converged
+        if self.config["fit"]["optimizer"] != "l-bfgs":
+            return None
+        gradients = self.metrics["gradient"]
+        return bool(len(gradients) and gradients[-1] <= self.config["fit"]["tolerance"])
+
+    def _entries(self) -> dict[str, Any]:
+        found, converged = summarise_fit(self), self.converged
+        return found if converged is None else found | {"converged": converged}
+
+    def warn_at_end(self) -> None:
+        """Say once the worst that is to be said of what was learned."""
+        warn_of_learning(self)

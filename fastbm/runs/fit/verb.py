@@ -15,10 +15,10 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ..begin import begin
 from ..loop import Progress
-from ..run import Run
 from ..spec import describe, model_inputs
 from ..stop import Stop
 from .data import FitData
+from .run import FitRun
 
 
 def fit(
@@ -74,7 +74,7 @@ def fit(
     progress: Progress | None = None,
     stop: Stop | None = None,
     **storage: Any,
-) -> Run:
+) -> FitRun:
     """Learn a machine from data by dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free).
 
     Parameters
@@ -302,10 +302,12 @@ def fit(
         "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
-    return begin(
+    run = begin(
         spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or (),
         data=read.rows(),
     )  # fmt: skip
+    assert isinstance(run, FitRun)
+    return run
 
 
 def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:

@@ -21,9 +21,9 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ..begin import begin
 from ..loop import Progress
 from ..progress import LateBar
-from ..run import Run
 from ..spec import describe, model_inputs
 from ..stop import Stop
+from .run import InferRun, Results
 
 SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be stopped, and show how far they are
 
@@ -119,7 +119,8 @@ def infer(
     with LateBar(f"exact, {cell['options']['engine']}") as bar:
         inputs = _clamp_inputs(clamp)
         about: dict[str, Any] = {"out": out, "overwrite": overwrite, "progress": bar, "executor": executor}
-        return run_cells("infer", {"model": model}, [cell], moments, inputs, threads, **about).inference
+        run = run_cells("infer", {"model": model}, [cell], moments, inputs, threads, **about)
+        return run._results()[0]
 
 
 def infer_run(
@@ -133,7 +134,7 @@ def infer_run(
     seed: int | None = 0,
     threads: int | None = None,
     **storage: Any,
-) -> Run:
+) -> InferRun:
     """Infer as a run that is stored; `storage` as for `sample`."""
     check_machine(model)
     check_flags(moments, storage.get("executor"))
@@ -150,6 +151,7 @@ def infer_run(
         executor=storage.get("executor"),
     )
     run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
+    assert isinstance(run, InferRun)
     if why := run.inference.detail.get("skipped"):
         raise ValueError(f"{cell['method']}: {why} Raise budget.")
     return run
@@ -232,7 +234,7 @@ def run_cells(
     stop: Stop | None = None,
     executor: Executor | None = None,
     **storage: Any,
-) -> Run:
+) -> Results:
     """Begin a run of the cells that `make_cell` made, and bring it to its end."""
     spec = {
         "kind": kind,
@@ -243,7 +245,7 @@ def run_cells(
     }
     for k, one in enumerate(models.values()):
         inputs = inputs | model_inputs(one, f"models/{k}")
-    return begin(
+    run = begin(
         spec,
         inputs,
         threads,
@@ -256,3 +258,5 @@ def run_cells(
         ("beta", "seed", "threads", "out", "overwrite"),
         executor=executor,
     )
+    assert isinstance(run, Results)
+    return run

@@ -17,6 +17,7 @@ from ..infer.verb import plain
 from ..loop import Progress
 from ..spec import describe, model_inputs
 from ..stop import Stop
+from .run import RulesRun
 
 
 def compare_rules(
@@ -126,6 +127,7 @@ def compare_rules(
         spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage,
         compare_rules.__kwdefaults__ or (),
     )  # fmt: skip
+    assert isinstance(run, RulesRun)
     return run.rules
 
 

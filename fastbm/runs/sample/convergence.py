@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ... import diagnostics
 from ..._base import checks
 from ...diagnostics.drift import drifts
+from .samples import Samples
 from .units import agreements
 from .valleys import is_even, why_unseen
-
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
@@ -55,7 +53,7 @@ class Judgement(NamedTuple):
     quantities: tuple[Quantity, ...] = ()
 
 
-def groups(run: Run) -> list[np.ndarray]:
+def groups(run: Samples) -> list[np.ndarray]:
     """The chains, (k,) indices, of each temperature and clamped pattern."""
     n_chains, n_patterns = len(run.beta), run.config["sample"].get("n_patterns") or 1
     pattern = np.arange(n_chains) // (n_chains // n_patterns)
@@ -64,13 +62,13 @@ def groups(run: Run) -> list[np.ndarray]:
     return [np.flatnonzero(which == g) for g in range(which.max() + 1)]
 
 
-def quantities(run: Run, *, ess: bool = False) -> list[Quantity]:
+def quantities(run: Samples, *, ess: bool = False) -> list[Quantity]:
     """Return R-hat of the energy and of the observables that are numbers of chains, and on demand their ess."""
     return quantities_of(run, _series(run), groups(run), ess=ess)
 
 
 def quantities_of(
-    run: Run, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
+    run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
 ) -> list[Quantity]:
     """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
     found, n_series = [], len(series) * len(together)
@@ -87,7 +85,7 @@ def quantities_of(
     return found
 
 
-def _series(run: Run) -> dict[str, np.ndarray]:
+def _series(run: Samples) -> dict[str, np.ndarray]:
     """The energy and the observables of chains or pairs of chains, thinned where they are long; of an even machine the
     size of those that are odd.
     """
@@ -101,12 +99,12 @@ def _series(run: Run) -> dict[str, np.ndarray]:
     return found
 
 
-def spacing(run: Run) -> int:
+def spacing(run: Samples) -> int:
     """Every which record is looked at."""
     return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
-def watched_names(run: Run) -> dict[str, str]:
+def watched_names(run: Samples) -> dict[str, str]:
     """The streams of the energy and of the observables that are numbers of chains or pairs."""
     settings, names = run.config["sample"], {"energy": "samples/energy"}
     for name, what in (settings.get("observables") or {}).items():
@@ -116,7 +114,7 @@ def watched_names(run: Run) -> dict[str, str]:
     return names
 
 
-def judge(run: Run) -> Judgement:
+def judge(run: Samples) -> Judgement:
     """Whether the chains agree in all that is told, the burn-in was found where it was asked for, and the stopping rule
     was met; None where nothing tells.
     """
@@ -144,7 +142,7 @@ def judge(run: Run) -> Judgement:
     return Judgement(None if reason else True, reason, watched)
 
 
-def _of_units(run: Run) -> list[Quantity]:
+def _of_units(run: Samples) -> list[Quantity]:
     return [
         Quantity(a.name, float(run.beta[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts)
         for a in agreements(run, groups(run), even=is_even(run))
@@ -157,18 +155,18 @@ def _disagreement(q: Quantity) -> str:
     return f"r_hat of the {q.label} is {q.r_hat:.3g}, above {q.limit:.3g}"
 
 
-def has_converged(run: Run) -> bool | None:
+def has_converged(run: Samples) -> bool | None:
     """The verdict of `judge`."""
     return judge(run).converged
 
 
-def verdicts(run: Run) -> dict[str, bool | None]:
+def verdicts(run: Samples) -> dict[str, bool | None]:
     """The verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
     found = judge(run)
     return {q.label: q.agrees and (found.converged or None) for q in found.quantities}
 
 
-def _frozen(run: Run) -> bool:
+def _frozen(run: Samples) -> bool:
     """Whether no unit ever flipped, or a chain that is the only one of its kind has an energy that never changes."""
     if run.acceptance == 0.0:
         return True
@@ -176,20 +174,20 @@ def _frozen(run: Run) -> bool:
     return any(len(chains) == 1 and np.ptp(energy[:, chains[0]]) == 0.0 for chains in groups(run))
 
 
-def independent_families(run: Run) -> float | None:
+def independent_families(run: Samples) -> float | None:
     """How many families a population counts for at its last temperature, exp of the family entropy."""
     entropy = run.read("population/family_entropy")
     return float(np.exp(entropy[-1])) if len(entropy) else None
 
 
-def warn_of(run: Run) -> None:
+def warn_of(run: Samples) -> None:
     """Say once, at the end of a run, what has not converged and the way out."""
     text = _complaint(run)
     if text:
         checks.warn(text)
 
 
-def _complaint(run: Run) -> str:
+def _complaint(run: Samples) -> str:
     settings = run.config["sample"]
     if settings["sampler"] == "population-annealing":
         families = independent_families(run)
@@ -211,7 +209,7 @@ def _complaint(run: Run) -> str:
     return "" if run.until_met is not False else _unmet(run, limit, way_out)
 
 
-def _of_disagreement(run: Run, way_out: str) -> str:
+def _of_disagreement(run: Samples, way_out: str) -> str:
     """What chains disagree in: the series with the largest R-hat, else a unit or a drift; empty where they agree."""
     series = quantities(run)
     apart = [q for q in series if not q.r_hat <= q.limit]
@@ -228,12 +226,12 @@ def _of_disagreement(run: Run, way_out: str) -> str:
     return ""
 
 
-def _unmet(run: Run, limit: str, way_out: str) -> str:
+def _unmet(run: Samples, limit: str, way_out: str) -> str:
     rule = ", ".join(f"{name} {value:g}" for name, value in run.config["sample"]["until"].items())
     return f"the stopping rule ({rule}) was not met within {limit}. {way_out}."
 
 
-def _enough(run: Run) -> bool:
+def _enough(run: Samples) -> bool:
     """Whether there are chains and samples enough to tell."""
     each, n_samples = min(map(len, groups(run))), len(run.sweep)
     return each >= FEWEST_CHAINS and n_samples >= FEWEST_SAMPLES and each * n_samples >= FEWEST

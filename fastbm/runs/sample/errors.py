@@ -7,18 +7,14 @@ reach.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ... import diagnostics
 from ...sampling.unseen import rarely, unseen
-
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
+from .samples import Samples
 
 
-def energy_error(run: Run, energy: np.ndarray, beta: float | None = None) -> float:
+def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None) -> float:
     """The standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature."""
     error = float(diagnostics.standard_error(energy))
     if error > 0.0:
@@ -38,7 +34,7 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
     return float(rarely(values.size)) * (size if scale is None else scale)
 
 
-def heat_error(run: Run, energy: np.ndarray, beta: float) -> float:
+def heat_error(run: Samples, energy: np.ndarray, beta: float) -> float:
     """The standard error of a specific heat per unit of energies that did not vary."""
     height = beta * float(unseen(run._start, beta, energy.size).energy)
     return float(rarely(energy.size)) * height * height / run._start.n_units

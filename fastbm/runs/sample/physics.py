@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import groups
 from .errors import energy_error, floored, heat_error, observable_error
+from .samples import Samples
 from .valleys import is_even
-
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
 
 STEP = 1e-4  # of beta, for the derivative of log Z
 
@@ -56,7 +54,7 @@ class Thermodynamics(NamedTuple):
     binder_cumulant: Estimate | None = None
 
 
-def thermodynamics(run: Run) -> list[Thermodynamics]:
+def thermodynamics(run: Samples) -> list[Thermodynamics]:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
     _check_one_pattern(run, "thermodynamics")
@@ -91,14 +89,14 @@ def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[
     )
 
 
-def _check_series(run: Run) -> None:
+def _check_series(run: Samples) -> None:
     if not run.has_chains:
         raise AttributeError("this needs chains that stay at their temperatures, as no schedule of annealing has.")
     if not len(run.sweep):
         raise ValueError("the run has no samples yet.")
 
 
-def _check_one_pattern(run: Run, name: str) -> None:
+def _check_one_pattern(run: Samples, name: str) -> None:
     """Refuse to average over chains of several clamped patterns: each pattern makes another machine."""
     if (n_patterns := n_clamped_patterns(run)) > 1:
         raise ValueError(
@@ -107,7 +105,7 @@ def _check_one_pattern(run: Run, name: str) -> None:
         )
 
 
-def _temperatures(run: Run) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
+def _temperatures(run: Samples) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
     """Each inverse temperature with the energies there, and the chains whose samples are recorded at it, if any."""
     if "tempering/energy" in run.streams:
         ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
@@ -117,7 +115,7 @@ def _temperatures(run: Run) -> list[tuple[float, np.ndarray, np.ndarray | None]]
     return [(float(b), energy[:, beta == b], beta == b) for b in np.unique(beta)]
 
 
-def _spin_magnetisation(run: Run) -> np.ndarray | None:
+def _spin_magnetisation(run: Samples) -> np.ndarray | None:
     for name, what in (run.config["sample"].get("observables") or {}).items():
         if what == "magnetisation":
             return run.observables[name]
@@ -127,7 +125,7 @@ def _spin_magnetisation(run: Run) -> np.ndarray | None:
     return 2.0 * (run.magnetisation - units.lo) / units.span - 1.0
 
 
-def overlap_distribution(run: Run, beta: float | None, bins: int | None) -> OverlapDistribution:
+def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> OverlapDistribution:
     """P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
     _check_one_pattern(run, "overlap_distribution")
@@ -146,7 +144,7 @@ def overlap_distribution(run: Run, beta: float | None, bins: int | None) -> Over
     return diagnostics.overlap_distribution(q[:, pairs], run._start.n_units, bins)
 
 
-def _overlaps(run: Run) -> np.ndarray:
+def _overlaps(run: Samples) -> np.ndarray:
     for name, what in (run.config["sample"].get("observables") or {}).items():
         if what == "overlap":
             return run.observables[name]
@@ -159,7 +157,7 @@ def _overlaps(run: Run) -> np.ndarray:
     return 1.0 - 2.0 * found / n_units
 
 
-def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
+def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
     """Means at other inverse temperatures, each from the nearest one that was sampled."""
     _check_series(run)
     _check_one_pattern(run, "reweight")
@@ -182,13 +180,13 @@ def reweight(run: Run, betas: Any, observable: Any) -> Reweighted:
     return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
 
 
-def _is_of_pairs(run: Run, observable: Any) -> bool:
+def _is_of_pairs(run: Samples, observable: Any) -> bool:
     """Whether this is a recorded observable of chains 2k and 2k + 1."""
     named = run.config["sample"].get("observables") or {}
     return isinstance(observable, str) and named.get(observable) in OF_PAIRS
 
 
-def _values(run: Run, observable: Any) -> np.ndarray | None:
+def _values(run: Samples, observable: Any) -> np.ndarray | None:
     """Values of the samples, of chains or pairs; None for the energy."""
     if isinstance(observable, str):
         if observable == "energy":
@@ -204,7 +202,7 @@ def _values(run: Run, observable: Any) -> np.ndarray | None:
     return _of_chains(run, checks.any_array("observable", observable))
 
 
-def _of_chains(run: Run, values: np.ndarray) -> np.ndarray:
+def _of_chains(run: Samples, values: np.ndarray) -> np.ndarray:
     if values.shape[:2] != (len(run.sweep), len(run.beta)):
         raise ValueError(
             f"observable must have one value for each sample and chain, {(len(run.sweep), len(run.beta))}; got "
@@ -213,7 +211,7 @@ def _of_chains(run: Run, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def by_temperature(run: Run) -> list[Temperature]:
+def by_temperature(run: Samples) -> list[Temperature]:
     """Return one row for each inverse temperature of a sampling run, and each clamped pattern at it."""
     energy, magnetisation = run.energy / run._start.n_units, np.abs(run.magnetisation)
     sides = square_lattice(run)
@@ -237,12 +235,12 @@ def by_temperature(run: Run) -> list[Temperature]:
     return rows
 
 
-def n_clamped_patterns(run: Run) -> int:
+def n_clamped_patterns(run: Samples) -> int:
     """Patterns that are clamped, each of which makes another machine; 1 where nothing is."""
     return int(run.config["sample"].get("n_patterns") or 1)
 
 
-def square_lattice(run: Run) -> tuple[int, int] | None:
+def square_lattice(run: Samples) -> tuple[int, int] | None:
     """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped units
     it is another machine.
     """

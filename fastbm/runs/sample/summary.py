@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ... import diagnostics
 from .convergence import Quantity, groups, independent_families, judge, quantities, spacing
 from .errors import energy_error, observable_error
+from .samples import Samples
 from .valleys import is_even, starts_at_one_point
 
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
 
-
-def summarise_sample(run: Run) -> dict[str, Any]:
+def summarise_sample(run: Samples) -> dict[str, Any]:
     """Return the entries of the summary; empty ones are left out."""
     found = {**_told(run), **_moves(run)}
     if not len(run.sweep):
@@ -27,7 +25,7 @@ def summarise_sample(run: Run) -> dict[str, Any]:
     return found | _verdict(run)
 
 
-def _verdict(run: Run) -> dict[str, Any]:
+def _verdict(run: Samples) -> dict[str, Any]:
     """Whether to believe it, and why not or why nothing tells."""
     converged, reason, _ = judge(run)
     if converged is None and not reason:
@@ -35,7 +33,7 @@ def _verdict(run: Run) -> dict[str, Any]:
     return {"converged": converged} | ({"the reason": reason} if reason else {})
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: Samples) -> dict[str, Any]:
     """The machine, the sampler, and how far it is."""
     settings = run.config["sample"]
     sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings["order"]
@@ -68,13 +66,13 @@ def _told(run: Run) -> dict[str, Any]:
     return found
 
 
-def _burn_in(run: Run) -> str:
+def _burn_in(run: Samples) -> str:
     if run.burn_in is None:
         return "looked for"
     return f"{run.burn_in} sweeps, " + ("found" if run.burn_in_found else "the limit: chains still drift")
 
 
-def _moves(run: Run) -> dict[str, Any]:
+def _moves(run: Samples) -> dict[str, Any]:
     """How well the sampler moved."""
     found: dict[str, Any] = {}
     if run.acceptance is not None:
@@ -100,7 +98,7 @@ def _moves(run: Run) -> dict[str, Any]:
     return found
 
 
-def _chains(run: Run) -> dict[str, Any]:
+def _chains(run: Samples) -> dict[str, Any]:
     """Energy and errors of chains in time; of several temperatures, the worst diagnostics."""
     found: dict[str, Any] = {}
     thin, energy = run.config["sample"]["thin"], run.energy
@@ -125,7 +123,7 @@ def _chains(run: Run) -> dict[str, Any]:
     return found
 
 
-def _observable(run: Run, name: str) -> dict[str, Any]:
+def _observable(run: Samples, name: str) -> dict[str, Any]:
     """The mean of an observable; of one that is odd where the machine is even, that of its size, the own being 0."""
     if name in run.observables:
         values = run.observables[name]
@@ -142,13 +140,13 @@ def _of(watched: list[Quantity]) -> str:
     return f", the least of {len(watched)} quantities" if len(watched) > 1 else ""
 
 
-def _energy(run: Run) -> dict[str, Any]:
+def _energy(run: Samples) -> dict[str, Any]:
     """Energies at the end of a schedule, where chains are independent but not at equilibrium."""
     energy = run.energy[-1]
     return {"energy": f"{energy.mean():.6g}, {energy.min():.6g} to {energy.max():.6g}"}
 
 
-def _population(run: Run) -> dict[str, Any]:
+def _population(run: Samples) -> dict[str, Any]:
     if "population/log_z" not in run.streams or not len(run.betas):
         return {}
     log_z, left = run.read("population/log_z")[-1], run.read("population/n_families")[-1]
@@ -159,7 +157,7 @@ def _population(run: Run) -> dict[str, Any]:
     }
 
 
-def _best(run: Run) -> dict[str, Any]:
+def _best(run: Samples) -> dict[str, Any]:
     if run.config["sample"].get("keep") != "best" or not len(run.best_energies):
         return {}
     energies = run.best_energies

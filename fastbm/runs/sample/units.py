@@ -8,16 +8,14 @@ flip of all units would change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ... import diagnostics
 from ...diagnostics.bits import bit_r_hat, r_hat_limit
 from ...diagnostics.drift import drifts
-
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
+from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
 PIECE = 1 << 20  # bits that are unpacked at once
@@ -35,7 +33,7 @@ class Agreement(NamedTuple):
     drifts: bool = False
 
 
-def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[Agreement]:
+def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> list[Agreement]:
     """Compare the units of the chains of each group; none where fewer than 8 samples were recorded."""
     if not run.has_states or len(run.sweep) < 8:
         return []
@@ -49,7 +47,7 @@ def agreements(run: Run, together: Sequence[np.ndarray], *, even: bool) -> list[
     return found
 
 
-def spaced(run: Run) -> np.ndarray:
+def spaced(run: Samples) -> np.ndarray:
     """An even number of packed states of every chain, evenly spaced."""
     n_samples = len(run.sweep)
     wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))

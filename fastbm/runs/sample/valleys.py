@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...sampling import valleys
-
-if TYPE_CHECKING:
-    from .run import SampledRun as Run
+from .samples import Samples
 
 
-def is_even(run: Run) -> bool:
+def is_even(run: Samples) -> bool:
     """Whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
     if run.config["sample"].get("n_patterns"):
         return False
     return valleys.is_even(run._start, _coldest(run))
 
 
-def starts_at_one_point(run: Run) -> bool:
+def starts_at_one_point(run: Samples) -> bool:
     """Whether all chains began at the same state."""
     if run._sampler == "exact":
         return False
@@ -29,7 +25,7 @@ def starts_at_one_point(run: Run) -> bool:
     return given is not None and bool((given == given[0]).all())
 
 
-def why_unseen(run: Run, n_chains: int) -> str:
+def why_unseen(run: Samples, n_chains: int) -> str:
     """Why there may be valleys that none of the `n_chains` of a group has seen; empty where that is unlikely."""
     if run._sampler == "exact":
         return ""
@@ -41,5 +37,5 @@ def why_unseen(run: Run, n_chains: int) -> str:
     return valleys.why_unseen(run._start, _coldest(run), n_chains, one_point=one_point, clamped=clamped)
 
 
-def _coldest(run: Run) -> float:
+def _coldest(run: Samples) -> float:
     return float(np.max(run.beta))

@@ -23,6 +23,7 @@ from ..loop import Progress
 from ..run import Run
 from ..spec import describe, model_inputs
 from ..stop import Stop
+from .run import SampleRun
 
 
 def sample(
@@ -62,7 +63,7 @@ def sample(
     progress: Progress | None = None,
     stop: Stop | None = None,
     **storage: Any,
-) -> Run:
+) -> SampleRun:
     """Draw samples.
 
     Two calls alike are the same run: the seed is 0 unless given, and results do not depend on the number of threads.
@@ -250,11 +251,13 @@ def sample(
         inputs["initial"] = pack(np.ascontiguousarray(up))
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
-    return begin(
+    run = begin(
         spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or (),
         functions,
         model,
     )  # fmt: skip
+    assert isinstance(run, SampleRun)
+    return run
 
 
 def _unless(value: Any, default: Any) -> Any:

@@ -1,21 +1,59 @@
-"""What a learning run says of itself at its end, and the warnings that follow from it."""
+"""What a learning run says of itself at its end, whether its free chains mixed, and the warnings that follow."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..._base import checks
 from ...learning import verdicts
 from ...learning.errors.statistics import Statistics
+from ...learning.monitor.chains import R_HAT_OF_CHAINS
 from ...learning.verdicts import Verdict
-from ..fit.run import warn_of_chains
-
-if TYPE_CHECKING:
-    from ..run import Run
+from .learned import Learned
 
 
-def verdict_of(run: Run) -> Verdict | None:
+class LastRHat(NamedTuple):
+    """R-hat of the free chains, and the epoch (from 1) after which it was told."""
+
+    r_hat: float
+    epoch: int
+
+
+def last_r_hat(run: Learned) -> LastRHat | None:
+    """The last R-hat of the free chains that there is; None where nothing told it."""
+    if "r_hat" not in run.metrics:
+        return None
+    values = run.metrics["r_hat"]
+    known = np.flatnonzero(~np.isnan(values))
+    return LastRHat(float(values[known[-1]]), int(run.metrics["step"][known[-1]]) + 1) if len(known) else None
+
+
+def warn_of_chains(run: Learned, more: str = "") -> bool:
+    """Say once, at the end of a run, that free chains did not mix, the ways out, and what `more` there is to be said;
+    whether that was said.
+    """
+    found = last_r_hat(run)
+    if found is None or found.r_hat <= R_HAT_OF_CHAINS:
+        return False
+    settings = run.config["fit"]
+    free, n_sweeps = settings["free"], settings["n_sweeps"]
+    if free == "auto":  # what was at work at the end
+        n_sweeps, free = int(run.metrics["n_sweeps"][-1]), "tempering" if run.metrics["n_betas"][-1] > 1 else free
+    ways = [f"raise n_sweeps (it was {n_sweeps})"]
+    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
+    ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
+    text = ", or ".join(ways)
+    checks.warn(
+        f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
+        f"was learned may be biased. {text[0].upper()}{text[1:]}.{more}",
+    )
+    return True
+
+
+def verdict_of(run: Learned) -> Verdict | None:
     """The verdict of a run that is finished; None where there is none."""
     if f"{verdicts.GROUP}/converged" not in run.streams:
         return None
@@ -23,12 +61,12 @@ def verdict_of(run: Run) -> Verdict | None:
     return verdicts.read(columns) if all(map(len, columns.values())) else None
 
 
-def statistic_of(run: Run, verdict: Verdict) -> str:
+def statistic_of(run: Learned, verdict: Verdict) -> str:
     """What the worst moment belongs to: the name of its parameter."""
     return Statistics(run.model).name(verdict.statistic)
 
 
-def warn_of_learning(run: Run) -> None:
+def warn_of_learning(run: Learned) -> None:
     """Say once, at the end of a run, the worst that is to be said of it, and the way out."""
     found = verdict_of(run)
     if found is not None and found.diverged:
@@ -41,7 +79,7 @@ def warn_of_learning(run: Run) -> None:
         checks.warn(_of_moments(run, found))
 
 
-def _is_off(run: Run, found: Verdict) -> bool:
+def _is_off(run: Learned, found: Verdict) -> bool:
     """Whether steps that should have come to the data's moments did not; other steps leave them open by their noise."""
     return found.converged is False and found.statistic >= 0 and run.config["fit"]["optimizer"] == "natural"
 
@@ -64,7 +102,7 @@ def _of_target(settings: dict[str, Any], noise: float) -> str:
     )
 
 
-def _of_moments(run: Run, found: Verdict) -> str:
+def _of_moments(run: Learned, found: Verdict) -> str:
     settings = run.config["fit"]
     return (
         f"learning has not converged: after {run.metrics['step'][-1] + 1} epochs moments of the machine are not the "

@@ -1,0 +1,137 @@
+"""A learning run in a few numbers: what it was told, how far it came, what it found, whether to believe it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...learning.monitor.chains import R_HAT_OF_CHAINS
+from .learned import Learned
+from .verdict import last_r_hat, statistic_of, verdict_of
+
+
+def summarise_fit(run: Learned) -> dict[str, Any]:
+    """Return the entries of the summary."""
+    settings = run.config["fit"]
+    phases = f"clamped {settings['clamped']}, free {settings['free']}, {settings['optimizer']}"
+    if settings["free"] == "none":
+        phases = "a formula" if settings["optimizer"] == "none" else f"convex, {settings['optimizer']}"
+    found: dict[str, Any] = {
+        "model": repr(run.model)[1:-1],
+        "method": f"{settings['method']} ({phases})",
+        "rows": _rows(run.config["data"]),
+    }
+    steps = run.metrics["step"]
+    if len(steps):
+        found["epochs"] = f"{int(steps[-1]) + 1} of {settings['epochs']}"
+        for name in run.metrics:
+            if name not in ("step", *run.evaluation) and not np.isnan(run.metrics[name][-1]):
+                found[name.replace("_", "-")] = float(run.metrics[name][-1])
+        found |= _verdict(run) | _ais(run)
+    evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
+    if "log_z" in evaluation:
+        found["log Z"] = (evaluation["log_z"], evaluation["log_z_error"])
+    names = {
+        "log_likelihood": "log-likelihood, nats a row",
+        "holdout_log_likelihood": "log-likelihood, held out",
+        "log_likelihood_bound": "log-likelihood, lower bound",
+        "holdout_log_likelihood_bound": "log-likelihood, held out, lower bound",
+        "classifier_error": "error of one machine a class",
+    }
+    found |= {label: evaluation[name] for name, label in names.items() if name in evaluation}
+    found |= _bracket(evaluation)
+    found |= _errors(run) | _fidelity(run)
+    return found
+
+
+def _verdict(run: Learned) -> dict[str, Any]:
+    """Whether learning diverged, whether chains mix, which is no comfort then, and how far moments are from the
+    data's.
+    """
+    verdict, found = verdict_of(run), _mixing(run)
+    if verdict is not None and verdict.diverged:
+        last, best, independent = verdict.likelihoods
+        text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
+        return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
+    if verdict is not None and verdict.statistic >= 0:
+        found["worst moment"] = f"{verdict.largest_z:.3g} times its noise off, {statistic_of(run, verdict)}"
+    return found
+
+
+def _mixing(run: Learned) -> dict[str, Any]:
+    """Whether free chains mixed when that was last told."""
+    found = last_r_hat(run)
+    if found is None:
+        return {}
+    verdict = "mix" if found.r_hat <= R_HAT_OF_CHAINS else f"do not mix (r_hat = {found.r_hat:.3g})"
+    return {"free chains": f"{verdict}, epoch {found.epoch}"}
+
+
+def _ais(run: Learned) -> dict[str, Any]:
+    """The last look at the likelihood by annealed importance sampling."""
+    looks = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
+    error = looks.get("log_z_error")
+    labels = {
+        "log_likelihood": "log-likelihood by ais",
+        "holdout_log_likelihood": "log-likelihood by ais, held out",
+        "log_likelihood_bound": "log-likelihood by ais, lower bound",
+        "holdout_log_likelihood_bound": "log-likelihood by ais, held out, lower bound",
+    }
+    return {
+        f"{label}, epoch {looks['epoch'] + 1}": (float(looks[name]), float(error))
+        for name, label in labels.items()
+        if error is not None and name in looks
+    }
+
+
+def _bracket(evaluation: dict[str, float]) -> dict[str, Any]:
+    """Both ends of log Z and of likelihoods, where annealing went both ways; noise may have ends crossed."""
+    found = {}
+    for label, lower, upper in (
+        ("log Z, bracket", "log_z_lower", "log_z_upper"),
+        ("log-likelihood, bracket", "log_likelihood_lower", "log_likelihood_upper"),
+        ("log-likelihood, held out, bracket", "holdout_log_likelihood_lower", "holdout_log_likelihood_upper"),
+        ("lower bound, bracket", "log_likelihood_bound_lower", "log_likelihood_bound_upper"),
+        (
+            "lower bound, held out, bracket",
+            "holdout_log_likelihood_bound_lower",
+            "holdout_log_likelihood_bound_upper",
+        ),
+    ):
+        if lower in evaluation:
+            ends = sorted((evaluation[lower], evaluation[upper]))
+            found[label] = f"{ends[0]:.6g} to {ends[1]:.6g}"
+    if found and not evaluation["upper_holds"]:
+        found = {label: f"{text}, if chains had converged" for label, text in found.items()}
+    return found
+
+
+def _rows(data: dict[str, Any]) -> str:
+    if data["n_rows"] is None:
+        return "exact moments"
+    missing = f", {100 * data['missing']:.1f} % of entries missing" if "missing" in data else ""
+    return f"{data['n_rows']}, held out {data['n_holdout']}{missing}"
+
+
+def _errors(run: Learned) -> dict[str, Any]:
+    """The middle of the couplings' errors, and how many couplings the data leave open."""
+    arrays = [values[-1] for name, values in run.errors.items() if name != "bias" and len(values)]
+    if not arrays:
+        return {}
+    symmetric = len(arrays) == 1 and not run.model.is_layered and arrays[0].ndim == 2
+    sizes = arrays[0][np.triu_indices(len(arrays[0]), 1)] if symmetric else np.concatenate([a.ravel() for a in arrays])
+    found: dict[str, Any] = {"standard error of couplings, median": float(np.median(sizes))}
+    unknown = int(np.isinf(sizes).sum())
+    return found | ({"couplings that the data leave open": unknown} if unknown else {})
+
+
+def _fidelity(run: Learned) -> dict[str, Any]:
+    """The largest deviations from the data, in standard errors."""
+    if (found := run.fidelity) is None:
+        return {}
+    names = {"means": found.mean, "covariances": found.covariance, "triples": found.triple}
+    largest: dict[str, Any] = {f"largest |z| of {name}": one.largest_z for name, one in names.items()}
+    return largest | {
+        "divergence of population counts": (found.population_divergence, found.population_divergence_noise)
+    }

@@ -1,0 +1,78 @@
+"""Runs of estimators: one result, or many side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...diagnostics.verdicts import all_of
+from ...inference.comparison import Cell, Comparison
+from ...inference.result import Inference, from_json
+from ..loop import Task
+from ..run import Run
+from ..spec import Given, read_models
+from .task import COMPILE_SECONDS, RESULT, CellsTask
+
+
+class Results(Run):
+    """A run of `infer` or `compare`."""
+
+    @classmethod
+    def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
+        """Make the task that a spec tells of."""
+        clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
+        about: dict[str, Any] = {"clamp": clamp, "moments": spec["moments"], "threads": threads}
+        about |= {"executor": given.executor, "compiling_apart": spec.get("compiling_apart", False)}
+        return CellsTask(read_models(spec, inputs), spec["cells"], **about)
+
+    def _results(self) -> list[Inference]:
+        self._need(f"results/{RESULT}", "results")
+        texts, seconds = self._reader.read(f"results/{RESULT}"), self._reader.read("meta/seconds")
+        apart = COMPILE_SECONDS in self._reader.streams
+        compiling = self._reader.read(COMPILE_SECONDS) if apart else np.zeros(len(seconds))
+        return [from_json(str(text), float(s), float(c)) for text, s, c in zip(texts, seconds, compiling, strict=True)]
+
+    @property
+    def comparison(self) -> Comparison:
+        """The results of `compare`, as far as they are there."""
+        cells = [
+            Cell(c["model"], c["beta"], c["method"], result, c["seed"])
+            for c, result in zip(self.config["cells"], self._results(), strict=False)
+        ]
+        return Comparison(tuple(cells))
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether all results converged; None where nothing tells."""
+        return all_of(result.converged for result in self._results())
+
+    def _entries(self) -> dict[str, Any]:
+        table = self.comparison.table
+        cells = f"{len(table)} of {len(self.config['cells'])}"
+        return {"cells": cells, "seconds": sum(row["seconds"] for row in table)}
+
+
+class InferRun(Results):
+    """A run of `infer`.
+
+    `Run` says what all runs have.
+    """
+
+    takes = frozenset({"executor"})
+    verb = "infer"
+
+    @property
+    def inference(self) -> Inference:
+        """The result of `infer`."""
+        return self._results()[0]
+
+
+class CompareRun(Results):
+    """A run of `compare`.
+
+    `Run` says what all runs have.
+    """
+
+    verb = "compare"

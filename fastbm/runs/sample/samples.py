@@ -1,0 +1,131 @@
+"""What a run that drew samples holds: states, energies, observables, and how well the sampler did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..records import Columns
+from ..run import Run
+
+
+class Samples(Run):
+    """A run of `sample`, as far as it is read and not judged."""
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.config["sample"]
+        return found
+
+    @property
+    def _sampler(self) -> str:
+        return str(self._settings["sampler"])
+
+    @property
+    def has_chains(self) -> bool:
+        """Whether its chains go on at one temperature each, so that their samples are series in time."""
+        return self._sampler not in ("annealing", "population-annealing")
+
+    @property
+    def energy(self) -> np.ndarray:
+        """Energies of the samples, (n_samples, n_chains)."""
+        self._need("samples/energy", "energies")
+        return self._reader.read("samples/energy")
+
+    @property
+    def sweep(self) -> np.ndarray:
+        """The sweep after which each sample was taken, (n_samples,)."""
+        self._need("samples/sweep", "sweeps")
+        return self._reader.read("samples/sweep")
+
+    @property
+    def observables(self) -> Columns:
+        """What was measured along the way, by name; a row for each sample."""
+        return Columns(self._reader, "observables")
+
+    @property
+    def beta(self) -> np.ndarray:
+        """Inverse temperature of every chain of a sampling run, (n_chains,)."""
+        return np.repeat(self._settings["beta"], self._settings["n_chains"] // len(self._settings["beta"]))
+
+    @property
+    def betas(self) -> np.ndarray:
+        """The ladder of a tempering run, the temperatures of a population; else those of the chains, each once."""
+        if self._sampler == "population-annealing":
+            return self._reader.read("population/beta")
+        return np.array(self._settings["betas"] if self._sampler == "tempering" else np.unique(self.beta))
+
+    @property
+    def best_states(self) -> np.ndarray:
+        """With keep="best", the distinct states of lowest energy that were seen, (at most k, n_units) int8 in the
+        model's units, the lowest first and ties by their bits.
+        """
+        packed = self._best("best_states")
+        up = np.unpackbits(packed, axis=1, count=self._start.n_units, bitorder="little")
+        return self._start.convention.values(up)
+
+    @property
+    def best_energies(self) -> np.ndarray:
+        """The energies of `best_states`, offset included."""
+        return self._best("best_energies")
+
+    @property
+    def acceptance(self) -> float | None:
+        """Flips of units for each attempt, since the start; None for cluster moves, and where nothing was done."""
+        settings, state = self._settings, self._reader.state
+        n_swept = int(state["n_swept"])
+        if "n_flips" not in state or not n_swept:
+            return None
+        n_free = self._start.n_units - len(self._reader.inputs.get("clamp/indices", ()))
+        n_replicas = settings["n_chains"] * (len(self.betas) if self._sampler == "tempering" else 1)
+        return int(state["n_flips"]) / (n_swept * n_free * n_replicas)
+
+    @property
+    def swap_rates(self) -> np.ndarray:
+        """The part of the swaps of neighbouring temperatures that were accepted, (n_betas - 1,), from sample to
+        sample; NaN where none was tried.
+        """
+        self._need("tempering/attempted", "swaps")
+        attempted, accepted = (self._reader.read(f"tempering/{name}") for name in ("attempted", "accepted"))
+        if not len(attempted):
+            return np.full(attempted.shape[1], np.nan)
+        first = 0 if len(attempted) == 1 else 1
+        tried = attempted[-1] - first * attempted[0]
+        return np.where(tried > 0, (accepted[-1] - first * accepted[0]) / np.maximum(tried, 1), np.nan)
+
+    @property
+    def round_trips(self) -> np.ndarray:
+        """Ways of replicas from the target to the hottest temperature and back, of every ladder since the start."""
+        self._need("tempering/round_trips", "round trips")
+        rows = self._reader.read("tempering/round_trips")
+        return rows[-1] if len(rows) else np.zeros(rows.shape[1], np.int64)
+
+    @property
+    def burn_in_found(self) -> bool | None:
+        """Whether burn_in="auto" found the chains stationary within its limit; None while it looks, or if not asked."""
+        state = self._reader.state
+        if self._settings["burn_in"] != "auto" or int(state["first_sweep"]) < 0:
+            return None
+        return bool(state["settled"])
+
+    @property
+    def burn_in(self) -> int | None:
+        """Sweeps before those of the first sample; None while burn_in="auto" looks for them."""
+        if self._settings["burn_in"] != "auto":
+            return int(self._settings["burn_in"])
+        first = int(self._reader.state["first_sweep"])
+        return None if first < 0 else first
+
+    @property
+    def until_met(self) -> bool | None:
+        """Whether the stopping rule was met; None while it may yet be, or if there is none."""
+        if not self._settings.get("until"):
+            return None
+        met = int(self._reader.state["last_sweep"]) >= 0
+        return True if met else (False if self._reader.finished else None)
+
+    def _best(self, name: str) -> np.ndarray:
+        if self._settings.get("keep") != "best":
+            raise AttributeError('best states are kept by sample(..., keep="best").')
+        return np.array(self._reader.state[name])
