@@ -13,7 +13,7 @@ from ..machine.machine import BoltzmannMachine
 from ..machine.units import units as convention
 from ..store import Extension, Memory, Reader
 from .loop import Task
-from .records import LazyStates, States
+from .records import Columns, LazyStates, States
 from .spec import Given, read_model, verb_of
 from .summary import Summary
 
@@ -30,6 +30,9 @@ class Run:
     config : dict
         All that it was told (the spec).
     kind : {"sample", "fit", "infer", "compare", "rules"}
+    metrics, weights, evaluation, observables : mappings of name to array
+        What learning measured (`metrics["step"]` and `weights["epoch"]` tell when), its last look, and what was
+        measured on samples: one row for each record; empty where a run has none.
     counted : str
         What a longer run has more of; empty where a run has an end of its own.
     takes : set of str
@@ -66,6 +69,23 @@ class Run:
                 raise AttributeError(name)
             streams = ", ".join(self._reader.streams)
             raise AttributeError(f"this run of kind {self.kind!r} has no {name}; its streams are {streams}")
+
+    @property
+    def metrics(self) -> Columns:
+        return Columns(self._reader, "metrics")
+
+    @property
+    def weights(self) -> Columns:
+        return Columns(self._reader, "weights")
+
+    @property
+    def evaluation(self) -> Columns:
+        return Columns(self._reader, "evaluation")
+
+    @property
+    def observables(self) -> Columns:
+        """What was measured along the way, by name; a row for each sample."""
+        return Columns(self._reader, "observables")
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
@@ -170,6 +190,18 @@ class Run:
         self._need("samples/states", "samples")
         lazy = LazyStates(self._reader, "samples/states", convention(self.config["model"]["units"]))
         return np.asarray(lazy) if isinstance(self._reader, Memory) else lazy
+
+    @property
+    def energy(self) -> np.ndarray:
+        """Energies of the samples, (n_samples, n_chains)."""
+        self._need("samples/energy", "energies")
+        return self._reader.read("samples/energy")
+
+    @property
+    def sweep(self) -> np.ndarray:
+        """The sweep after which each sample was taken, (n_samples,)."""
+        self._need("samples/sweep", "sweeps")
+        return self._reader.read("samples/sweep")
 
     @property
     def magnetisation(self) -> np.ndarray:

@@ -207,7 +207,7 @@ def test_the_whole_machine_is_made_of_the_restricted_ones() -> None:
         start, MANY, method="pcd", clamped="variational", free="gibbs", optimizer="sgd", epochs=8, pretrain_epochs=2,
         batch_size=28, evaluate=None,
     )  # fmt: skip
-    driver = task._driver
+    driver = task.learner.driver
     assert isinstance(driver, Pretraining)
     pairs = []
     for epoch in range(6):

@@ -37,7 +37,7 @@ def test_the_likelihood_that_l_bfgs_climbs_has_this_gradient_and_this_value(kind
     model, beta, l2, l2_bias = machine(kind, units, seed=3, offset=2.0), 0.8, 0.2, 0.1
     rows = some_rows(model)
     task = fit_task(model, rows, beta=beta, l2=l2, l2_bias=l2_bias)
-    driver = task._driver
+    driver = task.learner.driver
     assert isinstance(driver, Likelihood)
     start = driver._lbfgs._start
     np.testing.assert_allclose(as_vector(driver._parameters(start).machine(model)), as_vector(model), atol=1e-12)

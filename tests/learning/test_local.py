@@ -43,7 +43,7 @@ def weighted(model: bm.BoltzmannMachine, n_rows: int = 40, seed: int = 1) -> tup
 
 
 def driver(model: bm.BoltzmannMachine, rows: np.ndarray, **changes: Any) -> Any:
-    return fit_task(model, rows, **{"clamped": "none", "free": "none", **changes})._driver
+    return fit_task(model, rows, **{"clamped": "none", "free": "none", **changes}).learner.driver
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -93,7 +93,7 @@ def test_l_bfgs_climbs_the_likelihood_of_what_is_known(kind: str, units: str, we
     data = {"rows": Rows.of((rows == 1).astype(np.uint8), ~np.isnan(rows))}
     data |= {} if row_weights is None else {"weights": row_weights}
     task = FitTask(model, data, settings_of(model, len(rows), beta=beta, l2=l2), classify=None, threads=1)
-    driver = task._driver
+    driver = task.learner.driver
     assert isinstance(driver, Likelihood)
     start = driver._centring.vector(Parameters.of(model))
     value, slope = driver._objective(start)

@@ -31,10 +31,10 @@ def weighted_task(model: bm.BoltzmannMachine, rows: np.ndarray, weights: np.ndar
 def test_weighted_gradient_with_hidden_units_is_that_of_repeated_rows(kind: str, units: str) -> None:
     model, beta = machine(kind, units, seed=3), 0.8
     rows, counts = some_rows(model), np.array([2, 0, 1, 3, 1, 1, 0, 2, 1])
-    driver = weighted_task(model, rows, 0.5 * counts, beta=beta, l2=0.1)._driver
+    driver = weighted_task(model, rows, 0.5 * counts, beta=beta, l2=0.1).learner.driver
     assert isinstance(driver, Likelihood)
     value, _ = driver._objective(driver._lbfgs._start)
-    repeated = fit_task(model, rows.repeat(counts, axis=0), beta=beta, l2=0.1)._driver
+    repeated = fit_task(model, rows.repeat(counts, axis=0), beta=beta, l2=0.1).learner.driver
     assert isinstance(repeated, Likelihood)
     assert value == pytest.approx(repeated._objective(repeated._lbfgs._start)[0], abs=1e-12)
     slope = gradient_by_differences(model, rows.repeat(counts, axis=0), beta, 0.1, 0.0)

@@ -131,8 +131,8 @@ def test_a_record_of_plain_coordinates_goes_on_in_them() -> None:
     model = some_machine(6, "spin")
     rows = model.convention.values(some_data(model, 200).rows)
     plain = fit_task(model, rows, epochs=40, tolerance=1e-9)
-    plain._driver.restore(fit_task(some_machine(6, "spin"), rows)._driver.state() | {"whitened": False})
-    assert not isinstance(plain._driver._coordinates, Whitened)  # type: ignore[attr-defined]
+    plain.learner.driver.restore(fit_task(some_machine(6, "spin"), rows).learner.driver.state() | {"whitened": False})
+    assert not isinstance(plain.learner.driver._coordinates, Whitened)  # type: ignore[attr-defined]
 
 
 def test_too_many_parameters_keep_scaled_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +140,10 @@ def test_too_many_parameters_keep_scaled_coordinates(monkeypatch: pytest.MonkeyP
     model = some_machine(5, "spin")
     rows = model.convention.values(some_data(model, 200).rows)
     task = fit_task(model, rows, epochs=100, tolerance=1e-7)
-    assert not isinstance(task._driver._coordinates, Whitened)  # type: ignore[attr-defined]
+    assert not isinstance(task.learner.driver._coordinates, Whitened)  # type: ignore[attr-defined]
     while not task.done:
         task.advance()
-    assert task._driver.converged
+    assert task.learner.driver.converged
 
 
 def quadratic(n: int) -> Any:

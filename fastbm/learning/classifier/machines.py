@@ -19,11 +19,10 @@ from ...data.rows import Rows
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import METHODS, run_method
 from ...machine.machine import BoltzmannMachine
-from ...runs.fit.evaluation import AIS_BETAS
-from ...runs.fit.task import FitTask
 from .. import rules as presets
 from ..closed_forms import naive_mean_field
 from ..closed_forms.learn import CLOSED_FORMS, spin_machine
+from ..learn import AIS_BETAS, learn as learn_parameters
 from ..rules import check
 from ..settings import FitSettings
 from ..training_set import smoothed_means, start_machine
@@ -158,10 +157,8 @@ def learn(
     elif flip_noise:
         up = up ^ (rng.keyed(seed, rng.STARTS).random(up.shape) < flip_noise)
     start, settings = _prepare(up, method, n_hidden, units, seed, options)
-    task = FitTask(start, {"rows": up}, settings, classify=None, threads=threads)
-    while not task.done:
-        task.advance()
-    return _with_log_z(task.model, log_z, beta, seed, threads)
+    machine = learn_parameters(start, {"rows": up}, settings, threads=threads).machine(start)
+    return _with_log_z(machine, log_z, beta, seed, threads)
 
 
 def _prepare(

@@ -15,10 +15,12 @@ from ...data.rows import Rows
 from ...inference.conditional.completions import forecast_of_known
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import run_method
+from ...learning.classifier.classifier import BoltzmannClassifier
 from ...learning.errors.bootstrap import bootstrap_errors, tell_once
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units
+from ...learning.learn import AIS_BETAS, learn
 from ...learning.learners.closed import learn_resample
 from ...learning.minibatches import distinct
 from ...learning.moments import Parameters
@@ -28,7 +30,6 @@ from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
 
 EXACT_SECONDS = 60.0  # log Z is exact where it takes no longer
-AIS_BETAS = 3_000
 FIDELITY_SECONDS = 60.0
 FLOAT = Stream("<f8")
 
@@ -181,7 +182,6 @@ class Evaluation:
         return self._start.convention.values(Rows.of(self._data[name])[:], np.int8)
 
     def _classifier_error(self) -> float:
-        from ...learning.classifier.classifier import BoltzmannClassifier
 
         assert self._classify is not None
         machines = BoltzmannClassifier(**{"units": self._start.units, "threads": self._threads, **self._classify})
@@ -214,7 +214,6 @@ class Evaluation:
 
     def _refit(self, model: BoltzmannMachine, counts: np.ndarray) -> Parameters:
         """What is learned, from `model` on, of rows drawn again."""
-        from .task import FitTask
 
         s = self._settings
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
@@ -238,7 +237,4 @@ class Evaluation:
             data["weights"] = self._sample.weights[chosen]
         if s.patience:
             data["holdout"] = self._data["holdout"]
-        task = FitTask(model, data, settings, classify=None, threads=self._threads)
-        while not task.done:
-            task.advance()
-        return task.parameters
+        return learn(model, data, settings, threads=self._threads)

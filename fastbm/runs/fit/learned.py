@@ -14,25 +14,7 @@ from ..run import Run
 
 
 class Learned(Run):
-    """A run of `fit`, as far as it is read and not judged.
-
-    Attributes
-    ----------
-    metrics, weights, evaluation : mappings of name to array
-        One row for each record; `metrics["step"]` and `weights["epoch"]` tell when. `evaluation` is the last look.
-    """
-
-    @property
-    def metrics(self) -> Columns:
-        return Columns(self._reader, "metrics")
-
-    @property
-    def weights(self) -> Columns:
-        return Columns(self._reader, "weights")
-
-    @property
-    def evaluation(self) -> Columns:
-        return Columns(self._reader, "evaluation")
+    """A run of `fit`, as far as it is read and not judged."""
 
     @property
     def energies(self) -> Columns:

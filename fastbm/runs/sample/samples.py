@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..records import Columns
 from ..run import Run
 
 
@@ -26,23 +25,6 @@ class Samples(Run):
     def has_chains(self) -> bool:
         """Whether its chains go on at one temperature each, so that their samples are series in time."""
         return self._sampler not in ("annealing", "population-annealing")
-
-    @property
-    def energy(self) -> np.ndarray:
-        """Energies of the samples, (n_samples, n_chains)."""
-        self._need("samples/energy", "energies")
-        return self._reader.read("samples/energy")
-
-    @property
-    def sweep(self) -> np.ndarray:
-        """The sweep after which each sample was taken, (n_samples,)."""
-        self._need("samples/sweep", "sweeps")
-        return self._reader.read("samples/sweep")
-
-    @property
-    def observables(self) -> Columns:
-        """What was measured along the way, by name; a row for each sample."""
-        return Columns(self._reader, "observables")
 
     @property
     def beta(self) -> np.ndarray:

@@ -53,7 +53,7 @@ def drivers_of(make: Callable[[int], Any]) -> set[str]:
 
     with mock.patch.object(drivers, "make", note), mock.patch.object(drivers, "phases", note_phases):
         task = make(1)
-        if type(task._driver).__name__ in ("Pretraining", "AutoSteps"):  # which make others as they go
+        if type(task.learner.driver).__name__ in ("Pretraining", "AutoSteps"):  # which make others as they go
             while not task.done:
                 task.advance()
     return found
