@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -286,3 +287,15 @@ def test_the_figures() -> None:
         f"\nwidest function {widest}, {wide[widest]} parameters"
     )
     assert max(chains.values()) <= LONGEST_CHAIN
+
+
+def test_modules_that_docstrings_name_are_there() -> None:
+    """`fastbm.a.b` is a module, or a name of one."""
+    wrong = []
+    for file in FILES:
+        for name in set(re.findall(r"`(fastbm(?:\.\w+)+)`", (PACKAGE / file).read_text())):
+            module, _, last = name.rpartition(".")
+            holder = file_of(module)
+            if not file_of(name) and (holder is None or not re.search(rf"\b{last}\b", (PACKAGE / holder).read_text())):
+                wrong.append(f"fastbm/{file} names {name}")
+    assert not wrong, "\n".join(wrong)

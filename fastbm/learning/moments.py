@@ -102,7 +102,7 @@ def gradient(
     """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
 
     L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter. With `centring`
-    the differences of both phases are centred (see `fastbm.learning.offsets`).
+    the differences of both phases are centred (see `fastbm.learning.optimise.centring`).
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), eq. 7, doi:10.1207/s15516709cog0901_7.
     """
     gap = Parameters(tuple(c - f for c, f in zip(clamped.pairs, free.pairs, strict=True)), clamped.mean - free.mean)

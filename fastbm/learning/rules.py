@@ -38,7 +38,7 @@ FREE = {
         FreeExact, FreeGibbs, FreeContrastive, FreeRestarted, FreeAnnealed, FreeTempering, FreeMeanField, FreeTap,
     )
 }  # fmt: skip
-AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.free_auto`
+AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.learners.adaptive`
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def bond_cuts(strength: np.ndarray) -> np.ndarray:
 
 
 class ClusterChains:
-    """Chains of one machine that move by clusters; from outside, what `fastbm.sampling.engine.Engine` is.
+    """Chains of one machine that move by clusters; from outside, what `fastbm.sampling.engine.engine.Engine` is.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ ENERGY_LANES = 256  # states whose energies are computed side by side
 
 class ExactChains:
     """Chains that a sweep leaves in a new state, independent of the one before; from outside, what
-    `fastbm.sampling.engine.Engine` is.
+    `fastbm.sampling.engine.engine.Engine` is.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Isoenergetic cluster moves between two ladders of replicas, at every level where they pay.
 
 At equal beta the product of two Boltzmann distributions depends on the sum of the energies alone, which an exchange of
-clusters keeps, with fields as without them: `fastbm.kernels.clusters_houdayer`.
+clusters keeps, with fields as without them: `fastbm.kernels.sampling.houdayer`.
 
 Houdayer, Eur. Phys. J. B 22, 479 (2001), doi:10.1007/PL00011151; Zhu, Ochoa and Katzgraber, Phys. Rev. Lett. 115,
 077201 (2015), doi:10.1103/PhysRevLett.115.077201.

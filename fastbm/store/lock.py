@@ -1,7 +1,7 @@
 """Take a run's lock: by flock, or where the file system has none, by name.
 
 A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
-another host is believed to live. Whoever would write the text first creates ``lock.taking``, which only one can, and
+another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and
 removes it when the text stands.
 
 The lock that one writer holds on a run for its whole life.

@@ -1,4 +1,4 @@
-"""Independent states from the exact distribution, by the tables of three blocks; see `fastbm.kernels.block_draws`."""
+"""Independent states from the exact distribution, by the tables of three blocks; see `fastbm.kernels.exact.blocks`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Form = tuple[np.ndarray, np.ndarray, np.ndarray, int]
 
 
 class Weighed(NamedTuple):
-    """Joint weights of two blocks, summed by row and by column as `kernels.blocks.weigh` does."""
+    """Joint weights of two blocks, summed by row and by column as `weigh` does."""
 
     by_row: np.ndarray
     by_col: np.ndarray

@@ -5,7 +5,7 @@ Every table is scaled to a largest entry of 1, so that Z = scale sum F G H. What
 of one state, so a low state found by descent certifies a sum before it is done. Where it cannot, one more unit is held:
 the tables of each half follow its states more closely. Halves that are nothing beside a known state are dropped.
 
-Exact sums in three blocks, at the speed of a matrix product; see `fastbm.kernels.blocks`.
+Exact sums in three blocks, at the speed of a matrix product; see `fastbm.kernels.exact.blocks`.
 
 Beyond three blocks of 12 units, and where the certificate of `blocks_plan` asks for it, units are held at each of their
 settings in turn: a piece of the sum for each.

@@ -1,4 +1,4 @@
-"""Blocks of a Gray code in slices on threads, and what is added up over them; see `fastbm.kernels.enumeration`."""
+"""Blocks of a Gray code in slices on threads, and what is added up over them; see `fastbm.kernels.exact.gray`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact sums over all 2^n states by Gray code; see `fastbm.kernels.enumeration`.
+"""Exact sums over all 2^n states by Gray code; see `fastbm.kernels.exact.gray`.
 
 The reference among the engines: logarithms throughout, any range of couplings, memory that grows with n alone. Pieces
 are blocks of the code of a fixed size. The lowest states of a piece come first: weights are relative to the lowest.

@@ -27,7 +27,7 @@ ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share o
 
 
 class LayersWalk(Walk):
-    """Chains on layered couplings; see `fastbm.kernels.layered.anneal_layer`."""
+    """Chains on layered couplings; see `fastbm.kernels.sampling.layered.anneal_layer`."""
 
     def __init__(
         self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int

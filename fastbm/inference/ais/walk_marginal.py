@@ -17,7 +17,7 @@ from .walk import Walk
 
 
 class MarginalWalk(Walk):
-    """Chains of the smaller side of a layered machine; see `fastbm.kernels.marginal.anneal_marginal`."""
+    """Chains of the smaller side of a layered machine; see `fastbm.kernels.inference.marginal.anneal_marginal`."""
 
     most_chains = LANES
 

@@ -31,7 +31,7 @@ class Sums(NamedTuple):
 
 
 class UnitsWalk(Walk):
-    """Chains on any couplings; see `fastbm.kernels.anneal_dense`."""
+    """Chains on any couplings; see `fastbm.kernels.inference.annealing`."""
 
     def __init__(
         self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int

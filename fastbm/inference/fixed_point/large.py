@@ -1,7 +1,7 @@
 """Newton's method for the maximum of a variational log Z: a few hundred products where sweeps would take thousands.
 
 With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M (see
-`fastbm.inference.response`). Its equations are solved by conjugate gradients within a radius of trust, as far as the
+`fastbm.inference.fixed_point.response`). Its equations are solved by conjugate gradients within a radius of trust, as far as the
 step deserves: where M is not positive definite the step follows the direction that shows it to the edge, so that
 saddles are left. A sweep after each step brings back units that went too far.
 

@@ -6,7 +6,7 @@ that they neither drift nor round, and states of equal energy are exactly equal.
 reference); tables of the low units come with the reference, an energy near the lowest, taken off, so that nothing
 overflows. Slices are blocks of the code: 2^depth steps from a multiple of 2^depth.
 
-The states of lowest energy, by Gray code; see `fastbm.kernels.enumeration`.
+The states of lowest energy, by Gray code; see `fastbm.kernels.exact.gray`.
 
 A state has a number, bit i for unit i up, and states are ordered by energy, then by number. Those that are kept stand
 in a heap with the last of them on top (Williams, Commun. ACM 7, 347 (1964), doi:10.1145/512274.512284).
@@ -289,7 +289,7 @@ def list_lowest(rises, fields, table, start, depth, energies, numbers):
     """Keep the lowest states among 2^depth steps of the code from `start` and those kept before. Mutates `energies`,
     `numbers` (n_lowest,) int64, a heap on entry and exit.
 
-    Arguments as of `enumeration.sum_slice`, with k >= 1 and nothing taken off `table`.  Cost: four operations a state,
+    Arguments as of `sum_slice`, with k >= 1 and nothing taken off `table`.  Cost: four operations a state,
     vectorised; a step is looked through only where its least energy can be among those kept.
     """
     k = count_low(table)

@@ -3,14 +3,14 @@
 Random limits of Gibbs updates between a product model and a machine, drawn before the state is looked at.
 
 A unit goes up where tilt_i + field / scale > logit(u), that is where its field exceeds (logit(u) - tilt_i) scale. See
-`fastbm.kernels.limits`.
+`fastbm.kernels.sampling.limits`.
 
 Annealed importance sampling on dense couplings: chains that follow a path of temperatures, and their weights.
 
-Couplings and fields are integers, as in `fastbm.kernels.dense`. So are the gains, which rise or fall by the field with
+Couplings and fields are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise or fall by the field with
 every flip: the weights are exact for the machine in integers, at no cost but an addition a flip.
 
-Annealed importance sampling on sparse couplings; see `fastbm.kernels.anneal_dense`. Both give the same bits.
+Annealed importance sampling on sparse couplings; see `fastbm.kernels.inference.annealing`. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tilted_limits(streams, tilts, scale, limits):
 def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
     """Weigh and sweep at every step of `path`. Mutates `up`, `fields`, `sums`, `streams`.
 
-    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.dense`, one row of
+    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.sampling.dense`, one row of
     `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step, t,
     unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
     (1 - t) base + t unit field.

@@ -48,7 +48,7 @@ def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least, units
     largest change per lane, made or left.
 
     Invariant on entry and exit, up to rounding: fields[c] = weights @ means[c] + bias, onsager[c] = weights**2 @ (1 -
-    means[c]**2). `damping` and `least` as for `fastbm.kernels.mean_field.sweep_mean_field_dense`.
+    means[c]**2). `damping` and `least` as for `fastbm.kernels.inference.mean_field.sweep_mean_field_dense`.
     Cost: twice that of mean field.
     """
     lanes, n = means.shape

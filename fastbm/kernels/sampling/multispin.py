@@ -13,7 +13,7 @@ Rebbi, Comput. Phys. Commun. 23, 337 (1981), doi:10.1016/0010-4655(81)90174-5.
 
 Replicas in the bits of words: into rows of states and back, and the couplings that each goes against.
 
-Replica r of a block is bit r % 32 of word r // 32; see `fastbm.kernels.multispin`.
+Replica r of a block is bit r % 32 of word r // 32; see `fastbm.kernels.sampling.multispin`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Chains lie in lanes: a neighbour's bits are one contiguous row, and all inner loops run over lanes, so that field,
 random numbers and comparison are full-width vector code. Fields are summed anew at every attempt, in the same integers
-as in `fastbm.kernels.dense`: both kernels give the same bits.
+as in `fastbm.kernels.sampling.dense`: both kernels give the same bits.
 
 Glauber, J. Math. Phys. 4, 294 (1963), doi:10.1063/1.1703954; Metropolis et al., J. Chem. Phys. 21, 1087 (1953),
 doi:10.1063/1.1699114.
@@ -22,7 +22,7 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
     `rule` is (metropolis, hold): Gibbs draws from the conditional distribution; or, if `metropolis`, proposals to flip
     that are accepted with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what
     each neighbour that is up adds, and the field with all units down, (n_units, 1) or (n_units, lanes). `scale` and
-    `hold` as for `fastbm.kernels.limits`.
+    `hold` as for `fastbm.kernels.sampling.limits`.
     Cost: O(degree lanes) an attempt, vectorised over lanes.
     """
     indptr, indices, rises, start = graph

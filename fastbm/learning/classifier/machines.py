@@ -1,6 +1,6 @@
 """A visible machine from rows of data, or their sums, in one step: mean field with linear response.
 
-The formulas are those of `inversions.naive_mean_field`.
+The formulas are those of `fastbm.learning.closed_forms.naive_mean_field`.
 
 One machine of one class: learned by any rule, in memory, with its log Z by any method.
 """

@@ -1,6 +1,6 @@
 """Persistent chains that answer bad mixing: more sweeps an update, then ladders of replicas.
 
-Every answer is a function of R-hat over records of the chains (`fastbm.learning.mixing`), which are part of a run's
+Every answer is a function of R-hat over records of the chains (`fastbm.learning.monitor.chains`), which are part of a run's
 state; so a run that is stopped and resumed answers as it would have.
 """
 

@@ -116,7 +116,7 @@ class RestrictedSteps:
     """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
 
     The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch;
-    its noise is told by `fastbm.learning.noise`.
+    its noise is told by `fastbm.learning.phases.noise`.
     """
 
     metric_names = ("moment_error", "moment_noise")

@@ -30,7 +30,7 @@ class Steps:
     """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
 
     The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
-    epoch; its noise is told by `fastbm.learning.noise`.
+    epoch; its noise is told by `fastbm.learning.phases.noise`.
     """
 
     metric_names = ("moment_error", "moment_noise")

@@ -1,7 +1,7 @@
 """Natural gradient ascent with gains that fall once noise is all that is left of the gradient.
 
-The metric is the data's Fisher information (`fastbm.learning.whitening`), or, for machines with many parameters, hidden
-units or missing entries, that of independent units with the data's means (`fastbm.learning.centring`). At the maximum
+The metric is the data's Fisher information (`fastbm.learning.optimise.coordinates`), or, for machines with many parameters, hidden
+units or missing entries, that of independent units with the data's means (`fastbm.learning.optimise.centring`). At the maximum
 it makes all directions equally steep, so that gains 1/t average sampling noise as well as any estimate can. A gain
 falls only where a gradient turns against the one before, which it seldom does on the way and half of the time at the
 end. No step is longer than `LONGEST`: half its square is about the divergence of the machine after it from the one

@@ -1,4 +1,4 @@
-"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.natural`). Each is a pure
+"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.optimise.natural`). Each is a pure
 function of parameters, gradient and its own state.
 
 How the learning rate falls from epoch to epoch.

@@ -93,7 +93,7 @@ def fit(
         clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd"
         are contrastive divergence from the data and with persistent chains; "mean-field" is the deterministic machine.
         The next four are convex rules for machines without hidden units that need no log Z and no chains (see Notes),
-        the last five formulas for couplings from means and covariances (`fastbm.learning.inversions`).
+        the last five formulas for couplings from means and covariances (`fastbm.learning.closed_forms`).
     n_hidden : int or list of int
         Hidden units; or their layers' sizes, the nearest to the data first, of a deep machine.
     layout : {"restricted", "general", "deep"}, optional
@@ -117,12 +117,12 @@ def fit(
     free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
         The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
         "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
-        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.tap`). Chains of
+        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.phases.tap`). Chains of
         "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
         "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
         answers chains which do not mix (see Notes).
     optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
-        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.natural`), and
+        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.optimise.natural`), and
         is what "monte-carlo" does unless `learning_rate`, `momentum`, `schedule` or `centring` say how to step; then,
         as with the other methods of chains, it is "sgd" with these.
     beta : float
@@ -177,7 +177,7 @@ def fit(
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
     pretrain_epochs : int
         For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
-        divergence, from below, before the whole machine is (`fastbm.learning.pretraining`). 0 unless given: at the same
+        divergence, from below, before the whole machine is (`fastbm.learning.learners.pretraining`). 0 unless given: at the same
         number of epochs `centring` brings more.
     ais_every : int
         Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
@@ -220,7 +220,7 @@ def fit(
 
     Centring subtracts mu_i D_j + D_i mu_j from the slope of W_ij, D the slopes of the biases and mu the offsets, and
     what that takes from the biases: what is learned no longer depends on which state of a unit is called 0
-    (`fastbm.learning.offsets`).
+    (`fastbm.learning.optimise.centring`).
 
     The likelihood of a deep machine has no closed form. Where sums over the hidden units of every row would take more
     than a minute, `run.evaluation` has "log_likelihood_bound" and "holdout_log_likelihood_bound" in its place: the mean
@@ -235,7 +235,7 @@ def fit(
     "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
     data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
-    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
+    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.monitor.moment_test`).
     With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
     rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
     diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
@@ -247,7 +247,7 @@ def fit(
 
     The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
     the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
-    other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.mixing`); nan until there are
+    other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.monitor.chains`); nan until there are
     8. Where it ends above 1.2 `fit` warns. With free="auto" the run answers by itself, 8 epochs after the last answer
     at the soonest: `n_sweeps` doubles, up to four times; then ladders of `n_betas` replicas take over, with the
     `n_sweeps` asked for, which may double again four times. The metrics "n_sweeps" and "n_betas" tell what was at work

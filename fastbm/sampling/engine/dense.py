@@ -28,7 +28,7 @@ ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 
 
 class DenseChains(Engine):
-    """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.dense`."""
+    """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"
 

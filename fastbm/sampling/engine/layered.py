@@ -2,7 +2,7 @@
 
 Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
-Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.bit_products`.
+Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.bits`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
 class BitProduct:
     """Weights (n, m) whose rows are added up, those of the units that are on.
 
-    Which of the three ways of `fastbm.kernels.bit_products` is taken changes no bit.
+    Which of the three ways of `fastbm.kernels.bits` is taken changes no bit.
     """
 
     def __init__(self, weights: np.ndarray) -> None:

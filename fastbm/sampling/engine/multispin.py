@@ -72,7 +72,7 @@ def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
 
 
 class MultispinChains(Engine):
-    """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.multispin`.
+    """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.sampling.multispin`.
 
     Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is of chains 32 w to 32 w + 31.
     """

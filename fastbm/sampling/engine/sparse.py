@@ -14,7 +14,7 @@ from .engine import Engine
 
 
 class SparseChains(Engine):
-    """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sparse`."""
+    """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`."""
 
     kernel = "sparse"
     block_lanes = 128
