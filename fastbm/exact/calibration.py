@@ -21,6 +21,7 @@ import numpy as np
 
 from .._base.threads import single_threaded_blas
 from ..kernels import jit
+from ..kernels.cache import source_hash
 from ..machine.machine import BoltzmannMachine
 from .choice import BUILT_IN, FARTHEST, Limits, Request
 from .plan import Speeds, Wanted
@@ -93,7 +94,7 @@ def _key() -> str:
             if line.startswith("model name"):
                 processor = line.partition(":")[2].strip()
                 break
-    return f"{processor}, numba {version('numba')}, numpy {np.__version__}, {Path(jit.CACHE_FOLDER or '').name}"
+    return f"{processor}, numba {version('numba')}, numpy {np.__version__}, kernels {source_hash()}"
 
 
 def _file() -> Path | None:

@@ -1,45 +1,32 @@
 """The one door to numba: every compiled function of fastbm is decorated here.
 
-Compiled code is cached in a folder of fastbm's own, keyed by a hash of all kernel sources: numba's cache does not see
-an edit in another file that a kernel calls, and a hash of all of them does. Where no folder can be written the kernels
-are compiled anew in every process, after one warning.
+Compiled code is cached in a folder of fastbm's own (`fastbm.kernels.cache`). Where none can be written the kernels are
+compiled anew in every process, after one warning.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, config as _config, event, types
+from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from .._base import checks
+from .cache import KernelCache, folder_for
 
 # what code that no loop compiles to is made of; see `vectors`
 __all__ = [
     "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types",
 ]  # fmt: skip
 
-_HERE = Path(__file__).parent
-
-
 config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
-
-
-def _source_hash() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(_HERE.rglob("*.py")):
-        digest.update(path.relative_to(_HERE).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _cache_folder() -> str | None:
@@ -47,15 +34,12 @@ def _cache_folder() -> str | None:
     root = config.CACHE_DIR or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm"
     )
-    folder = os.path.join(root, f"kernels-{_source_hash()}")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
+        return folder_for(root)
     except OSError as error:
         checks.warn(
-            f"fastbm cannot cache compiled kernels in {folder} ({error.strerror}): every process compiles them anew. "
-            "Set NUMBA_CACHE_DIR to a folder that can be written.",
+            f"fastbm cannot cache compiled kernels in {os.path.join(root, 'kernels')} ({error.strerror}): every "
+            "process compiles them anew. Set NUMBA_CACHE_DIR to a folder that can be written.",
             UserWarning,
         )
         return None
@@ -79,12 +63,26 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    before = config.CACHE_DIR
-    config.CACHE_DIR = CACHE_FOLDER or before
-    try:
-        return numba.njit(nogil=True, cache=CACHE_FOLDER is not None, error_model="numpy", **options)(function)
-    finally:
-        config.CACHE_DIR = before
+    made = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if CACHE_FOLDER is not None and hasattr(made, "_cache"):  # without the compiler it is the function itself
+        made._cache = KernelCache(function, CACHE_FOLDER, serialize.dumps, _rebuild)
+    return made
+
+
+def _rebuild(target: Any, pickled: Any) -> Any:
+    return compiler.CompileResult._rebuild(target, *pickled)
+
+
+class _Failures(event.Listener):
+    """Lets other processes compile what this one could not."""
+
+    def on_start(self, event: Any) -> None:
+        """Nothing: the right to compile was taken when the cache had no code."""
+
+    def on_end(self, event: Any) -> None:
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if event.is_failed and isinstance(cache, KernelCache):
+            cache.leave()
 
 
 class _CompilerClock(event.Listener):
@@ -130,6 +128,7 @@ class _CompilerClock(event.Listener):
 
 _clock = _CompilerClock()
 event.register("numba:compiler_lock", _clock)
+event.register("numba:compile", _Failures())
 os.register_at_fork(after_in_child=_clock.forget_threads)
 
 

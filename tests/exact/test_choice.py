@@ -215,7 +215,7 @@ def test_lowest_states_and_distributions_come_with_the_result() -> None:
 @pytest.fixture
 def speeds_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache of its own, and a measurement that is not made."""
-    monkeypatch.setattr(calibration._jit, "CACHE_FOLDER", str(tmp_path / "kernels"))
+    monkeypatch.setattr(calibration.jit, "CACHE_FOLDER", str(tmp_path / "kernels"))
     calibration.measured.cache_clear()
     yield tmp_path / "speeds.json"
     calibration.measured.cache_clear()
@@ -240,10 +240,10 @@ def test_speeds_are_measured_once_and_kept(speeds_file: Path, monkeypatch: pytes
 
 def test_a_cache_that_cannot_be_written_is_no_error(speeds_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "measure", Speeds)
-    monkeypatch.setattr(calibration._jit, "CACHE_FOLDER", "/proc/nowhere/kernels")
+    monkeypatch.setattr(calibration.jit, "CACHE_FOLDER", "/proc/nowhere/kernels")
     assert calibration.measured() == Speeds()
     calibration.measured.cache_clear()
-    monkeypatch.setattr(calibration._jit, "CACHE_FOLDER", None)
+    monkeypatch.setattr(calibration.jit, "CACHE_FOLDER", None)
     assert calibration.measured() == Speeds()
 
 

@@ -1,0 +1,265 @@
+"""Compiled kernels on disk: one sealed file for each kernel and signature, keyed by all that its code depends on.
+
+A file's name holds the sources of the kernel's module and of the modules that it imports, the processor with its
+features, and the versions of Python, Numba and llvmlite; so an edit sends to the compiler what it touches, and machines
+with other processors share a folder. A file is written aside and renamed, and starts with a checksum: what was cut off,
+or is damaged, is dropped and compiled again. One process compiles a module's kernels at a time, others wait for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import hashlib
+import logging
+import os
+import pickle
+import platform
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+MAGIC = b"fastbm kernel 1\n"
+DIGEST = 32  # bytes of a sha256
+MOST_KEPT = 64  # files of one kernel: signatures, processors, versions of its source
+LONGEST_WAIT = 300.0  # seconds for another process to compile; then this one does it itself
+POLL = 0.02
+FOREIGN_WRITERS = stat.S_IWGRP | stat.S_IWOTH
+
+_log = logging.getLogger("fastbm")
+
+
+@cache
+def called(path: Path) -> frozenset[Path]:
+    """A file of kernels and all those that it imports, whose code its own may hold."""
+    found = {path}
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        for base, names in _modules(node, path):
+            for name in ("", *names):
+                other = base.joinpath(*name.split(".")) if name else base
+                file = other.with_suffix(".py") if other.with_suffix(".py").is_file() else other / "__init__.py"
+                if file.is_file() and file not in found and PACKAGE in (file, *file.parents):
+                    found |= called(file)
+    return frozenset(found)
+
+
+def _modules(node: ast.AST, path: Path) -> list[tuple[Path, list[str]]]:
+    """The modules that a statement imports: where it looks, and the names that may be modules there."""
+    root = PACKAGE.parents[1]
+    if isinstance(node, ast.Import):
+        return [(root.joinpath(*alias.name.split(".")), []) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = path.parents[node.level - 1] if node.level else root
+        base = base.joinpath(*node.module.split(".")) if node.module else base
+        return [(base, [alias.name for alias in node.names])]
+    return []
+
+
+@cache
+def source_hash(path: Path | None = None) -> str:
+    """What the compiled code of a file depends on, or that of all kernels."""
+    files = set(PACKAGE.rglob("*.py")) if path is None else {PACKAGE / "jit.py", *called(path)}
+    digest = hashlib.sha256()
+    for one in sorted(files):
+        digest.update(one.relative_to(PACKAGE).as_posix().encode() + b"\0" + one.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def folder_for(root: str) -> str:
+    """Make the folder for compiled code, which nobody else may write, and return it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made or written, or others own it or may write there: it holds machine code.
+    """
+    folder = os.path.join(root, "kernels")
+    os.makedirs(root, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    about = os.lstat(folder)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & FOREIGN_WRITERS:
+        raise PermissionError(0, "others own it or may write there")
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
+
+
+class _Locks:
+    """One process at a time compiles the kernels of a module; a kernel's callees are compiled within its own turn."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[int, int]] = {}  # by path: file descriptor (-1 without), depth
+
+    def take(self, path: str) -> None:
+        """Take a lock, or go without one after `LONGEST_WAIT`, or where the file system has none."""
+        if path in self._held:
+            descriptor, depth = self._held[path]
+            self._held[path] = descriptor, depth + 1
+            return
+        descriptor = -1
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._wait(descriptor)
+        except OSError:
+            if descriptor >= 0:
+                os.close(descriptor)
+            descriptor = -1
+        self._held[path] = descriptor, 1
+
+    @staticmethod
+    def _wait(descriptor: int) -> None:
+        end = time.monotonic() + LONGEST_WAIT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(POLL)
+
+    def leave(self, path: str) -> None:
+        """Give a lock back, once for each time that it was taken."""
+        descriptor, depth = self._held.pop(path, (-1, 0))
+        if depth > 1:
+            self._held[path] = descriptor, depth - 1
+        elif descriptor >= 0:
+            os.close(descriptor)
+
+    def forget(self) -> None:
+        """After a fork: locks are the parent's; closing a copy of its files does not give them back."""
+        for descriptor, _ in self._held.values():
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._held = {}
+
+
+_locks = _Locks()
+os.register_at_fork(after_in_child=_locks.forget)
+
+
+class KernelCache:
+    """What a dispatcher of Numba asks for compiled code; in the place of Numba's own cache.
+
+    Parameters
+    ----------
+    function : function
+        The kernel, as it is written.
+    folder : str
+    dumps : callable
+        Makes bytes of compiled code.
+    rebuild : callable
+        Makes compiled code, for a target, of what was pickled.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        folder: str,
+        dumps: Callable[[Any], bytes],
+        rebuild: Callable[[Any, Any], Any],
+    ) -> None:
+        self._source, self._folder = Path(function.__code__.co_filename), folder
+        self._name = f"{self._source.stem}.{function.__qualname__}"
+        self._dumps, self._rebuild = dumps, rebuild
+        self._codegen: Any = None
+        self.cache_path = folder
+
+    @property
+    def _lock(self) -> str:
+        return os.path.join(self._folder, f"{self._source.parent.name}.{self._source.stem}.lock")
+
+    def _path(self, signature: Any) -> str:
+        packages = [version("numba"), version("llvmlite"), platform.python_version()]
+        parts = [
+            source_hash(self._source),
+            self._name,
+            str(signature),
+            *map(str, self._codegen.magic_tuple()),
+            *packages,
+        ]
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        return os.path.join(self._folder, f"{self._name}-{key}.code")
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return compiled code, or None, with the right to compile it until it is saved, or compiling fails."""
+        target.refresh()
+        self._codegen = target.codegen()
+        path = self._path(signature)
+        found = self._read(path, target)
+        if found is not None:
+            return found
+        _locks.take(self._lock)
+        found = self._read(path, target)  # another process may have made it while this one waited
+        if found is not None:
+            _locks.leave(self._lock)
+        return found
+
+    def _read(self, path: str, target: Any) -> Any:
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            return None
+        head, seal, payload = data[: len(MAGIC)], data[len(MAGIC) : len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
+        try:
+            if head != MAGIC or hashlib.sha256(payload).digest() != seal:
+                raise ValueError("its checksum is wrong")
+            return self._rebuild(target, pickle.loads(payload))
+        except Exception as error:  # whatever is wrong with it, the compiler makes another one
+            _log.warning("fastbm: %s is damaged (%s) and is compiled again", path, error)
+            with suppress(OSError):
+                os.unlink(path)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Write compiled code, complete or not at all, and let others go on."""
+        try:
+            if compiled.lifted or compiled.library.has_dynamic_globals:
+                return  # addresses of this process
+            payload = self._dumps(compiled._reduce())
+            self._write(self._path(signature), MAGIC + hashlib.sha256(payload).digest() + payload)
+            self._prune()
+        except OSError as error:
+            _log.warning("fastbm: compiled code cannot be written to %s (%s)", self._folder, error.strerror)
+        finally:
+            self.leave()
+
+    def _write(self, path: str, data: bytes) -> None:
+        descriptor, aside = tempfile.mkstemp(dir=self._folder, prefix=f"{self._name}-", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(aside, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(aside)
+            raise
+
+    def _prune(self) -> None:
+        """Drop the oldest files of this kernel where there are many: those of sources that are no more."""
+        files = list(Path(self._folder).glob(f"{self._name}-*.code"))
+        if len(files) > MOST_KEPT:
+            for old in sorted(files, key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+                old.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Give the right to compile back."""
+        _locks.leave(self._lock)
+
+    def enable(self) -> None:
+        """Numba asks for this; the cache always is."""
+
+    def disable(self) -> None:
+        """Numba asks for this; the cache always is enabled."""
+
+    def flush(self) -> None:
+        """Numba asks for this; what is there is right."""

@@ -1,0 +1,178 @@
+"""Compiled kernels on disk: what makes them compile again, what damage does, and many processes at once."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastbm.kernels import cache
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import numpy as np
+from fastbm.kernels.bits import pack_units
+packed = np.zeros((9, 2), np.uint8)
+pack_units(np.eye(9, dtype=np.uint8), packed)
+print(packed.tobytes().hex())
+"""
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources of all kernels, in a folder where they may be edited."""
+    package = tmp_path / "fastbm" / "kernels"
+    shutil.copytree(cache.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "PACKAGE", package)
+    forget()
+    yield package
+    forget()
+
+
+def forget() -> None:
+    cache.called.cache_clear()
+    cache.source_hash.cache_clear()
+
+
+def touched(package: Path, edited: str) -> set[str]:
+    """The files whose kernels compile again after an edit."""
+    files = [file for file in package.rglob("*.py") if file.name not in ("__init__.py", "jit.py", "cache.py")]
+    forget()
+    before = {file: cache.source_hash(file) for file in files}
+    with (package / edited).open("a") as file:
+        file.write("\n")
+    forget()
+    return {file.relative_to(package).as_posix() for file in files if cache.source_hash(file) != before[file]}
+
+
+def test_an_edit_compiles_again_what_calls_it_and_no_more(copied: Path) -> None:
+    assert touched(copied, "inference/bethe.py") == {"inference/bethe.py"}
+    found = touched(copied, "random.py")
+    assert {"random.py", "sampling/limits.py", "sampling/dense.py", "inference/annealing.py"} <= found
+    assert "inference/bethe.py" not in found
+    assert "inference/annealing.py" in touched(copied, "sampling/limits.py")  # in another folder
+
+
+def test_all_ways_to_import_are_seen(copied: Path) -> None:
+    ways = (
+        "from . import leaf",
+        "from .leaf import f",
+        "from ..sampling.dense import f",
+        "from ..sampling import dense",
+        "import fastbm.kernels.sampling.dense",
+        "from fastbm.kernels.sampling import dense as d",
+        "def late():\n    from ..sampling.dense import f",
+    )
+    (copied / "exact" / "leaf.py").write_text("")
+    for way in ways:
+        (copied / "exact" / "caller.py").write_text(way + "\n")
+        forget()
+        called = {file.name for file in cache.called(copied / "exact" / "caller.py")}
+        assert called & {"leaf.py", "dense.py"}, way
+
+
+def run(folder: Path, **environment: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(folder), **environment}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM], text=True, env=env, **pipes)
+
+
+def test_processes_side_by_side_on_an_empty_and_on_a_damaged_cache(tmp_path: Path) -> None:
+    for damage in (
+        lambda data: data,
+        lambda data: b"",
+        lambda data: bytes(len(data)),
+        lambda data: data[:-9] + b"x" * 9,
+    ):
+        for file in (tmp_path / "kernels").glob("*.code"):
+            file.write_bytes(damage(file.read_bytes()))
+        children = [run(tmp_path) for _ in range(3)]
+        found = [child.communicate(timeout=300) for child in children]
+        assert [out for out, _ in found] == [found[0][0]] * 3, found
+        assert all(child.returncode == 0 for child in children), found
+        (code,) = (tmp_path / "kernels").glob("bits.pack_units-*.code")
+        assert code.read_bytes().startswith(cache.MAGIC)
+    assert (tmp_path / "kernels").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_others_may_write_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="others own it or may write there"):
+        cache.folder_for(str(tmp_path))
+    folder.chmod(0o700)
+    assert cache.folder_for(str(tmp_path)) == str(folder)
+    folder.rmdir()
+    folder.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    with pytest.raises(PermissionError):
+        cache.folder_for(str(tmp_path))
+
+
+class Compiled:
+    """What a compiler makes, as far as the cache looks at it."""
+
+    lifted: tuple[()] = ()
+    library = type("Library", (), {"has_dynamic_globals": False})
+
+    def _reduce(self) -> str:
+        return "code"
+
+
+class Target:
+    """What code is compiled for."""
+
+    features = "+avx2"
+
+    def refresh(self) -> None:
+        pass
+
+    def codegen(self) -> Target:
+        return self
+
+    def magic_tuple(self) -> tuple[str, ...]:
+        return ("x86_64", "skylake", self.features)
+
+
+def made_in(folder: Path) -> cache.KernelCache:
+    """The cache of a function that lies among the kernels as far as the cache can tell."""
+    found = cache.KernelCache(run, str(folder), pickle.dumps, lambda target, one: one)
+    found._source = cache.PACKAGE / "bits.py"
+    return found
+
+
+def test_damage_is_dropped_with_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made, target = made_in(tmp_path), Target()
+    assert made.load_overload("(int64,)", target) is None
+    made.save_overload("(int64,)", Compiled())
+    assert made.load_overload("(int64,)", target) == "code"
+    other = Target()
+    other.features = "+avx512f"
+    assert made.load_overload("(int64,)", other) is None  # another processor
+    made.leave()
+    (file,) = tmp_path.glob("*.code")
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with caplog.at_level(logging.WARNING, "fastbm"):
+        assert made.load_overload("(int64,)", target) is None
+    made.leave()
+    assert "is damaged" in caplog.text and not file.exists()
+
+
+def test_a_lock_is_held_until_code_is_saved_and_no_longer(tmp_path: Path) -> None:
+    made = made_in(tmp_path)
+    for end in (made.leave, lambda: made.save_overload("(int64,)", Compiled())):
+        assert made.load_overload("(int64,)", Target()) is None
+        with Path(made._lock).open("w") as file:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            end()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
