@@ -81,13 +81,13 @@ def test_runs_that_older_versions_began_go_on_without_the_time_to_compile() -> N
 
 
 def test_rules_are_timed_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, taken = rules.drivers.make, []
+    plain, taken = rules.make.make, []
 
     def compiling(*arguments: Any) -> Any:
         taken.append(compile_something())
         return plain(*arguments)
 
-    monkeypatch.setattr(rules.drivers, "make", compiling)
+    monkeypatch.setattr(rules.make, "make", compiling)
     found = calm(bm.compare_rules, bm.models.curie_weiss(4), ["pseudolikelihood"], n_rows=50)
     assert found.cells[0].skipped is None
     assert 0.0 < found.cells[0].seconds < 0.9 * taken[-1]
