@@ -14,18 +14,26 @@ from typing import Any
 from ..exact.choice import duration
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
+from ..machine.couplings import DENSE_LIMIT
 from ..machine.machine import BoltzmannMachine
 from ..machine.magnitude import refuse_beyond_range
 from .exact.method import forecast_seconds
 from .importance_sampling import N_SWEEPS
-from .methods import run_method
+from .methods import BETAS, SWEEPS, run_method
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper_seconds
-from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS
+from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
 from .witness import MOST_KEPT
 
 BUDGET = 60.0  # seconds
 TRIES = 4  # times the rounds of a tempering that importance sampling may take in all
+TEMPERED, ANNEALED = 16, 128  # ladders of a tempering, and walks of AIS, unless given
+AROUND_AIS = 10  # times a walk's own cost: trials, witnesses and what it brings along
+PAIR_SECONDS = 4e-10  # that the energy of one state takes for one entry of the couplings
+WORTH = (
+    "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats if couplings are weak, and "
+    "by more if there are valleys"
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ def settle(
     Exact sums are taken if their forecast, by the built-in speeds, fits the budget, unless `exact` is False. Otherwise
     layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
     layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
-    trusted too. How long the last two run is left to the budget.
+    trusted too, or "ais" where the shortest tempering takes longer than the budget. How long the last two run is left
+    to the budget; what is too short for either gets "mean-field".
     """
     machine, n_sums = _sums(model, clamp)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
@@ -61,7 +70,7 @@ def settle(
     first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}"
     if not exact:
         first = "no exact sum is wanted"
-    method, options, why = _estimate(machine, beta, n_sums, budget)
+    method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
         "mean-field log Z": look.log_z,
@@ -71,19 +80,53 @@ def settle(
     return Settled(method, options, note)
 
 
-def _estimate(machine: BoltzmannMachine, beta: float, n_sums: int, budget: float) -> tuple[str, dict[str, Any], str]:
-    """What estimates best: the method, its options, and why."""
-    if not machine.is_layered:
+def _estimate(
+    machine: BoltzmannMachine, beta: float, n_sums: int, moments: bool, seconds: float
+) -> tuple[str, dict[str, Any], str]:
+    """What estimates best within seconds of one thread: the method, its options, and why."""
+    if moments and machine.n_units > DENSE_LIMIT:
+        return (
+            "mean-field",
+            {},
+            f"no method that samples gives moments of {machine.n_units} units (moments=False has an estimate): {WORTH}",
+        )
+    if machine.is_layered:
+        return _estimate_layers(machine, beta, n_sums, seconds)
+    if n_sums * tempering_seconds(machine, beta) <= seconds:
         return "tempering", {}, "no layers: tempering gives log Z and moments from the same samples"
+    if n_sums * ais_seconds(machine) <= seconds:
+        return "ais", {}, "too short for a tempering: AIS"
+    return "mean-field", {}, f"too short for any estimate: {WORTH}"
+
+
+def _estimate_layers(
+    machine: BoltzmannMachine, beta: float, n_sums: int, seconds: float
+) -> tuple[str, dict[str, Any], str]:
+    if n_sums * ais_seconds(machine) > seconds:
+        return "mean-field", {}, f"too short for any estimate: {WORTH}"
     if not has_marginal(machine):
         return "ais", {"bracket": True}, "layers: AIS sums every second one in closed form"
     side = Marginal.of(machine, beta)
     if len(side.kept) <= MOST_KEPT:
-        fits = int(budget / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
+        fits = int(seconds / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
         if fits >= FEWEST_ROUNDS:
             why = f"{len(side.kept)} units in the smaller side: importance-sampling around the states of a tempering"
             return "importance-sampling", {"n_sweeps": min(fits, N_SWEEPS)}, why
     return "ais", {"bracket": True, "walk": "marginal"}, "layers: AIS, one side summed out, from both ends"
+
+
+def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
+    """About what the shortest tempering takes on one thread: as many sweeps of burn-in as are used, and the energies of
+    all replicas after each.
+    """
+    replicas = TEMPERED * n_levels(model, beta)
+    energies = PAIR_SECONDS * sum(array.size for array in model.couplings.arrays)
+    return 2 * SWEEPS.least * replicas * (model.n_units * attempt_seconds(model) + energies)
+
+
+def ais_seconds(model: BoltzmannMachine) -> float:
+    """About what the shortest AIS takes on one thread, its trials and its witnesses counted."""
+    return AROUND_AIS * BETAS.least * ANNEALED * model.n_units * attempt_seconds(model)
 
 
 def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:
@@ -98,6 +141,7 @@ PILOT = 0.06  # part of the budget that the largest trial should take, about
 AFFORDED = 0.3  # part of the budget that no trial should exceed
 KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
 SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
+FIRST = 2.0  # times the budget that a first trial, which is slower, may take and yet be repeated
 LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
 
 
@@ -105,10 +149,10 @@ class BudgetTooSmall(ValueError):
     """Not even the least that a method can do fits into the budget."""
 
 
-def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, most: int) -> int:
+def fit_into(
+    seconds: float, run: Callable[[int], Any], knob: str, least: int, most: int, *, on_top: bool = True
+) -> int:
     """Return the size, a multiple of `least` up to `most`, at which `run` takes about `seconds`.
-
-    The trials take some part of as much, on top.
 
     Parameters
     ----------
@@ -116,19 +160,21 @@ def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, m
         Its time must grow about evenly with the size.
     knob : str
         What the size is called, for the error.
+    on_top : bool
+        Whether the trials, some part of as much, come on top, or out of the same seconds.
 
     Raises
     ------
     BudgetTooSmall
         If the least size takes longer. Trials are timed, so that the answer differs from one call to the next.
     """
-    _timed(run, least)  # compiles what has not been compiled yet
-    size, taken = least, _timed(run, least)
+    first = _timed(run, least)  # compiles what has not been compiled yet
+    taken = _timed(run, least) if first <= FIRST * seconds else first
     if taken > seconds:
         raise BudgetTooSmall(
             f"{knob} = {least}, the least that is of any use, takes {taken:.2g} s, and the budget is {seconds:g} s."
         )
-    slope = taken / size
+    size, slope, spent = least, taken / least, first + taken
 
     while size < most and (size == least or taken < PILOT * seconds):
         growth = min(max(int(PILOT * seconds / taken), SLOWEST_GROWTH), FASTEST_GROWTH)
@@ -139,8 +185,10 @@ def fit_into(seconds: float, run: Callable[[int], Any], knob: str, least: int, m
         before = size, taken
         size = min(most, growth * size)
         taken = _timed(run, size)
+        spent += taken
         slope = max((taken - before[1]) / (size - before[0]), LEAST_SLOPE * taken / size)  # part of the time is fixed
-    found = min(most, int(size + ((1.0 - KEPT_BACK) * seconds - taken) / slope))
+    left = (1.0 - KEPT_BACK) * seconds - taken - (0.0 if on_top else spent)
+    found = min(most, int(size + left / slope))
     return max(least, found - found % least)
 
 

@@ -13,6 +13,7 @@ from .._base.streams import Stream
 from ..machine.machine import BoltzmannMachine
 from . import verdicts
 from .learners.adaptive import AutoSteps
+from .learners.starts import BROKEN
 from .make import make
 from .moments import Parameters, with_prefix, without_prefix
 from .monitor.chains import ChainMonitor
@@ -98,8 +99,10 @@ class Learner:
     def over(self) -> bool:
         """Whether there is no epoch left to do."""
         over = self.n_epochs >= self.settings.epochs or self.driver.done or self.stopping.met
-        # natural steps gain below the noise of an epoch too, and end by themselves
-        return over or (self.stopping.hopeless and self.settings.optimizer != "natural")
+        # natural steps gain below the noise of an epoch too, until moments pass their test
+        found = self.driver.verdict
+        gains = self.settings.optimizer == "natural" and (found is None or not found.passed)
+        return over or (self.stopping.hopeless and not gains)
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -161,7 +164,9 @@ class Learner:
         if astray is None and self._best is None:
             self.driver.judge(self.n_epochs)
         r_hat = np.nan if self._chains is None else self._chains.r_hat
-        return verdicts.rows(self.driver, self.stopping, astray, r_hat)
+        hidden = bool(self.start.n_hidden) and self.settings.method in BROKEN
+        idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
+        return verdicts.rows(self.driver, self.stopping, astray, r_hat, idle)
 
     def _divergence(self, why: str) -> Diverged:
         """The error to raise; what was learned in the epochs before stays."""

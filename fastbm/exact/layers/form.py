@@ -93,7 +93,9 @@ class LayerForm:
         return pulls[:, 0]
 
     def widest(self, n_low: int, beta: float) -> np.ndarray:
-        """The furthest, for every unit in closed form, that |p_j| or |q_j| of `fastbm.kernels.exact.layers` reaches, in nats."""
+        """The furthest, for every unit in closed form, that |p_j| or |q_j| of `fastbm.kernels.exact.layers` reaches, in
+        nats.
+        """
         ends = np.stack([self.lo * self.weights, self.hi * self.weights])
         least, most = ends.min(axis=0), ends.max(axis=0)
         sums = [

@@ -1,9 +1,9 @@
 """Belief propagation and Bethe's approximation: exact on trees.
 
 Messages are cavity fields u_(j -> i) = atanh(tanh(beta W_ij) tanh(beta b_j + sum_(k != i) u_(k -> j))), see
-`fastbm.kernels.inference.bethe`. Covariances by linear response: the inverse of the second derivatives of Bethe's free energy in
-the means, where that is well conditioned, else (and on trees, where it is exact at any coupling) the derivatives of all
-messages, propagated as the messages are.
+`fastbm.kernels.inference.bethe`. Covariances by linear response: the inverse of the second derivatives of Bethe's free
+energy in the means, where that is well conditioned, else (and on trees, where it is exact at any coupling) the
+derivatives of all messages, propagated as the messages are.
 
 Yedidia, Freeman and Weiss, IEEE Trans. Inf. Theory 51, 2282 (2005), doi:10.1109/TIT.2005.850085; Welling and Teh,
 Neural Comput. 16, 197 (2004), doi:10.1162/08997660460734056.

@@ -1,9 +1,9 @@
 """Newton's method for the maximum of a variational log Z: a few hundred products where sweeps would take thousands.
 
 With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M (see
-`fastbm.inference.fixed_point.response`). Its equations are solved by conjugate gradients within a radius of trust, as far as the
-step deserves: where M is not positive definite the step follows the direction that shows it to the edge, so that
-saddles are left. A sweep after each step brings back units that went too far.
+`fastbm.inference.fixed_point.response`). Its equations are solved by conjugate gradients within a radius of trust, as
+far as the step deserves: where M is not positive definite the step follows the direction that shows it to the edge, so
+that saddles are left. A sweep after each step brings back units that went too far.
 
 Steihaug, SIAM J. Numer. Anal. 20, 626 (1983), doi:10.1137/0720042; Dembo and Steihaug, Math. Program. 26, 190 (1983),
 doi:10.1007/BF02592055.

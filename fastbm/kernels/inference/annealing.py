@@ -7,8 +7,8 @@ A unit goes up where tilt_i + field / scale > logit(u), that is where its field 
 
 Annealed importance sampling on dense couplings: chains that follow a path of temperatures, and their weights.
 
-Couplings and fields are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise or fall by the field with
-every flip: the weights are exact for the machine in integers, at no cost but an addition a flip.
+Couplings and fields are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise or fall by the
+field with every flip: the weights are exact for the machine in integers, at no cost but an addition a flip.
 
 Annealed importance sampling on sparse couplings; see `fastbm.kernels.inference.annealing`. Both give the same bits.
 """
@@ -64,13 +64,11 @@ def tilted_limits(streams, tilts, scale, limits):
 def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
     """Weigh and sweep at every step of `path`. Mutates `up`, `fields`, `sums`, `streams`.
 
-    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.sampling.dense`, one row of
-    `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step, t,
-    unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
-    (1 - t) base + t unit field.
-    Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in integers and
-    tilts = base x.
-    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.sampling.dense`, one
+    row of `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step,
+    t, unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds (1
+    - t) base + t unit field. Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in
+    integers and tilts = base x. Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     gains, tilts, log_w = sums
     limits = np.empty((ROWS, up.shape[1]), fields.dtype)

@@ -1,7 +1,7 @@
 """Persistent chains that answer bad mixing: more sweeps an update, then ladders of replicas.
 
-Every answer is a function of R-hat over records of the chains (`fastbm.learning.monitor.chains`), which are part of a run's
-state; so a run that is stopped and resumed answers as it would have.
+Every answer is a function of R-hat over records of the chains (`fastbm.learning.monitor.chains`), which are part of a
+run's state; so a run that is stopped and resumed answers as it would have.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Natural gradient ascent with gains that fall once noise is all that is left of the gradient.
 
-The metric is the data's Fisher information (`fastbm.learning.optimise.coordinates`), or, for machines with many parameters, hidden
-units or missing entries, that of independent units with the data's means (`fastbm.learning.optimise.centring`). At the maximum
-it makes all directions equally steep, so that gains 1/t average sampling noise as well as any estimate can. A gain
-falls only where a gradient turns against the one before, which it seldom does on the way and half of the time at the
-end. No step is longer than `LONGEST`: half its square is about the divergence of the machine after it from the one
-before.
+The metric is the data's Fisher information (`fastbm.learning.optimise.coordinates`), or, for machines with many
+parameters, hidden units or missing entries, that of independent units with the data's means
+(`fastbm.learning.optimise.centring`). At the maximum it makes all directions equally steep, so that gains 1/t average
+sampling noise as well as any estimate can. A gain falls only where a gradient turns against the one before, which it
+seldom does on the way and half of the time at the end. No step is longer than `LONGEST`: half its square is about the
+divergence of the machine after it from the one before.
 
 Amari, Neural Comput. 10, 251 (1998), doi:10.1162/089976698300017746; Kesten, Ann. Math. Stat. 29, 41 (1958),
 doi:10.1214/aoms/1177706705; Delyon and Juditsky, SIAM J. Optim. 3, 868 (1993), doi:10.1137/0803045.
@@ -23,6 +23,7 @@ from .coordinates import Plain, whitened
 
 LONGEST = 0.3
 TURNS = 5.0  # after so many turns the gain is half of what it was
+TURNS_HIDDEN = 50.0  # near the saddle where hidden units start, gradients are noise before there is a way to go
 
 
 class Natural:
@@ -35,6 +36,7 @@ class Natural:
         self._coordinates = Plain(size)
         if not sample.like.n_hidden and not sample.has_gaps:
             self._coordinates = whitened(sample.like, sample, settings, self._centring) or self._coordinates
+        self._turns = TURNS_HIDDEN if sample.like.n_hidden else TURNS
         self._before, self._n_turns = np.zeros(size), 0
 
     def step(self, parameters: Parameters, gradient: Parameters) -> Parameters:
@@ -42,7 +44,7 @@ class Natural:
         slope = self._coordinates.slope(self._centring.slope(gradient))
         self._n_turns += int(slope @ self._before < 0.0)
         self._before = slope
-        step = self.learning_rate / (1.0 + self._n_turns / TURNS) * slope
+        step = self.learning_rate / (1.0 + self._n_turns / self._turns) * slope
         step *= min(1.0, LONGEST / max(float(np.linalg.norm(step)), LONGEST))
         moved = self._centring.parameters(self._coordinates.back(step))
         return Parameters.from_arrays(tuple(a + d for a, d in zip(parameters.arrays, moved.arrays, strict=True)))

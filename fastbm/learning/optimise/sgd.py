@@ -1,5 +1,5 @@
-"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.optimise.natural`). Each is a pure
-function of parameters, gradient and its own state.
+"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.optimise.natural`). Each
+is a pure function of parameters, gradient and its own state.
 
 How the learning rate falls from epoch to epoch.
 

@@ -117,14 +117,14 @@ def fit(
     free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
         The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
         "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
-        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.phases.tap`). Chains of
-        "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled before;
-        "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs" that
-        answers chains which do not mix (see Notes).
+        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.phases.tap`).
+        Chains of "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled
+        before; "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs"
+        that answers chains which do not mix (see Notes).
     optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
-        "natural" takes steps in the data's own metric that shorten as noise takes over (`fastbm.learning.optimise.natural`), and
-        is what "monte-carlo" does unless `learning_rate`, `momentum`, `schedule` or `centring` say how to step; then,
-        as with the other methods of chains, it is "sgd" with these.
+        "natural" takes steps in the data's own metric that shorten as noise takes over
+        (`fastbm.learning.optimise.natural`), and is what "monte-carlo" does unless `learning_rate`, `momentum`,
+        `schedule` or `centring` say how to step; then, as with the other methods of chains, it is "sgd" with these.
     beta : float
         Inverse temperature at which the machine is learned, 1 unless given.
     epochs, batch_size : int
@@ -177,8 +177,8 @@ def fit(
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
     pretrain_epochs : int
         For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
-        divergence, from below, before the whole machine is (`fastbm.learning.learners.pretraining`). 0 unless given: at the same
-        number of epochs `centring` brings more.
+        divergence, from below, before the whole machine is (`fastbm.learning.learners.pretraining`). 0 unless given: at
+        the same number of epochs `centring` brings more.
     ais_every : int
         Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
         of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
@@ -235,21 +235,25 @@ def fit(
     "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
     data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
-    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.monitor.moment_test`).
-    With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
-    rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
-    diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
+    "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds
+    (`fastbm.learning.monitor.moment_test`). With hidden units, whose moments agree at saddles as well, it is False or
+    None; of "monte-carlo" and "mean-field" False too where these do nothing, as rows are no likelier than units on
+    their own would have it: that may be all there is to learn, or a saddle, which another `seed` may leave. Learning in
+    steps that ends with rows much less likely than units on their own would have it, or that lost half of an exact
+    likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and
+    `converged` is False.
 
     Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
     couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
-    best two for 100, and keeps the best, which are not counted as epochs; and where it comes to rest it looks at the
+    best two for 100, and keeps the best, which are not counted as epochs (less far where few `epochs` are asked for,
+    so that all climbs of a round together take no more than these); and where it comes to rest it looks at the
     smallest curvature, by Lanczos' method, and goes on from below where that is negative.
 
-    The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of
-    the energy, of the number of units up and of the projection on the leading axis of the data, each relative to the
-    other chains, over at most 32 records of the last half of the epochs (`fastbm.learning.monitor.chains`); nan until there are
-    8. Where it ends above 1.2 `fit` warns. With free="auto" the run answers by itself, 8 epochs after the last answer
-    at the soonest: `n_sweeps` doubles, up to four times; then ladders of `n_betas` replicas take over, with the
+    The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of the
+    energy, of the number of units up and of the projection on the leading axis of the data, each relative to the other
+    chains, over at most 32 records of the last half of the epochs (`fastbm.learning.monitor.chains`); nan until there
+    are 8. Where it ends above 1.2 `fit` warns. With free="auto" the run answers by itself, 8 epochs after the last
+    answer at the soonest: `n_sweeps` doubles, up to four times; then ladders of `n_betas` replicas take over, with the
     `n_sweeps` asked for, which may double again four times. The metrics "n_sweeps" and "n_betas" tell what was at work
     (1 replica: no ladders).
 

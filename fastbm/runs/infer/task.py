@@ -14,7 +14,7 @@ import numpy as np
 from ..._base import checks
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
-from ...inference.auto import BudgetTooSmall, fit_into
+from ...inference.auto import WORTH, BudgetTooSmall, fit_into
 from ...inference.exact.settings import ExactSettings
 from ...inference.exact.sums import ExactSums
 from ...inference.methods import METHODS, run_method
@@ -140,7 +140,8 @@ class CellsTask:
             return self._run(cell, cell["options"] | {knob.name: size})
 
         try:
-            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most)}
+            about: dict[str, Any] = {"on_top": "auto" not in cell}
+            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most, **about)}
         except (ValueError, TypeError) as error:
             if len(self._cells) == 1 and not isinstance(error, BudgetTooSmall):
                 raise
@@ -149,7 +150,7 @@ class CellsTask:
     def _fall_back(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
         """What mean field says, where a budget is too short for any estimate."""
         result = self._run(cell | {"method": "mean-field"}, {})
-        note = f"{why} Mean field instead: log Z is a lower bound, without an error bar; the moments are its own."
+        note = f"{why} Mean field instead: {WORTH}; the moments are its own."
         told = cell | {"auto": cell["auto"] | {"fell back": note}}
         return self._rows(told, result, result.seconds, result.compile_seconds)
 
