@@ -235,13 +235,16 @@ def fit(
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
     data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
     "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds (`fastbm.learning.moment_test`).
-    With hidden units, whose moments agree at saddles as well, it is False or None. Learning in steps that ends with
+    With hidden units, whose moments agree at saddles as well, it is False or None; of "monte-carlo" and "mean-field"
+    False too where these do nothing, as rows are no likelier than units on their own would have it: that may be all
+    there is to learn, or a saddle, which another `seed` may leave. Learning in steps that ends with
     rows much less likely than units on their own would have it, or that lost half of an exact likelihood's gain,
     diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and `converged` is False.
 
     Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
     couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
-    best two for 100, and keeps the best, which are not counted as epochs; and where it comes to rest it looks at the
+    best two for 100, and keeps the best, which are not counted as epochs (less far where few `epochs` are asked for,
+    so that all climbs of a round together take no more than these); and where it comes to rest it looks at the
     smallest curvature, by Lanczos' method, and goes on from below where that is negative.
 
     The metric "r_hat" tells whether persistent free chains mix: rank-normalised split R-hat, the largest of that of

@@ -78,6 +78,8 @@ def _verdict(run: Run) -> dict[str, Any]:
         last, best, independent = verdict.likelihoods
         text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
         return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
+    if verdict is not None and verdict.idle:
+        found["hidden units"] = "do nothing: rows are no likelier than units on their own have them"
     if verdict is not None and verdict.statistic >= 0:
         found["worst moment"] = f"{verdict.largest_z:.3g} times its noise off, {statistic_of(run, verdict)}"
     return found

@@ -69,7 +69,7 @@ def two_wells(x: np.ndarray) -> tuple[float, np.ndarray]:
 
 def test_the_best_of_several_climbs_is_kept_also_after_a_stop() -> None:
     def climbs() -> Climbs:
-        return Climbs(lambda point: Lbfgs(two_wells, point, 1e-8), [np.array([x]) for x in (1.5, 0.8, -0.7)])
+        return Climbs(lambda point: Lbfgs(two_wells, point, 1e-8), [np.array([x]) for x in (1.5, 0.8, -0.7)], 500)
 
     straight = climbs()
     while not straight.over:
@@ -80,6 +80,44 @@ def test_the_best_of_several_climbs_is_kept_also_after_a_stop() -> None:
             resumed.climb()
         assert resumed.best().run(200)[-1][0] == pytest.approx(-1.0356, abs=1e-3)
     assert straight.best().run(200)[-1][0] == resumed.best().run(200)[-1][0]
+
+
+def test_starts_take_no_more_iterations_than_were_asked_for() -> None:
+    for n_iterations, most in ((5, 14), (60, 130), (10_000, 500)):
+        asked: list[int] = []
+
+        class Counted(Lbfgs):
+            def run(self, max_iterations: int) -> list[Any]:
+                asked.append(max_iterations)  # noqa: B023
+                return super().run(max_iterations)
+
+        points = [np.array([x, 0.5]) for x in np.linspace(-2.0, 2.0, 8)]
+        climbs = Climbs(lambda point: Counted(lambda x: (float(x @ x), 2.0 * x), point, 1e-8), points, n_iterations)  # noqa: B023
+        while not climbs.over:
+            before = len(asked)
+            climbs.climb()
+            del asked[before : len(asked) - 1]  # those that only tell what is known
+        assert len(asked) == 10
+        assert sum(asked) <= most
+
+
+@pytest.mark.slow
+def test_chains_learn_the_rows_of_xor() -> None:
+    found = []
+    for seed in range(3):
+        run = bm.fit(XOR, method="monte-carlo", n_hidden=3, seed=seed, weights_every=0, monitor_every=50)
+        found.append(log_likelihood(run))
+        assert run.converged is not True
+    assert min(found) > -1.5
+
+
+@pytest.mark.parametrize("method", ["mean-field", "monte-carlo"])
+def test_hidden_units_that_do_nothing_have_not_converged(method: str) -> None:
+    start = bm.BoltzmannMachine([np.zeros((3, 2))], units="binary")
+    options: dict[str, Any] = {"method": method, "epochs": 3, "weights_every": 0}
+    run = bm.fit(XOR, init=start, **options)
+    assert run.converged is False
+    assert "hidden units" in run.summary()
 
 
 def test_starts_are_for_hidden_units() -> None:

@@ -1,8 +1,9 @@
 """Several starts of one descent, the best of which goes on.
 
-All go some iterations far, the best ones of these farther, and then one is left. How far does not depend on how many
-iterations were asked for, so that a longer run goes on from a shorter one. Every call does one climb; records of all
-are the state, so that a run that is stopped goes on to the same bits.
+All go some iterations far, the best ones of these farther, and then one is left. Where few iterations were asked for,
+these climbs are so short that both rounds take no more than these; a run that is made longer later goes on from where
+the shorter one started. Every call does one climb; records of all are the state, so that a run that is stopped goes on
+to the same bits.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ ALIKE = 1e-6  # difference of values of climbs on one hill
 
 
 class Climbs:
-    """Descents from all `points`."""
+    """Descents from all `points`, of about `n_iterations` in a round at most."""
 
-    def __init__(self, make: Callable[[np.ndarray], Lbfgs], points: Sequence[np.ndarray]) -> None:
-        self._make, self._all = make, [make(point) for point in points]
+    def __init__(self, make: Callable[[np.ndarray], Lbfgs], points: Sequence[np.ndarray], n_iterations: int) -> None:
+        self._all = [make(point) for point in points]
+        self._first = min(max(n_iterations // len(points), 1), FIRST)
+        self._second = min(max(n_iterations // FINALISTS, 1), SECOND)
         self._n_done = 0
 
     @property
@@ -38,20 +41,20 @@ class Climbs:
     def climb(self) -> None:
         """One climb more."""
         if self._n_done < len(self._all):
-            self._all[self._n_done].run(FIRST)
+            self._all[self._n_done].run(self._first)
         else:
-            self._ranked()[self._n_done - len(self._all)].run(SECOND)
+            self._ranked()[self._n_done - len(self._all)].run(self._second)
         self._n_done += 1
 
     def best(self) -> Lbfgs:
         """The one that came lowest, as its record has it."""
         if len(self._all) == 1:
             return self._all[0]
-        return min(self._ranked()[:FINALISTS], key=lambda one: one.run(SECOND)[-1][1])
+        return min(self._ranked()[:FINALISTS], key=lambda one: one.run(self._second)[-1][1])
 
     def _ranked(self) -> list[Lbfgs]:
         """From the lowest after the first climb on, those that came to the same value last."""
-        values = [one.run(FIRST)[-1][1] for one in self._all]
+        values = [one.run(self._first)[-1][1] for one in self._all]
         order = sorted(range(len(values)), key=lambda k: (values[k], k))
         fresh = [k for place, k in enumerate(order) if not place or values[k] > values[order[place - 1]] + ALIKE]
         return [self._all[k] for k in [*fresh, *(k for k in order if k not in fresh)]]

@@ -22,6 +22,7 @@ from .start import smoothed_means
 FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
 MARGIN = 0.05  # of a visible unit's one bit
 GIVEN_BACK = 0.5  # part of what was gained
+NOTHING = 0.005  # of a visible unit's one bit: what hidden units gain that do nothing
 LIKELIHOODS = ("log_likelihood", "pseudo_likelihood")  # the first that there is
 
 
@@ -62,6 +63,11 @@ class Watch:
             lost = max(GIVEN_BACK * (self._best - self._least), self._margin)
             least = max(least, self._best - lost)
         return bool(self._last < least)
+
+    @property
+    def idle(self) -> bool:
+        """Whether rows are no likelier than units on their own have them, as at the saddle where hidden units start."""
+        return bool(self._last < self.independent + self._margin * NOTHING / MARGIN)
 
     @property
     def worst(self) -> tuple[float, float]:

@@ -58,7 +58,7 @@ class Likelihood(Descent):
         if self._like.n_hidden and self._settings.n_starts > 1:
             others = range(1, self._settings.n_starts)
             more = [starts.drawn(self._like, self._centring, self._settings.seed, k) for k in others]
-            self._climbs = Climbs(self._leg, [start, *more])
+            self._climbs = Climbs(self._leg, [start, *more], self._settings.epochs)
 
     def _leg(self, start: np.ndarray) -> Lbfgs:
         return Lbfgs(

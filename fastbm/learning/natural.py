@@ -24,6 +24,7 @@ from .whitening import whitened
 
 LONGEST = 0.3
 TURNS = 5.0  # after so many turns the gain is half of what it was
+TURNS_HIDDEN = 50.0  # near the saddle where hidden units start, gradients are noise before there is a way to go
 
 
 class Natural:
@@ -36,6 +37,7 @@ class Natural:
         self._coordinates = Plain(size)
         if not sample.like.n_hidden and not sample.has_gaps:
             self._coordinates = whitened(sample.like, sample, settings, self._centring) or self._coordinates
+        self._turns = TURNS_HIDDEN if sample.like.n_hidden else TURNS
         self._before, self._n_turns = np.zeros(size), 0
 
     def step(self, parameters: Parameters, gradient: Parameters) -> Parameters:
@@ -43,7 +45,7 @@ class Natural:
         slope = self._coordinates.slope(self._centring.slope(gradient))
         self._n_turns += int(slope @ self._before < 0.0)
         self._before = slope
-        step = self.learning_rate / (1.0 + self._n_turns / TURNS) * slope
+        step = self.learning_rate / (1.0 + self._n_turns / self._turns) * slope
         step *= min(1.0, LONGEST / max(float(np.linalg.norm(step)), LONGEST))
         moved = self._centring.parameters(self._coordinates.back(step))
         return Parameters.from_arrays(tuple(a + d for a, d in zip(parameters.arrays, moved.arrays, strict=True)))

@@ -33,6 +33,7 @@ from .monitors import Monitors
 from .optimizers import OPTIMIZERS
 from .sample import Sample
 from .settings import FitSettings
+from .starts import BROKEN
 from .stopping import HELD_OUT, Stopping
 
 FLOAT = "<f8"
@@ -140,8 +141,10 @@ class FitTask:
     @property
     def _over(self) -> bool:
         over = self.n_epochs >= self.settings.epochs or self._driver.done or self._stopping.met
-        # natural steps gain below the noise of an epoch too, and end by themselves
-        return over or (self._stopping.hopeless and self.settings.optimizer != "natural")
+        # natural steps gain below the noise of an epoch too, until moments pass their test
+        found = self._driver.verdict
+        gains = self.settings.optimizer == "natural" and (found is None or not found.passed)
+        return over or (self._stopping.hopeless and not gains)
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -246,7 +249,9 @@ class FitTask:
         if astray is None and self._best is None:
             self._driver.judge(self.n_epochs)
         r_hat = np.nan if self._chains is None else self._chains.r_hat
-        return verdicts.rows(self._driver, self._stopping, astray, r_hat) if self._judged else {}
+        hidden = bool(self.start.n_hidden) and self.settings.method in BROKEN
+        idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
+        return verdicts.rows(self._driver, self._stopping, astray, r_hat, idle) if self._judged else {}
 
     def _look_by_ais(self) -> dict[str, np.ndarray]:
         assert self._ais is not None

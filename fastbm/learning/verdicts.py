@@ -20,7 +20,9 @@ STREAMS = {
     f"{GROUP}/largest_z": Stream("<f8"),  # of the differences of moments in units of their noise
     f"{GROUP}/statistic": Stream("<i8"),  # whose it is, pairs first, or UNKNOWN
     f"{GROUP}/chain_noise": Stream("<f8"),  # above what `until` asks for, else nan
-    f"{GROUP}/likelihoods": Stream("<f8", (3,)),  # the last, the best and the independent machine's, where it diverged
+    f"{GROUP}/likelihoods": Stream(
+        "<f8", (3,)
+    ),  # the last, the best and the independent machine's, where it diverged; or the latter
 }
 
 
@@ -38,14 +40,25 @@ class Verdict(NamedTuple):
         """Whether learning ended with a machine that is not kept."""
         return not np.isnan(self.likelihoods[0])
 
+    @property
+    def idle(self) -> bool:
+        """Whether hidden units do nothing: rows are no likelier than units on their own have them."""
+        return not self.diverged and not np.isnan(self.likelihoods[2])
 
-def rows(driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float) -> dict[str, np.ndarray]:
-    """The row of streams; `astray` is given where learning diverged, `r_hat` is that of the free chains."""
+
+def rows(
+    driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None
+) -> dict[str, np.ndarray]:
+    """The row of streams; `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is
+    that of the free chains.
+    """
     converged = None if isinstance(driver, ClosedForm) else driver.converged
-    if astray is not None or stopping.hopeless or (converged and r_hat > R_HAT_OF_CHAINS):
+    if astray is not None or stopping.hopeless or idle is not None or (converged and r_hat > R_HAT_OF_CHAINS):
         converged = False
     found = driver.verdict
-    likelihoods = [np.nan] * 3 if astray is None else [*astray.worst, astray.independent]
+    likelihoods = [np.nan, np.nan, np.nan if idle is None else idle.independent]
+    if astray is not None:
+        likelihoods = [*astray.worst, astray.independent]
     values = (
         UNKNOWN if converged is None else int(converged),
         np.nan if found is None else found.largest_z,
