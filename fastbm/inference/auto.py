@@ -25,7 +25,10 @@ TRIES = 4  # times the rounds of a tempering that importance sampling may take i
 TEMPERED, ANNEALED = 16, 128  # ladders of a tempering, and walks of AIS, unless given
 AROUND_AIS = 10  # times a walk's own cost: trials, witnesses and what it brings along
 PAIR_SECONDS = 4e-10  # that the energy of one state takes for one entry of the couplings
-WORTH = "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats where that is small"
+WORTH = (
+    "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats if couplings are weak, and "
+    "by more if there are valleys"
+)
 
 
 @dataclass(frozen=True)
