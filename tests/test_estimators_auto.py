@@ -12,6 +12,7 @@ import pytest
 from helpers import calm, machine
 
 import fastbm as bm
+from fastbm.inference.auto import settle
 from fastbm.inference.sizing import BudgetTooSmall, fit_into
 
 
@@ -31,10 +32,10 @@ def test_exact_where_it_fits() -> None:
     ],
 )
 def test_estimates_where_it_does_not(model: bm.BoltzmannMachine, method: str) -> None:
-    found = calm(bm.infer, model, "auto", budget=1.0, beta=0.3)
+    found = calm(bm.infer, model, "auto", budget=5.0, beta=0.3)
     about = found.detail["auto"]
     assert found.method == method and method.upper() in about["why"].upper()
-    assert "does not fit the budget of 1 second" in about["why"]
+    assert "does not fit the budget of 5 seconds" in about["why"]
     assert about["mean-field log Z"] == pytest.approx(
         bm.infer(model, "mean-field", beta=0.3, moments=False).log_z, abs=1e-6
     )
@@ -42,6 +43,21 @@ def test_estimates_where_it_does_not(model: bm.BoltzmannMachine, method: str) ->
     again = calm(bm.infer, model, method, beta=0.3, **about["options"], **found.detail["sized"])
     assert again.log_z == found.log_z and again.log_z_error == found.log_z_error
     np.testing.assert_array_equal(again.mean, found.mean)
+
+
+@pytest.mark.parametrize(("budget", "method"), [(0.1, "mean-field"), (5.0, "ais"), (600.0, "tempering")])
+def test_large_machines_by_forecast(budget: float, method: str) -> None:
+    """The shortest tempering of 1000 units coupled to one another takes some 10 s: no trial may find that out."""
+    model = bm.models.sherrington_kirkpatrick(1000, seed=1)
+    about: Any = {"beta": 0.3, "clamp": None, "moments": True, "seed": 0, "threads": 1}
+    assert settle(model, budget=budget, **about).method == method
+
+
+def test_moments_of_more_units_than_a_matrix_may_have() -> None:
+    model = bm.models.ising((130, 130))
+    found = calm(bm.infer, model, "auto", beta=0.3, budget=5.0)
+    assert found.method == "mean-field" and found.mean.shape == (16_900,)
+    assert "moments=False has an estimate" in found.detail["auto"]["why"]
 
 
 def test_clamped_units_may_make_it_exact() -> None:
@@ -60,6 +76,7 @@ def test_stored_and_opened(tmp_path: Any) -> None:
     again = bm.open(out).inference
     assert again.detail["auto"] == found.detail["auto"] and again.detail["sized"] == found.detail["sized"]
     assert again.log_z == found.log_z
+    np.testing.assert_array_equal(again.covariance, found.covariance)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +105,9 @@ def test_a_size_that_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     size = fit_into(0.5, work, "n", 10, 10**9)
     assert size % 10 == 0
     assert 0.3 < 0.005 + 1e-5 * size < 0.5
+    clock[0] = 0.0
+    work(fit_into(0.5, work, "n", 10, 10**9, on_top=False))
+    assert 0.4 < clock[0] < 0.5, "the trials are part of it"
 
 
 def test_no_more_than_there_is_to_do() -> None:
@@ -101,12 +121,12 @@ def test_a_budget_that_is_too_small() -> None:
 
 def test_a_budget_too_small_for_any_estimate() -> None:
     model = bm.models.sherrington_kirkpatrick(60, seed=1)
-    found = bm.infer(model, "auto", budget=1e-9)
-    assert (found.method, found.bound) == ("mean-field", "lower")
-    assert found.log_z == bm.infer(model, "mean-field").log_z
-    assert re.search(
-        "n_sweeps = 50, the least .* Mean field instead: .* lower bound", found.detail["auto"]["fell back"]
-    )
+    by_forecast, by_trial = bm.infer(model, "auto", budget=1e-9), bm.infer(model, "auto", budget=0.05)
+    for found in (by_forecast, by_trial):
+        assert (found.method, found.bound) == ("mean-field", "lower")
+        assert found.log_z == bm.infer(model, "mean-field").log_z and found.detail["left_out"] > 0.0
+    assert "too short for any estimate: log Z is a lower bound" in by_forecast.detail["auto"]["why"]
+    assert re.search("= [0-9]+, the least .* Mean field instead: .* lower bound", by_trial.detail["auto"]["fell back"])
     with pytest.raises(ValueError, match="auto chooses a method for infer alone"):
         bm.log_likelihood(model, np.ones((2, 60)), "auto")
     with pytest.raises(ValueError, match="Did you mean 'auto'"):

@@ -225,3 +225,11 @@ def test_how_wide_a_graph_is() -> None:
     assert widest_level(bm.models.ising((1000,), periodic=False).couplings) == 1
     assert widest_level(bm.models.ising((30, 40), periodic=False).couplings) == 30
     assert widest_level(bm.models.random_tree(1).couplings) == 1
+
+
+@pytest.mark.parametrize("kind", ["visible", "layers", "sparse"])
+def test_what_mean_field_leaves_out_to_second_order(kind: str) -> None:
+    model, beta = machine(kind, "spin", seed=3), 0.02
+    found = bm.infer(model, "mean-field", beta=beta)
+    lacks = bm.infer(model, "exact", beta=beta).log_z - found.log_z
+    assert found.detail["left_out"] == pytest.approx(lacks, rel=0.05)

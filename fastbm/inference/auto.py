@@ -8,19 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..clamping import Clamped
+from ..couplings import DENSE_LIMIT
 from ..exact.choosing import duration
 from ..magnitude import refuse_beyond_range
 from ..model import BoltzmannMachine
 from .exact import forecast_seconds
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper_seconds
-from .methods import run_method
+from .methods import BETAS, SWEEPS, run_method
 from .mixture import N_SWEEPS
-from .scouting import FEWEST_ROUNDS, LADDERS, LEVELS
+from .scouting import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
 from .witness import MOST_KEPT
 
 BUDGET = 60.0  # seconds
 TRIES = 4  # times the rounds of a tempering that importance sampling may take in all
+TEMPERED, ANNEALED = 16, 128  # ladders of a tempering, and walks of AIS, unless given
+AROUND_AIS = 10  # times a walk's own cost: trials, witnesses and what it brings along
+PAIR_SECONDS = 4e-10  # that the energy of one state takes for one entry of the couplings
+WORTH = (
+    "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats if couplings are weak, and "
+    "by more if there are valleys"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ def settle(
     Exact sums are taken if their forecast, by the built-in speeds, fits the budget, unless `exact` is False. Otherwise
     layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
     layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
-    trusted too. How long the last two run is left to the budget.
+    trusted too, or "ais" where the shortest tempering takes longer than the budget. How long the last two run is left
+    to the budget; what is too short for either gets "mean-field".
     """
     machine, n_sums = _sums(model, clamp)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
@@ -56,7 +65,7 @@ def settle(
     first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}"
     if not exact:
         first = "no exact sum is wanted"
-    method, options, why = _estimate(machine, beta, n_sums, budget)
+    method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
         "mean-field log Z": look.log_z,
@@ -66,19 +75,53 @@ def settle(
     return Settled(method, options, note)
 
 
-def _estimate(machine: BoltzmannMachine, beta: float, n_sums: int, budget: float) -> tuple[str, dict[str, Any], str]:
-    """What estimates best: the method, its options, and why."""
-    if not machine.is_layered:
+def _estimate(
+    machine: BoltzmannMachine, beta: float, n_sums: int, moments: bool, seconds: float
+) -> tuple[str, dict[str, Any], str]:
+    """What estimates best within seconds of one thread: the method, its options, and why."""
+    if moments and machine.n_units > DENSE_LIMIT:
+        return (
+            "mean-field",
+            {},
+            f"no method that samples gives moments of {machine.n_units} units (moments=False has an estimate): {WORTH}",
+        )
+    if machine.is_layered:
+        return _estimate_layers(machine, beta, n_sums, seconds)
+    if n_sums * tempering_seconds(machine, beta) <= seconds:
         return "tempering", {}, "no layers: tempering gives log Z and moments from the same samples"
+    if n_sums * ais_seconds(machine) <= seconds:
+        return "ais", {}, "too short for a tempering: AIS"
+    return "mean-field", {}, f"too short for any estimate: {WORTH}"
+
+
+def _estimate_layers(
+    machine: BoltzmannMachine, beta: float, n_sums: int, seconds: float
+) -> tuple[str, dict[str, Any], str]:
+    if n_sums * ais_seconds(machine) > seconds:
+        return "mean-field", {}, f"too short for any estimate: {WORTH}"
     if not has_marginal(machine):
         return "ais", {"bracket": True}, "layers: AIS sums every second one in closed form"
     side = Marginal.of(machine, beta)
     if len(side.kept) <= MOST_KEPT:
-        fits = int(budget / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
+        fits = int(seconds / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
         if fits >= FEWEST_ROUNDS:
             why = f"{len(side.kept)} units in the smaller side: importance-sampling around the states of a tempering"
             return "importance-sampling", {"n_sweeps": min(fits, N_SWEEPS)}, why
     return "ais", {"bracket": True, "walk": "marginal"}, "layers: AIS, one side summed out, from both ends"
+
+
+def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
+    """About what the shortest tempering takes on one thread: as many sweeps of burn-in as are used, and the energies of
+    all replicas after each.
+    """
+    replicas = TEMPERED * n_levels(model, beta)
+    energies = PAIR_SECONDS * sum(array.size for array in model.couplings.arrays)
+    return 2 * SWEEPS.least * replicas * (model.n_units * attempt_seconds(model) + energies)
+
+
+def ais_seconds(model: BoltzmannMachine) -> float:
+    """About what the shortest AIS takes on one thread, its trials and its witnesses counted."""
+    return AROUND_AIS * BETAS.least * ANNEALED * model.n_units * attempt_seconds(model)
 
 
 def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:

@@ -158,11 +158,16 @@ def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
     scale = free_spread(model) / math.sqrt(model.n_units)
     if scale == 0.0:
         return np.array([0.0, beta])
-    length = math.sqrt(model.n_units) * math.asinh(2.0 * scale * beta) / 2.0
-    n_levels = int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
-    betas = np.sinh(np.linspace(0.0, math.asinh(2.0 * scale * beta), n_levels)) / (2.0 * scale)
+    betas = np.sinh(np.linspace(0.0, math.asinh(2.0 * scale * beta), n_levels(model, beta))) / (2.0 * scale)
     betas[0], betas[-1] = 0.0, beta
     return betas
+
+
+def n_levels(model: BoltzmannMachine, beta: float) -> int:
+    """Temperatures that a machine without a transition needs, about."""
+    scale = free_spread(model) / math.sqrt(model.n_units)
+    length = math.sqrt(model.n_units) * math.asinh(2.0 * scale * beta) / 2.0
+    return int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
 
 
 def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import fields
 from typing import Any
@@ -13,6 +14,8 @@ from .subject import Subject
 
 STATES = "lowest states"  # in `detail`, the one array of small numbers
 SECONDS = ("seconds", "compile_seconds")
+MANY = 1_000  # numbers from which an array is written as its bytes: as text it takes seconds, and three times the room
+BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endian, in C order
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
 
 
@@ -36,7 +39,10 @@ def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Infere
 def _arrays(value: Any) -> Any:
     """Lists of numbers back to arrays, at any depth of dicts."""
     if isinstance(value, dict):
-        return _sparse(value) if sorted(value) == sorted(SPARSE) else {k: _arrays(entry) for k, entry in value.items()}
+        if sorted(value) == sorted(BYTES):
+            return np.frombuffer(base64.b64decode(value["float64"]), "<f8").reshape(value["shape"]).copy()
+        found = {name: _arrays(entry) for name, entry in value.items()}
+        return _sparse(found) if sorted(value) == sorted(SPARSE) else found
     if isinstance(value, list) and not any(isinstance(entry, (str, dict)) for entry in value):
         return np.asarray(value)
     return [_arrays(entry) for entry in value] if isinstance(value, list) else value
@@ -51,6 +57,8 @@ def _sparse(parts: dict[str, Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
+        if value.size >= MANY and value.dtype == np.float64:
+            return {"float64": base64.b64encode(value.astype("<f8").tobytes()).decode(), "shape": value.shape}
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()

@@ -16,6 +16,7 @@ from ..halting import Halted, never
 from ..model import BoltzmannMachine
 from ..stopwatch import Stopwatch
 from ..store import Stream
+from .auto import WORTH
 from .exact_settings import ExactSettings
 from .exact_sums import ExactSums
 from .methods import METHODS, run_method
@@ -141,7 +142,8 @@ class CellsTask:
             return self._run(cell, cell["options"] | {knob.name: size})
 
         try:
-            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most)}
+            about: dict[str, Any] = {"on_top": "auto" not in cell}
+            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most, **about)}
         except (ValueError, TypeError) as error:
             if len(self._cells) == 1 and not isinstance(error, BudgetTooSmall):
                 raise
@@ -150,7 +152,7 @@ class CellsTask:
     def _fall_back(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
         """What mean field says, where a budget is too short for any estimate."""
         result = self._run(cell | {"method": "mean-field"}, {})
-        note = f"{why} Mean field instead: log Z is a lower bound, without an error bar; the moments are its own."
+        note = f"{why} Mean field instead: {WORTH}; the moments are its own."
         told = cell | {"auto": cell["auto"] | {"fell back": note}}
         return self._rows(told, result, result.seconds, result.compile_seconds)
 
