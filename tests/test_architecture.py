@@ -299,3 +299,31 @@ def test_modules_that_docstrings_name_are_there() -> None:
             if not file_of(name) and (holder is None or not re.search(rf"\b{last}\b", (PACKAGE / holder).read_text())):
                 wrong.append(f"fastbm/{file} names {name}")
     assert not wrong, "\n".join(wrong)
+
+
+PATH_OF_A_SAMPLE = """
+import sys, traceback
+import fastbm as bm
+from fastbm.sampling.engine import dense
+machine = bm.models.curie_weiss(100)
+bm.sample(machine, n_sweeps=2, n_chains=16)
+print(sum(name.startswith("fastbm") for name in sys.modules))
+for table in [vars(dense), *(one for one in vars(dense).values() if isinstance(one, dict))]:
+    for name, kernel in list(table.items()):
+        if getattr(kernel, "__name__", "").startswith("gibbs_sweep"):
+            def spy(*arguments, kernel=kernel):
+                print(sum("fastbm" in frame.filename for frame in traceback.extract_stack()))
+                return kernel(*arguments)
+            table[name] = spy
+bm.sample(machine, n_sweeps=1, n_chains=16, burn_in=0, threads=1)
+"""
+
+
+def test_a_sample_is_few_modules_and_few_frames_away() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", PATH_OF_A_SAMPLE], capture_output=True, text=True, env=environment, check=True
+    )
+    n_modules, n_frames = map(int, done.stdout.split())
+    print(f"\nmodules that sample loads {n_modules}, frames from sample to its kernel {n_frames}")
+    assert n_modules <= 170 and n_frames <= 11

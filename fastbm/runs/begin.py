@@ -54,31 +54,24 @@ def begin(
             given = Given(functions, model, executor, data)
             task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
-            return _begin(task, spec, inputs, out, overwrite, progress, stop, storage)
+            writer = _place(task, spec, inputs, out, overwrite, storage)
+            try:
+                return _go(task, writer, progress, stop)
+            except (ValueError, TypeError):
+                if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
+                    store.discard(writer.names)  # it was refused before anything was computed
+                raise
 
 
-def _begin(
-    task: Any,
-    spec: dict[str, Any],
-    inputs: dict[str, np.ndarray],
-    out: Any,
-    overwrite: bool,
-    progress: Progress | None,
-    stop: Stop,
-    storage: dict[str, Any],
-) -> Run:
-    """Make the place for the rows of a task, and start."""
+def _place(
+    task: Any, spec: dict[str, Any], inputs: dict[str, np.ndarray], out: Any, overwrite: bool, storage: dict[str, Any]
+) -> Any:
+    """Make the place for the rows of a task."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
     common["meta"] = {key: str(value) for key, value in about.items()}
-    writer = store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
-    try:
-        return _go(task, writer, progress, stop)
-    except (ValueError, TypeError):
-        if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
-            store.discard(writer.names)  # it was refused before anything was computed
-        raise
+    return store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
 
 
 def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -98,13 +99,15 @@ def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Prog
         if stop.signalled:
             return task.state()
         started = time.monotonic()
+        before = _copied(task.state()) if _may_be_long(task, seconds) else None
         try:
-            rows, before = _advance(task, stop, seconds)
+            with nullcontext() if before is None else stop.breaking():
+                rows = task.advance()
+        except Broken:
+            return before
         except Diverged:
             writer.commit(task.state())  # of the last block that was whole
             raise
-        if before is not None:
-            return before
         seconds = time.monotonic() - started
         stop.arm()
         if rows is not None:
@@ -117,20 +120,17 @@ def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Prog
     return None
 
 
-def _advance(task: Task, stop: Stop, seconds: float) -> tuple[Mapping[str, np.ndarray] | None, State | None]:
-    """Do one block; return its rows, or, if it was broken off, the state before it.
+def _may_be_long(task: Task, seconds: float) -> bool:
+    """Whether a block is broken off by a stop: it is atomic, the first, or comes after one that was long and does not
+    look for a stop itself.
 
-    A block is broken off if it may be long: it is atomic, the first, or comes after one that was long and does not look
-    for a stop itself. Threads may still work on what was broken off, so that the task must not be used any more.
+    Threads may still work on what was broken off, so that the task must not be used any more.
     """
-    if not task.atomic and (seconds < LONG_SECONDS or (isinstance(task, Halting) and seconds < math.inf)):
-        return task.advance(), None
-    before = {name: np.array(array) for name, array in task.state().items()}
-    try:
-        with stop.breaking():
-            return task.advance(), None
-    except Broken:
-        return None, before
+    return task.atomic or not (seconds < LONG_SECONDS or (isinstance(task, Halting) and seconds < math.inf))
+
+
+def _copied(state: State) -> State:
+    return {name: np.array(array) for name, array in state.items()}
 
 
 def _reached(task: Task) -> str:

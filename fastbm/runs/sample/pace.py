@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
-from ..._base.halting import Halted, look, never
+from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ...sampling.best import Best
 from ...sampling.clamped import Conditioned
@@ -24,8 +25,6 @@ LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the pri
 BLOCK_BYTES = 1 << 24
 GROWTH = 8.0  # of a block over the one before
 SWAP_SECONDS = 1e-4  # what Python takes for a change of temperatures
-
-T = TypeVar("T")
 
 
 class Pace:
@@ -73,27 +72,31 @@ class Breakable:
         """Sweeps that the chains have done, in whole blocks."""
         return int(self.chains.n_swept if self._before is None else self._before["n_swept"])
 
-    def work(self, act: Callable[[], T], count: int, pace: Pace) -> T | None:
-        """Return what `act` does, a block of `count` pieces; None if it was broken off, and undone."""
+    @property
+    def broken(self) -> bool:
+        """Whether the last block was broken off, and is undone before anything else is done."""
+        return self._before is not None
+
+    @contextmanager
+    def block(self, count: int, pace: Pace) -> Iterator[None]:
+        """Do a block of `count` pieces within; a long one is left where a stop is asked for, and is then `broken`."""
         if self._before is not None:
             self.chains.restore(self._before)
             self._before = None
         started = time.perf_counter()
         if count * pace.seconds < LONG_SECONDS:
-            found = act()
+            yield
         else:
             before = self.chains.state()
             self.chains.halt = self.halt
             try:
-                look(self.halt)  # the state of many replicas takes as long as a piece of work
-                found = act()
+                yield
             except Halted:
                 self._before = before  # to go back at once would take seconds where replicas are many
-                return None
+                return
             finally:
                 self.chains.halt = never
         pace.note(count, time.perf_counter() - started)
-        return found
 
 
 class SamplingTask(Breakable):

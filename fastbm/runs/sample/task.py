@@ -101,11 +101,9 @@ class SampleTask(SamplingTask):
         """Go on without a sample, for at most a block."""
         count = min(self._pace.count, n_sweeps)
 
-        def act() -> Rows:
+        with self.block(count, self._pace):
             self.chains.sweep(count)
-            return {}
-
-        return self.work(act, count, self._pace)
+        return None if self.broken else {}
 
     def _record(self, most: int, step: int) -> Rows | None:
         """Go on to up to `most` samples, `step` sweeps from one to the next, and measure them."""
@@ -114,15 +112,12 @@ class SampleTask(SamplingTask):
         if self._best is not None and "tempering/energy" in self.chains.streams:
             count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
 
-        def act() -> tuple[Rows, np.ndarray]:
+        with self.block(count, self._sample_pace):
             rows = of_whole(self.chains.record(count, step), self._subject)
             rows |= self._observables.measure(rows["samples/states"])
-            return rows, self._seen(rows)
-
-        found = self.work(act, count, self._sample_pace)
-        if found is None:
+            states = self._seen(rows)
+        if self.broken:
             return None
-        rows, states = found
         if self._best is not None:
             del rows["samples/states"]
             energies = rows["tempering/energy"][0].T if "tempering/energy" in rows else rows["samples/energy"]
@@ -217,16 +212,13 @@ class ScheduleTask(SamplingTask):
             now = self.n_swept
             count = min(count, (now // self._every + 1) * self._every - now)
 
-        def act() -> tuple[Rows, tuple[np.ndarray, np.ndarray] | None]:
+        with self.block(count, self._pace):
             rows = of_whole(self.chains.advance(count), self._subject)
             if "samples/states" in rows:
                 rows |= self._observables.measure(rows["samples/states"])
-            return rows, self._seen()
-
-        found = self.work(act, count, self._pace)
-        if found is None:
+            seen = self._seen()
+        if self.broken:
             return None
-        rows, seen = found
         if self._best is not None:
             rows.pop("samples/states", None)
             if seen is not None:

@@ -208,11 +208,15 @@ class Engine:
         """
         seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
         asks = seconds > PIECE_SECONDS and not whole
-        found: list[Any] = fan_out(
-            lambda k: None if asks and self._stopped() else function(k),
-            range(len(self.blocks)),
-            self.threads if seconds >= WORTH_A_THREAD else 1,
-        )
+        threads = self.threads if seconds >= WORTH_A_THREAD else 1
+        found: list[Any] = []
+        if threads == 1 or len(self.blocks) == 1:
+            for k in range(len(self.blocks)):
+                found.append(None if asks and self._stopped() else function(k))
+        else:
+            found = fan_out(
+                lambda k: None if asks and self._stopped() else function(k), range(len(self.blocks)), threads
+            )
         if self._broken:
             self._broken = False
             raise Halted
