@@ -20,7 +20,7 @@ import pytest
 import fastbm as bm
 from fastbm import cli
 from fastbm.report import tables
-from fastbm.runs import begin as run_module, stop as run_age, stop as run_stop
+from fastbm.runs import begin as run_module, stop as run_stop
 from fastbm.runs.loop import execute
 from fastbm.runs.stop import SIGNALS, Broken, Stop
 from fastbm.runs.toml import file as config
@@ -377,7 +377,7 @@ def test_max_seconds_that_mean_nothing_are_refused(capsys: pytest.CaptureFixture
 
 def test_time_counts_from_the_start_of_the_process_where_that_is_the_command() -> None:
     """The process is older than its limit before the command begins; within another program only the call counts."""
-    code = "from fastbm import cli, run_age; cli.process_age = lambda: run_age.process_age() + 900;"
+    code = "from fastbm import cli; from fastbm.runs import stop; cli.process_age = lambda: stop.process_age() + 900;"
     file = write(FILE.replace("n_sweeps = 20", "n_sweeps = 100_000\nthin = 100"))
     words = ["run", file, "-q", "--max-seconds", "900"]
     with stopping.start(*words, "--out", "a.h5", before=stopping.SLOW, code=code + stopping.MAIN) as child:
@@ -388,13 +388,13 @@ def test_time_counts_from_the_start_of_the_process_where_that_is_the_command() -
 
 
 def test_the_age_of_a_process_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [run_age.elapsed(text) for text in (" 00:05\n", "01:02:03", "2-00:00:01")] == [5.0, 3723.0, 172801.0]
-    if run_age.PROC_STAT.exists() and shutil.which("ps"):
-        first = run_age.process_age()
-        monkeypatch.setattr(run_age, "PROC_STAT", Path("none"))
-        by_ps = run_age.process_age()
+    assert [run_stop.elapsed(text) for text in (" 00:05\n", "01:02:03", "2-00:00:01")] == [5.0, 3723.0, 172801.0]
+    if run_stop.PROC_STAT.exists() and shutil.which("ps"):
+        first = run_stop.process_age()
+        monkeypatch.setattr(run_stop, "PROC_STAT", Path("none"))
+        by_ps = run_stop.process_age()
         monkeypatch.undo()
-        assert first - 2.0 <= by_ps <= run_age.process_age() + 2.0
-    monkeypatch.setattr(run_age, "PROC_STAT", Path("none"))
+        assert first - 2.0 <= by_ps <= run_stop.process_age() + 2.0
+    monkeypatch.setattr(run_stop, "PROC_STAT", Path("none"))
     monkeypatch.setenv("PATH", "")
-    assert 0.0 < run_age.process_age() <= time.process_time()
+    assert 0.0 < run_stop.process_age() <= time.process_time()
