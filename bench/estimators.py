@@ -1,7 +1,7 @@
 """Turn the run of runs/estimators.toml into a Markdown table: how far each method is off, and whether to trust it.
 
 fastbm compare runs/estimators.toml
-python bench/estimators.py runs/out/estimators.h5 [--readme README.md]
+python bench/estimators.py runs/out/estimators.h5 [--readme docs/methods.md]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turn the JSON of pytest-benchmark into a Markdown table, fastbm beside the best of its peers.
 
 pytest bench -n 0 --benchmark-only --benchmark-json=BENCH.json
-python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme README.md [--update]]
+python bench/report.py BENCH.json [more.json ...] [--only REGEX] [--readme docs/speed.md [--update]]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the README shows works: its Python block, its TOML files, its commands."""
+"""What the README and the pages of docs/ show works: Python, TOML files, commands, links, and rows of speed."""
 
 import re
 import shlex
@@ -13,6 +13,7 @@ from fastbm.runs.toml import file as config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 
 
 def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
@@ -32,8 +33,8 @@ def test_the_two_lines_stand_as_promised():
 
 
 def commands():
-    lines = [line.strip() for line in README.splitlines() if line.startswith("    fastbm ")]
-    assert len(lines) >= 6
+    lines = [line.strip() for page in PAGES.values() for line in page.splitlines() if line.startswith("    fastbm ")]
+    assert len(lines) >= 20
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
@@ -52,7 +53,25 @@ def test_every_ready_run_passes_the_checks_and_is_mentioned(path):
     tables = config.read(path)
     assert config.check(tables) in config.VERBS
     assert tomllib.loads(path.read_text(encoding="utf-8"))["store"]["out"] == f"runs/out/{path.stem}.h5"
-    assert f"runs/{path.name}" in README
+    assert any(f"runs/{path.name}" in page for page in PAGES.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGES[page]):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_is_one_page_and_its_rows_of_speed_are_those_that_were_measured():
+    assert len(README.splitlines()) <= 150
+    measured = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in measured if line.startswith("|")]
+    told = README[README.index("## Speed") : README.index("## Dependencies")]
+    shown = [line for line in told.splitlines() if line.startswith("|")][2:]
+    assert 0 < len(shown) <= 8
+    for line in shown:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert [cells[0], "1", *cells[1:]] in rows, line
 
 
 def test_every_dependency_has_its_row():
