@@ -34,6 +34,12 @@ WORTH = (
     "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats if couplings are weak, and "
     "by more if there are valleys"
 )
+PILOT = 0.06  # part of the budget that the largest trial should take, about
+AFFORDED = 0.3  # part of the budget that no trial should exceed
+KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
+SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
+FIRST = 2.0  # times the budget that a first trial, which is slower, may take and yet be repeated
+LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
 
 
 @dataclass(frozen=True)
@@ -135,14 +141,6 @@ def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:
         return model, 1
     clamped = Clamped.of(model, *clamp)
     return (clamped.machine(0), clamped.n_patterns) if clamped.free.size else (model, 0)
-
-
-PILOT = 0.06  # part of the budget that the largest trial should take, about
-AFFORDED = 0.3  # part of the budget that no trial should exceed
-KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
-SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
-FIRST = 2.0  # times the budget that a first trial, which is slower, may take and yet be repeated
-LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
 
 
 class BudgetTooSmall(ValueError):

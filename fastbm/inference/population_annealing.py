@@ -37,6 +37,9 @@ from .tempering.ladder import check_ladder
 from .verdict import Verdict, judged
 
 LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
+FEWEST = 8  # populations, for their spread to be an error bar
+HEALTHY_FAMILIES = 100.0
+HEALTHY_PART = 0.5  # of the populations that must carry the average
 
 
 class Subpopulations:
@@ -117,11 +120,6 @@ class Subpopulations:
     def means(self, values: np.ndarray) -> np.ndarray:
         """The mean of values (n_chains, ...) over every population, (n_populations, ...)."""
         return np.stack([values[group].mean(axis=0) for group in self.groups])
-
-
-FEWEST = 8  # populations, for their spread to be an error bar
-HEALTHY_FAMILIES = 100.0
-HEALTHY_PART = 0.5  # of the populations that must carry the average
 
 
 def population_annealing(

@@ -19,6 +19,12 @@ from ..machine.couplings import DENSE_LIMIT
 from ..machine.units import Units
 from .subject import Subject
 
+STATES = "lowest states"  # in `detail`, the one array of small numbers
+SECONDS = ("seconds", "compile_seconds")
+MANY = 1_000  # numbers from which an array is written as its bytes: as text it takes seconds, and three times the room
+BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endian, in C order
+SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -216,13 +222,6 @@ def check_pairs(n_units: int) -> None:
 def moments_of(mean: np.ndarray, second_moment: np.ndarray) -> dict[str, np.ndarray]:
     """The three moment fields from two."""
     return {"mean": mean, "second_moment": second_moment, "covariance": second_moment - mean[:, None] * mean}
-
-
-STATES = "lowest states"  # in `detail`, the one array of small numbers
-SECONDS = ("seconds", "compile_seconds")
-MANY = 1_000  # numbers from which an array is written as its bytes: as text it takes seconds, and three times the room
-BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endian, in C order
-SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
 
 
 def to_json(result: Inference) -> str:

@@ -29,6 +29,8 @@ from .vectors import (
     fill_tables_of_columns,
 )
 
+WIDE, NARROW = 64, 16  # lanes of a tile
+
 
 @kernel
 def pack_units(up, packed):
@@ -64,7 +66,6 @@ def pack_chains(up, n_chains, words):
             words[i, block] = word
 
 
-WIDE, NARROW = 64, 16  # lanes of a tile
 MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
 
 

@@ -17,6 +17,7 @@ from .jit import inlined, kernel
 
 _ROUND32 = np.float32(12582912.0)  # 1.5 * 2^23: adding and subtracting it rounds to an integer
 _ROUND64 = 6755399441055744.0  # 1.5 * 2^52
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
 
 
 @kernel
@@ -100,9 +101,6 @@ def log1p_float64(x):
     series = series * t2 + 0.666666666666667
     log = 2.0 * t + t * (t2 * series)
     return log + 0.6931471805599453 if upper else log
-
-
-_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
 
 
 @inlined

@@ -13,6 +13,7 @@ from ..data.rows import Rows
 LISTED = 1 << 20  # rows whose order is made as a list; that of more is computed place by place
 ROUNDS = 6
 MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # Steele, Lea and Flood, OOPSLA (2014), p. 453
+MOST_NUMBERS = 1 << 24  # of distinct rows: where there are more, rows are seldom alike, and are taken as they are
 
 
 def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None, places: slice) -> np.ndarray:
@@ -48,9 +49,6 @@ def shuffled(places: np.ndarray, n_rows: int, generator: np.random.Generator) ->
         found[outside] = left << half | right
         outside = outside[found[outside] >= n_rows]
     return found.astype(np.int64)
-
-
-MOST_NUMBERS = 1 << 24  # of distinct rows: where there are more, rows are seldom alike, and are taken as they are
 
 
 def distinct(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:

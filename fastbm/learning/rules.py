@@ -39,6 +39,13 @@ FREE = {
     )
 }  # fmt: skip
 AUTO = "auto"  # "gibbs" first, "tempering" if need be: `fastbm.learning.learners.adaptive`
+OFF = (0, False, "constant")  # values that ask for nothing
+OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
+ERRORS = ("fisher", "bootstrap")
+N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
+STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
+N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
+STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
 @dataclass(frozen=True)
@@ -118,9 +125,6 @@ def _check_visible(model: BoltzmannMachine, method: str, clamped: str | None, fr
             )
 
 
-OFF = (0, False, "constant")  # values that ask for nothing
-
-
 def refuse_idle(
     settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int, *, gaps: bool = False
 ) -> None:
@@ -178,14 +182,6 @@ def _of_maximum_likelihood(s: FitSettings) -> bool:
     """Whether the parameters that the rule comes to are those of maximum likelihood, but for noise."""
     sampled = ("exact", "gibbs", "annealed")
     return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering", "auto")
-
-
-OPTIMIZER_NAMES = (*OPTIMIZERS, "l-bfgs")
-ERRORS = ("fisher", "bootstrap")
-N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
-STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
-N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
-STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
 def check(

@@ -30,6 +30,7 @@ COUNTERS = (
     "sums/n_pieces",
     "sums/n_pieces_done",
 )  # of the state
+PATIENCE = 2.0  # seconds
 
 
 class Progress(NamedTuple):
@@ -81,9 +82,6 @@ def _way(settings: SampleSettings, counters: Counters) -> int:
     if started and beta == target and left == 0:
         return PARTS
     return min(int(PARTS * beta / (target or 1.0)), PARTS - 1)
-
-
-PATIENCE = 2.0  # seconds
 
 
 class LateBar:

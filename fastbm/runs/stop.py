@@ -30,6 +30,8 @@ AGAIN_SECONDS = 0.05
 MERGE_SECONDS = 2.0  # that a merge may go on for when a stop is asked for
 
 _active: list[Stop] = []
+START_TICKS = 19  # of the fields after the command's name, the time of the start since boot
+SECONDS_OF = (1, 60, 3600, 86400)
 
 
 class Broken(KeyboardInterrupt):
@@ -215,8 +217,6 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 PROC_STAT = Path("/proc/self/stat")
-START_TICKS = 19  # of the fields after the command's name, the time of the start since boot
-SECONDS_OF = (1, 60, 3600, 86400)
 
 
 def process_age() -> float:

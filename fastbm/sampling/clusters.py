@@ -25,6 +25,13 @@ from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
 
+RULES = ("wolff", "swendsen-wang")
+BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times
+UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
+TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
+_EVEN = 0.7  # a strength at which a bond is about as likely as not
+LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
+
 
 def find_gauge(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
@@ -70,14 +77,6 @@ def require_gauge(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, s
             "couplings."
         )
     return signs
-
-
-RULES = ("wolff", "swendsen-wang")
-BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times
-UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
-TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
-_EVEN = 0.7  # a strength at which a bond is about as likely as not
-LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
 
 
 def bond_cuts(strength: np.ndarray) -> np.ndarray:

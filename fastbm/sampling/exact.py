@@ -26,6 +26,8 @@ from .settings import SampleSettings
 
 ENGINES = {"blocks": "blocks.draws", "layers": "layers.draws", "elimination": "elimination.draws"}  # in fastbm.exact
 USUAL_DRAWS = 64_000  # those of a run of 64 chains and 1000 sweeps; by them engines are compared
+DRAWN_BYTES = 1 << 23  # bits, a byte each, that are drawn at a time
+ENERGY_LANES = 256  # states whose energies are computed side by side
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,6 @@ def _told(engine: str, cost: Forecast) -> str:
     if not math.isfinite(cost.seconds):
         return f"{engine} cannot ({cost.size})"
     return f"{engine} {duration(cost.seconds)}, {cost.n_bytes / 1e9:.2g} GB ({cost.size})"
-
-
-DRAWN_BYTES = 1 << 23  # bits, a byte each, that are drawn at a time
-ENERGY_LANES = 256  # states whose energies are computed side by side
 
 
 class ExactChains:

@@ -35,6 +35,12 @@ from .hdf import Put
 from .schema import package_version
 from .seal import BlockHash
 
+SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own
+MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
+_PIECE = 1 << 20  # bytes that are written or read at a time
+
 
 class Placed(io.RawIOBase):
     """A file object that knows its place and its size; reading and writing are left to others.
@@ -75,9 +81,6 @@ class Placed(io.RawIOBase):
         """Set the length of the file."""
         self.size = self.place if size is None else size
         return self.size
-
-
-SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own
 
 
 class ImageFile(Placed):
@@ -135,12 +138,8 @@ class ImageFile(Placed):
         return self.passed(len(copy))
 
 
-MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
 _ANY_MAGIC = re.compile(rb"FBMSEG\d\d")
 TRAILER = struct.Struct("<8sQ32s")
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
-_PIECE = 1 << 20  # bytes that are written or read at a time
 
 
 class Damaged(Exception):

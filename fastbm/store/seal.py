@@ -20,6 +20,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 BLOCK = 1 << 20
+_KEPT = 64
 
 
 class BlockHash:
@@ -51,7 +52,6 @@ class BlockHash:
         self._crc = self._n_bytes = 0
 
 
-_KEPT = 64
 # How files stood when they were sealed, by the hash in their trailers.
 _known: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 

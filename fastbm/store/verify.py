@@ -39,6 +39,7 @@ LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
 LARGEST_MEMORY = 8 << 30  # addresses: libraries reserve far more than they use
 SECONDS, SLOWEST = 60.0, 20e6  # for the start of a process, and bytes that are read in a second
 Place = tuple[str, int, int]  # a stream, the first and the last of its rows
+LOOKS = 3
 
 
 def damaged_rows(path: Path) -> list[Place] | None:
@@ -91,9 +92,6 @@ def _is_readable(rows: h5py.Dataset, start: int, stop: int) -> bool:
     except (OSError, RuntimeError, ValueError):
         return False
     return True
-
-
-LOOKS = 3
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ DIRECT = 12  # units that are summed from one table of all their states: it need
 MOST_LEAVES = 4096
 MOST_HELD = 16  # units, where all their settings are leaves
 N_STARTS = 32
+SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,6 @@ def table_bytes(n_units: int) -> float:
     """Memory of the three tables."""
     a, b, c = split(n_units)
     return 8.0 * (2.0 ** (a + b) + 2.0 ** (b + c) + 2.0 ** (a + c))
-
-
-SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 
 
 @dataclass(frozen=True)

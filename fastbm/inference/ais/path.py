@@ -27,6 +27,10 @@ PILOT_CHAINS = 64
 PILOT_PART = 4  # the pilot takes one step for this many of the run, within the two limits that follow
 FEWEST, MOST = 20, 200
 EVEN = 0.1  # part of a path's length that is spread evenly in t
+SOURCES = ("tempering", "exact", "gibbs")
+N_SWEEPS = 1_000  # of Gibbs chains, unless told
+LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
+FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
 def check_path(n_betas: int | None, betas: Any) -> np.ndarray:
@@ -62,12 +66,6 @@ def adapt_path(
     path = np.interp(np.linspace(0.0, measure[-1], n_betas), measure, grid)
     path[0], path[-1] = 0.0, 1.0
     return path
-
-
-SOURCES = ("tempering", "exact", "gibbs")
-N_SWEEPS = 1_000  # of Gibbs chains, unless told
-LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
-FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
 class Starts(NamedTuple):

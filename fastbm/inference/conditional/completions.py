@@ -36,6 +36,7 @@ NUMBERS = 1 << 20  # values of filled rows that are held at a time
 VALUE_SECONDS, PAIR_SECONDS = 2e-8, 1e-9  # of a listed filling, for each unit and each pair of units, about
 SUM_SECONDS = 2e-3  # that one exact sum takes at least
 MISSING = 2  # stands for a missing value where values are whole numbers
+ROWS = 256  # of a block, which has random numbers of its own
 
 
 @dataclass(frozen=True)
@@ -202,9 +203,6 @@ def _some_free(model: BoltzmannMachine, n_missing: int) -> BoltzmannMachine:
     """What is left free where the last of the visible units are missing: it stands for all rows that lack as many."""
     known = np.arange(model.n_visible - n_missing)
     return Clamped.of(model, known, np.full(len(known), model.convention.hi)).machine(0)
-
-
-ROWS = 256  # of a block, which has random numbers of its own
 
 
 def sample_gaps(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How, draw: bool) -> np.ndarray:

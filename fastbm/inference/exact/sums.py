@@ -22,6 +22,8 @@ from ..result import Inference, expand, from_json, moments_from_up, nothing_free
 from .settings import ExactSettings
 
 Pairs = str | np.ndarray | None
+SLICE_SECONDS = 0.5  # pieces and patterns that take less are done together, by the built-in speeds
+LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so many pieces of a sum that takes longer
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
@@ -128,10 +130,6 @@ def _symmetric(i: np.ndarray, j: np.ndarray, values: np.ndarray, diagonal: np.nd
     whole = csr_array((np.concatenate([values, values, diagonal]), (rows, columns)), shape=(n, n))
     whole.sort_indices()
     return whole
-
-
-SLICE_SECONDS = 0.5  # pieces and patterns that take less are done together, by the built-in speeds
-LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so many pieces of a sum that takes longer
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,12 @@ from ...kernels.inference.bethe import (
 from ...machine.machine import BoltzmannMachine
 from .response import invert, sech
 
+LANES = 64  # units whose responses are propagated together
+STRONGEST = 1.0 - 1e-6  # r_ij^2 above which M holds numbers too large to be inverted, and responses are propagated
+MOST_SWEEPS = 1000
+TOLERANCE = 1e-13
+LARGEST = 1e12  # responses of this size do not come back
+
 
 class Graph:
     """The rows of the symmetric matrix of couplings, times beta, with the reverse of each slot and an order of units in
@@ -48,13 +54,6 @@ class Graph:
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What kernels take."""
         return self.indptr, self.reverse, self.couplings
-
-
-LANES = 64  # units whose responses are propagated together
-STRONGEST = 1.0 - 1e-6  # r_ij^2 above which M holds numbers too large to be inverted, and responses are propagated
-MOST_SWEEPS = 1000
-TOLERANCE = 1e-13
-LARGEST = 1e12  # responses of this size do not come back
 
 
 @dataclass(frozen=True)

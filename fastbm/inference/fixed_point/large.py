@@ -36,6 +36,12 @@ FROZEN = 1e-4  # 1 / cosh below which a unit is left to sweeps: its atanh m is l
 FLAT = 1e-7  # curvature, of at most about 1, that rounding in float32 can make
 
 Product = Callable[[np.ndarray], np.ndarray]
+LEAST_UNITS = 512  # from which on a draft is worth its making
+LARGEST = 32767
+COARSE = 1e-3  # residual above which steps make do with eight bits
+FINE = 2.0**-9  # of the root mean square of most rows, that a unit of the rounded couplings may be at most
+RANGE = 1e30  # of biases and temperatures in those units
+ROWS = 1000  # that a thread takes at a time
 
 
 def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) -> int:
@@ -145,14 +151,6 @@ def _to_edge(y: np.ndarray, direction: np.ndarray, radius: float) -> np.ndarray:
     # the root without cancellation: along > 0 but for rounding
     edge: np.ndarray = y + left / (along + math.sqrt(along**2 + square * left)) * direction
     return edge
-
-
-LEAST_UNITS = 512  # from which on a draft is worth its making
-LARGEST = 32767
-COARSE = 1e-3  # residual above which steps make do with eight bits
-FINE = 2.0**-9  # of the root mean square of most rows, that a unit of the rounded couplings may be at most
-RANGE = 1e30  # of biases and temperatures in those units
-ROWS = 1000  # that a thread takes at a time
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ from ...machine.couplings.protocol import DENSE_LIMIT, row_blocks
 
 SMALLEST_CONDITION = 1e-10  # reciprocal condition number, in the 1-norm, below which a matrix counts as singular
 TILE = 256
+Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+SECONDS = 60.0  # that the factors may take, about
+SEPARATOR_SECONDS = 2e-8  # for the cube of the widest level
 
 
 def invert(matrix: np.ndarray, threads: int = 1) -> np.ndarray | None:
@@ -92,9 +95,6 @@ def _invert_tile(matrix: np.ndarray, own: slice, left: np.ndarray, columns: slic
 def _multiply(matrix: np.ndarray, own: slice, right: np.ndarray, columns: slice) -> None:
     """(X^T X)_ij = sum_(k >= i) X_ki^T X_kj, j <= i; `right` holds X_ki."""
     matrix[own, columns] = right.T @ matrix[own.start :, columns]
-
-
-Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 def sech(arguments: np.ndarray) -> np.ndarray:
@@ -197,10 +197,6 @@ def _factors(matrix: Any) -> Any:
         )
     except RuntimeError:
         return None
-
-
-SECONDS = 60.0  # that the factors may take, about
-SEPARATOR_SECONDS = 2e-8  # for the cube of the widest level
 
 
 def widest_level(couplings: Couplings) -> int:

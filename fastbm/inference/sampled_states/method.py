@@ -35,6 +35,7 @@ SOURCES = ("chains", "tempering", "annealing")
 PIECE_BYTES = 1 << 24  # of packed states that are held at once, about
 
 Visited = Iterator[tuple[np.ndarray, np.ndarray]]
+INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
 
 
 def visit_chains(
@@ -106,9 +107,6 @@ def visit_annealed(
     while not chains.finished:
         chains.advance(thin)
         yield chains.packed()[None], chains.energies()[None]
-
-
-INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
 
 
 def sampled_states(

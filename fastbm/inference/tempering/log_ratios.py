@@ -39,6 +39,7 @@ from ..._base.arrays import near_one
 from ...machine.magnitude import MOST
 
 MOST_STEPS = 200
+MOST_BYTES = 1e9  # of the energies of all samples at all levels, of which pymbar makes some copies
 
 
 class LogRatios(NamedTuple):
@@ -132,9 +133,6 @@ def bennett(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
             gap[k + 1] = 0.5 * (max(low.max(), high.max()) - min(low.min(), high.min()))
         delta[k + 1] = found - step * centre
     return LogRatios(np.cumsum(delta), terms, np.sqrt(np.cumsum(gap**2)), overlap, {})
-
-
-MOST_BYTES = 1e9  # of the energies of all samples at all levels, of which pymbar makes some copies
 
 
 def pymbar_solver() -> Any:

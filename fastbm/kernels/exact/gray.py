@@ -22,6 +22,7 @@ from ..functions import exp2_float64
 from ..jit import inlined, kernel
 
 LARGEST_Z = 1021.0  # beyond it weights stay as they are, so that z times a weight is a number
+ROWS = 8  # parts of the table: the linear energy is written for one of them, and shifted for the others
 
 
 @kernel
@@ -244,9 +245,6 @@ def sum_slice_distribution(rises, fields, table, start, depth, scale, weights):
         for x in range(table.size):
             row[x] += step_weights[x]
     return whole, _total(heights[1]), _total(heights[2])
-
-
-ROWS = 8  # parts of the table: the linear energy is written for one of them, and shifted for the others
 
 
 @kernel

@@ -14,6 +14,8 @@ import numpy as np
 from ..functions import tanh_float64
 from ..jit import kernel
 
+STEP = 256  # of eight bits, in units of sixteen
+
 
 @kernel
 def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
@@ -68,9 +70,6 @@ def sweep_mean_field_sparse(means, graph, bias, beta, damping):
             change[c] = max(change[c], abs(step))
             own[c] += step
     return change
-
-
-STEP = 256  # of eight bits, in units of sixteen
 
 
 @kernel

@@ -20,6 +20,8 @@ from ..functions import exp2_float64, exp_float64, log1p_float64
 from ..jit import kernel
 
 ROOM = 600.0  # a product of factors within exp(+-ROOM) is a normal number
+LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a change of their order
+_LOG2_E = 1.4426950408889634
 
 
 @kernel
@@ -72,10 +74,6 @@ def _log_factor(field, w):
     """softplus(field + w) - softplus(field)."""
     after = max(field + w, 0.0) + math.log1p(math.exp(-abs(field + w)))
     return after - max(field, 0.0) - math.log1p(math.exp(-abs(field)))
-
-
-LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a change of their order
-_LOG2_E = 1.4426950408889634
 
 
 @kernel

@@ -27,6 +27,15 @@ from ..rules import check
 from ..settings import FitSettings
 from ..training_set import smoothed_means, start_machine
 
+ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
+EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
+NOT_OPTIONS = {
+    "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
+    "fidelity", "patience", "ais_every",
+}  # fmt: skip
+NEVER = 1 << 40  # epochs
+NO_LOG_Z = ("gibbs", "metropolis")
+
 
 class SpinSums(NamedTuple):
     """Sums over rows of spins: whole numbers, so that sums of parts add up, and are taken away, without rounding."""
@@ -80,15 +89,6 @@ def one_shot_of_sums(sums: SpinSums, *, flip_noise: float, units: str = "binary"
     return spin_machine(found).to_units(units), naive_mean_field.log_z(mean, covariance, found)
 
 
-ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
-EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
-NOT_OPTIONS = {
-    "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
-    "fidelity", "patience", "ais_every",
-}  # fmt: skip
-NEVER = 1 << 40  # epochs
-
-
 class Learned(NamedTuple):
     """A machine and its log Z, with the standard error where that was sampled."""
 
@@ -125,9 +125,6 @@ def check_rule(method: str, n_hidden: int, units: str, options: Mapping[str, Any
 def check_log_z(name: str) -> str:
     """Check the name of a method that gives log Z."""
     return checks.choice("log_z", name, ["auto", *(method for method in METHODS if method not in NO_LOG_Z)])
-
-
-NO_LOG_Z = ("gibbs", "metropolis")
 
 
 def learn(

@@ -24,6 +24,9 @@ from .machines import SpinSums, one_shot_of_sums
 
 RIDGE = 1e-4  # of the scale and of the offsets, in units of the spread of the scores
 LEAST_SCALE = 1e-6
+FLIP_NOISES = (0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.25)
+N_FOLDS = 5
+LEAST_ROWS = 3  # of a class: one is held out, and two are left
 
 
 def calibrate(scores: np.ndarray, labels: np.ndarray, log_prior: np.ndarray) -> tuple[np.ndarray, float]:
@@ -52,11 +55,6 @@ def calibrate(scores: np.ndarray, labels: np.ndarray, log_prior: np.ndarray) -> 
     scale = float(theta[0]) / spread
     offsets = theta[1:] / scale
     return offsets - offsets.mean(), scale
-
-
-FLIP_NOISES = (0.02, 0.05, 0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.25)
-N_FOLDS = 5
-LEAST_ROWS = 3  # of a class: one is held out, and two are left
 
 
 def deal(codes: np.ndarray, classes: np.ndarray, seed: int, n_folds: int = N_FOLDS) -> np.ndarray:

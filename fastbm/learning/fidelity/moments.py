@@ -26,6 +26,8 @@ from ...machine.units import Units
 
 MOST_TRIPLES = 19_600  # all of 50 units
 BLOCK = 1 << 16  # states packed at a time
+BLOCK_ROWS, BLOCK_TRIPLES = 4_096, 256  # of which products are held at a time
+ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
 
 
 def some_triples(n_units: int, seed: int, most: int = MOST_TRIPLES) -> np.ndarray:
@@ -85,10 +87,6 @@ def count(up: Rows | np.ndarray, triples: np.ndarray, threads: int) -> Counts:
 
     first, *others = fan_out(one, range(0, len(up), BLOCK), threads)
     return sum(others, first)
-
-
-BLOCK_ROWS, BLOCK_TRIPLES = 4_096, 256  # of which products are held at a time
-ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
 
 
 def flat_pairs(n_units: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -25,6 +25,9 @@ from ..training_set import Sample
 from . import starts
 from .climbs import ALIKE, FIRST, Climbs
 
+IDLE = 1e-4  # a scaled coupling that does nothing
+TRIES = 4
+
 
 class Descent:
     """Drives L-BFGS an iteration at a time. A driver sets `_lbfgs`, and says what a point means.
@@ -148,8 +151,6 @@ class Descent:
         self._at_minimum = bool(state.get("at_minimum", False))
 
 
-IDLE = 1e-4  # a scaled coupling that does nothing
-TRIES = 4
 NO_ROWS = np.zeros((0, 0))
 
 

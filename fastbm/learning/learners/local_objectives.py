@@ -35,6 +35,9 @@ from ..moments import Parameters
 
 BLOCK = 1 << 16  # numbers in a block: two arrays of float64 of this size fit a core's own cache
 FEWEST = 256  # rows in a block
+RULES = ("pseudolikelihood", "rise", "log-rise", "minimum-probability-flow")
+STRANDS = 16  # sums over blocks run side by side in at most so many, whatever the number of threads
+SMALLEST = 1e-15  # is added to a unit's loss before the logarithm, which has no lower bound where data are separable
 
 
 class Patterns:
@@ -95,11 +98,6 @@ class Patterns:
         second /= width[:, None] * width[None, :]
         np.fill_diagonal(second, 1.0)
         return second
-
-
-RULES = ("pseudolikelihood", "rise", "log-rise", "minimum-probability-flow")
-STRANDS = 16  # sums over blocks run side by side in at most so many, whatever the number of threads
-SMALLEST = 1e-15  # is added to a unit's loss before the logarithm, which has no lower bound where data are separable
 
 
 class _Sums(NamedTuple):

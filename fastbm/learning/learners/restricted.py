@@ -42,6 +42,10 @@ from ..settings import FitSettings
 from ..training_set import Sample
 
 WORD = 32
+LANES = 64  # that blocks come in multiples of
+ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
+THREADS_WORK = 1 << 23  # batch rows times couplings from which on a second thread is worth its call
+CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
 
 
 class Asked(Protocol):
@@ -104,12 +108,6 @@ def add_bits(fields: np.ndarray, weights: np.ndarray, words: np.ndarray) -> None
         bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
         unpack_words(bits, words)
         add_plainly(fields, weights, bits, 0)
-
-
-LANES = 64  # that blocks come in multiples of
-ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
-THREADS_WORK = 1 << 23  # batch rows times couplings from which on a second thread is worth its call
-CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
 
 
 class RestrictedSteps:

@@ -32,6 +32,13 @@ from .metrics import places_of_some
 BINS = 30
 MOST_STATES, FEWEST_STATES = 256, 32
 WORK = 1 << 27  # states times couplings, up to which a look is short
+MOST_RECORDS = 32
+FEWEST_RECORDS = 8
+POWER_STEPS = 50
+# A chain whose memory is tau records long has R-hat^2 = 1 + 2 tau / 16 or so over half of 32 records. The limit of
+# samples that are to be averaged, 1.05, asks for a tau below 1; here tau may be 3.5, about 5 % of the epochs so far, as
+# a gradient needs chains that follow the parameters, not independent ones.
+R_HAT_OF_CHAINS = 1.2
 
 
 def most_states(model: BoltzmannMachine) -> int:
@@ -80,15 +87,6 @@ class EnergyHistogram:
         edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
         counts = {f"energies/{name}": np.histogram(values, edges)[0][None] for name, values in found.items()}
         return {"energies/edges": edges[None], "energies/epoch": np.array([epoch]), **counts}
-
-
-MOST_RECORDS = 32
-FEWEST_RECORDS = 8
-POWER_STEPS = 50
-# A chain whose memory is tau records long has R-hat^2 = 1 + 2 tau / 16 or so over half of 32 records. The limit of
-# samples that are to be averaged, 1.05, asks for a tau below 1; here tau may be 3.5, about 5 % of the epochs so far, as
-# a gradient needs chains that follow the parameters, not independent ones.
-R_HAT_OF_CHAINS = 1.2
 
 
 def principal_axis(covariance: Callable[[np.ndarray], np.ndarray], n: int, seed: int) -> np.ndarray:

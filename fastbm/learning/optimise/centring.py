@@ -21,6 +21,7 @@ from ...machine.machine import BoltzmannMachine
 from ..moments import Parameters
 
 RATE = 0.01  # of hidden units' offsets, a mini-batch
+NARROWEST = 0.01  # a unit's standard deviation is taken to be at least this part of its span
 
 
 class Offsets:
@@ -51,9 +52,6 @@ class Offsets:
             np.fill_diagonal(weights[0], 0.0)
         pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(mu[None])[0]
         return Parameters(weights, gap.bias - pull)
-
-
-NARROWEST = 0.01  # a unit's standard deviation is taken to be at least this part of its span
 
 
 class Centring:

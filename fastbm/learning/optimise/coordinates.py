@@ -34,6 +34,9 @@ from ..training_set import Sample
 from .centring import Centring
 
 RIDGE = 0.02  # added to lambda_a + lambda_b: units that are copies of each other make them 0
+MOST_PARAMETERS = 1_500  # whose matrix is soon factored
+MOST_ROWS = 1 << 16  # more make the metric no better
+SHRINKAGE = 0.01  # part of the information of independent units that is added: pairs may have a state never seen
 
 
 class Plain:
@@ -115,11 +118,6 @@ class Split(Plain):
     @property
     def lower(self) -> np.ndarray | None:
         return np.zeros(self.size)
-
-
-MOST_PARAMETERS = 1_500  # whose matrix is soon factored
-MOST_ROWS = 1 << 16  # more make the metric no better
-SHRINKAGE = 0.01  # part of the information of independent units that is added: pairs may have a state never seen
 
 
 class Whitened(Plain):

@@ -17,6 +17,14 @@ import numpy as np
 
 from ..moments import Parameters
 
+# the part of the learning rate that is left, by the part of the epochs that is over
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda over: 1.0,
+    "linear": lambda over: 1.0 - over,
+    "cosine": lambda over: 0.5 * (1.0 + math.cos(math.pi * over)),
+    "inverse": lambda over: 1.0 / (1.0 + 9.0 * over),
+}
+
 
 class Sgd:
     """Gradient ascent with momentum: v <- momentum v + rate g; theta <- theta + v.
@@ -80,15 +88,6 @@ class Adam:
 
 PLAIN: dict[str, Any] = {"sgd": Sgd, "adam": Adam}
 OPTIMIZERS = (*PLAIN, "natural")
-
-
-# the part of the learning rate that is left, by the part of the epochs that is over
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda over: 1.0,
-    "linear": lambda over: 1.0 - over,
-    "cosine": lambda over: 0.5 * (1.0 + math.cos(math.pi * over)),
-    "inverse": lambda over: 1.0 / (1.0 + 9.0 * over),
-}
 
 
 def rate(schedule: str, learning_rate: float, epoch: int, epochs: int) -> float:

@@ -19,6 +19,7 @@ from .noise import MomentNoise
 
 OWN_CHAINS = ("gibbs", "restarted", "annealed", "tempering")  # free phases whose chains owe nothing to the rows
 SAMPLED = np.float32  # precision of moments where sampling noise is far above it
+PART_NUMBERS = 1 << 21  # values of units of a part
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,6 @@ class Phase:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
-
-
-PART_NUMBERS = 1 << 21  # values of units of a part
 
 
 def parts_of(rows: Rows, n_units: int, chosen: np.ndarray | None = None) -> list[slice | np.ndarray]:

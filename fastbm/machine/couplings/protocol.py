@@ -11,6 +11,8 @@ from typing import Protocol
 import numpy as np
 
 DENSE_LIMIT = 16_384  # units: beyond it a dense float64 matrix takes more than 2 GiB
+Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
+BLOCK = 1 << 22  # numbers that a temporary array may hold where many rows are worked on at once
 
 
 def check_size(n_units: int) -> None:
@@ -22,11 +24,6 @@ def check_size(n_units: int) -> None:
             f"{DENSE_LIMIT} units. Couplings given as a scipy.sparse matrix, or as a list of blocks for a layered "
             "machine, are stored as they are and may have more, where what is asked of them needs no dense matrix."
         )
-
-
-Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-BLOCK = 1 << 22  # numbers that a temporary array may hold where many rows are worked on at once
 
 
 class Couplings(Protocol):

@@ -28,6 +28,12 @@ COLOURS = (
 )  # fmt: skip
 
 Rows = list[dict[str, Any]]
+PANEL = 2.9  # inches, across; and down
+DOWN = 2.4
+LEAST_LOSS = 1e-5  # nats a row; losses below, and what is better than the planted machine, are drawn here
+MEASURES = {"gamma": "error of couplings", "pair_off": "error of pair moments"}
+WORST = {"gamma": 5.0, "pair_off": 2.0, "likelihood_off": 30.0}  # axes end here: what is worse says nothing more
+LOSS = "held-out loss, nats a row"
 
 
 def draw_comparison(run: Results) -> Figure:
@@ -127,14 +133,6 @@ def _error_bars(axes: Any, rows: Rows, styles: dict[str, Any]) -> None:
     axes.set_yticks(range(len(shown)), shown)
     axes.invert_yaxis()
     axes.set(xlim=(-6.3, 6.3), xlabel="error / its error bar", title="95 % of points belong into the grey")
-
-
-PANEL = 2.9  # inches, across; and down
-DOWN = 2.4
-LEAST_LOSS = 1e-5  # nats a row; losses below, and what is better than the planted machine, are drawn here
-MEASURES = {"gamma": "error of couplings", "pair_off": "error of pair moments"}
-WORST = {"gamma": 5.0, "pair_off": 2.0, "likelihood_off": 30.0}  # axes end here: what is worse says nothing more
-LOSS = "held-out loss, nats a row"
 
 
 def draw_rules(run: RulesRun) -> Figure:

@@ -20,6 +20,7 @@ from .style import BLUE, GREY, LIGHT, ORANGE, STYLE
 BAND_ERRORS = 2.0  # standard errors of the data on either side
 N_BINS = 24  # of moments, for the width of the band
 DENSE = 2_000  # points above which they are drawn small and faint
+HIGHEST = 10.0  # R-hat that is drawn; infinite ones, of chains that stand still, lie there
 
 
 def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
@@ -130,9 +131,6 @@ def _population(axes: Any, fidelity: Fidelity) -> None:
     axes.legend(loc="upper right")
     divergence, noise = fidelity.population_divergence, fidelity.population_divergence_noise
     _note(axes, 0.97, 0.83, f"Jensen–Shannon divergence\n{divergence:.2g} nats (noise {noise:.1g})", va="top")
-
-
-HIGHEST = 10.0  # R-hat that is drawn; infinite ones, of chains that stand still, lie there
 
 
 def has_chains(run: Learned) -> bool:

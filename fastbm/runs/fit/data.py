@@ -29,6 +29,7 @@ from ...machine.units import Units, units as convention
 
 Arrays = dict[str, np.ndarray]
 GIVEN_AS = {"rows": "data", "holdout": "holdout"}  # arguments, by the names that a run has for them
+UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
 
 
 def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
@@ -101,9 +102,6 @@ def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
             f"{source.name} holds other rows than those that the run began with (sha256 differs). {out}"
         )
     return rows
-
-
-UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
 
 
 @dataclass(frozen=True)

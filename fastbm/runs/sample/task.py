@@ -18,6 +18,7 @@ from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, look_after
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
+COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
 
 
 class SampleTask(SamplingTask):
@@ -173,9 +174,6 @@ def _watched(rows: Mapping[str, np.ndarray]) -> Rows:
     """Rows by the names of what is watched."""
     found = {name.removeprefix("observables/"): array for name, array in rows.items()}
     return found | {"energy": rows["samples/energy"]}
-
-
-COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
 
 
 class ScheduleTask(SamplingTask):

@@ -23,6 +23,8 @@ from .engine import BLOCK, LANES, Engine, lanes_of
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
+ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
+LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
 
 class BitProduct:
@@ -78,10 +80,6 @@ class BitProduct:
         fill_tables(tables, padded, MASKS)
         self._tables = tables
         return tables
-
-
-ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
-LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
 
 
 class LayeredChains(Engine):

@@ -36,6 +36,11 @@ from ..image import Placed, trailer
 from ..schema import Stream, chunk_shape
 from ..seal import BlockHash
 
+SIZE = 4  # bytes
+_BLOCK = 1 << 20
+_LEAST = 4 << 20  # bytes for which it pays to wake the other thread
+Write = Callable[[int, bytearray], None]
+
 
 class DiskFile(Placed):
     """A file object for HDF5, all of whose changes go through `files`.
@@ -136,9 +141,6 @@ def _address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-SIZE = 4  # bytes
-
-
 def fletcher32(data: bytearray | memoryview) -> bytes:
     """Return the checksum of some bytes, as it stands behind them in a file.
 
@@ -151,10 +153,6 @@ def fletcher32(data: bytearray | memoryview) -> bytes:
     factor = 256 if sys.byteorder == "little" else 1
     once, twice = ((int(one) * factor - 1) % MODULUS + 1 if one else 0 for one in sums)
     return (twice << 16 | once).to_bytes(SIZE, "little")
-
-
-_BLOCK = 1 << 20
-_LEAST = 4 << 20  # bytes for which it pays to wake the other thread
 
 
 class Follower:
@@ -236,9 +234,6 @@ class Follower:
                 raise StorageError(f"the merged file ends at byte {start + n_read}; it was cut while it was written.")
             n_read += some
         return view
-
-
-Write = Callable[[int, bytearray], None]
 
 
 def corners(stream: Stream, n_rows: int) -> Iterator[tuple[int, ...]]:

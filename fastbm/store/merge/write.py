@@ -34,6 +34,7 @@ from .file import SIZE, Chunks, DiskFile, Follower, chunk_bytes, corners
 PIECE = 4 << 20  # bytes that are read at a time
 T = TypeVar("T")
 Rows = list[tuple[str, memoryview]]
+_BATCH_BYTES = 8 << 20
 
 
 def kept_rows(headers: Sequence[Header], n_base: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -133,9 +134,6 @@ def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -
     for name, low, high in wanted:
         if low < end and high > start:
             yield name, max(low, start), min(high, end)
-
-
-_BATCH_BYTES = 8 << 20
 
 
 def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
