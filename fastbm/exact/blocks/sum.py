@@ -1,14 +1,12 @@
-"""How a sum in three blocks is cut: which units are held, at which settings, and how the others are split.
+"""Exact sums in three blocks, at the speed of a matrix product: how they are cut into pieces, planned and done.
 
-Every table is scaled to a largest entry of 1, so that Z = scale sum F G H. What underflow loses is at most
-2^n exp(-700), and nothing beside the sum where log sum > -700 + n log 2 + 40: the certificate. Z is at least the weight
-of one state, so a low state found by descent certifies a sum before it is done. Where it cannot, one more unit is held:
-the tables of each half follow its states more closely. Halves that are nothing beside a known state are dropped.
+Every table is scaled to a largest entry of 1, so that Z = scale sum F G H (`fastbm.kernels.exact.blocks`). What
+underflow loses is at most 2^n exp(-700), and nothing beside the sum where log sum > -700 + n log 2 + 40: the
+certificate. Z is at least the weight of one state, so a low state found by descent certifies a sum before it is done.
 
-Exact sums in three blocks, at the speed of a matrix product; see `fastbm.kernels.exact.blocks`.
-
-Beyond three blocks of 12 units, and where the certificate of `blocks_plan` asks for it, units are held at each of their
-settings in turn: a piece of the sum for each.
+Beyond three blocks of 12 units, and where the certificate asks for it, units are held at each of their settings in
+turn: a piece of the sum for each. With one more unit held the tables of each half follow its states more closely.
+Halves that are nothing beside a known state are dropped.
 """
 
 from __future__ import annotations

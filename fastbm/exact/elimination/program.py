@@ -1,11 +1,11 @@
-"""An elimination laid out for the kernels: steps, cliques, and where tables stand.
+"""An elimination laid out for the kernels: steps, cliques, where tables stand, and where pairs of units are found.
 
 Steps come in post-order: the children of a step right before it, those that need most memory first (Liu, ACM Trans.
 Math. Softw. 12, 127 (1986), doi:10.1145/6497.6499). Messages of steps at even depth form one stack and those at odd
-depth another: a step takes its children from the top of one and puts its message on top of the other. The two grow
-from the ends of one array.
+depth another: a step takes its children from the top of one and puts its message on top of the other. The two grow from
+the ends of one array.
 
-Pairs of units: who is coupled to whom, where a pair stands in the cliques, and pairs that no clique holds.
+Of pairs it is told who is coupled to whom, where a pair stands in the cliques, and which pairs no clique holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .order import Neighbours, Order, evaluate
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be done, but for the numbers of the couplings; see `kernels/elimination.py`.
+    """What is to be done, but for the numbers of the couplings; see `fastbm.kernels.exact.elimination`.
 
     Attributes
     ----------

@@ -1,4 +1,7 @@
-"""Blocks of a Gray code in slices on threads, and what is added up over them; see `fastbm.kernels.exact.gray`."""
+"""Blocks of a Gray code in slices on threads, and what is added up over them.
+
+The code and its slices are those of `fastbm.kernels.exact.gray`.
+"""
 
 from __future__ import annotations
 

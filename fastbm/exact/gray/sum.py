@@ -1,7 +1,8 @@
-"""Exact sums over all 2^n states by Gray code; see `fastbm.kernels.exact.gray`.
+"""Exact sums over all 2^n states by Gray code.
 
 The reference among the engines: logarithms throughout, any range of couplings, memory that grows with n alone. Pieces
-are blocks of the code of a fixed size. The lowest states of a piece come first: weights are relative to the lowest.
+are blocks of the code of a fixed size. The lowest states of a piece come first: weights are relative to the lowest. The
+code is that of `fastbm.kernels.exact.gray`.
 """
 
 from __future__ import annotations
