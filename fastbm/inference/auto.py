@@ -1,6 +1,6 @@
 """Which method `infer(model, "auto")` takes: an exact sum if it fits the budget, else what estimates best.
 
-How much of a method fits into a budget of seconds: found by doing a little of it.
+How much of a method fits into a budget of seconds is found by doing a little of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation.
 
-Means and second moments of recorded states, gathered piece by piece.
+Means and second moments of recorded states are gathered piece by piece.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The one result type of every inference method.
-
-Results as text, and back, to the last bit.
-"""
+"""The one result type of every inference method, and its form as text, which comes back to the last bit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Chains that walk between a product model f_0 and a machine f = exp(-beta E), and collect their weights.
 
-The path is f_t = f_0^(1 - t) f^t with f_0 = exp(base x), in terms of units that are up (see `fastbm.sampling.engine`).
-At every step from t to t' log w rises by (t' - t) (log f(s) - log f_0(s)), constants left out; then s is drawn anew by
-one sweep, which leaves f_t' unchanged. A walk down a path is the reversal, in time too, of a walk up.
+The path is f_t = f_0^(1 - t) f^t with f_0 = exp(base x), in terms of units that are up, as in
+`fastbm.sampling.engine.engine`. At every step from t to t' log w rises by (t' - t) (log f(s) - log f_0(s)), constants
+left out; then s is drawn anew by one sweep, which leaves f_t' unchanged. A walk down a path is the reversal, in time
+too, of a walk up.
 """
 
 from __future__ import annotations

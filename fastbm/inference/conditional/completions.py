@@ -1,14 +1,14 @@
-"""Sums over what rows lack: log Z with only the known units of a row held, so that log p(known) = that - log Z.
+"""Rows that lack entries: sums over all that they may be, and draws of what is missing.
 
-Rows are values, NaN where an entry is missing. Where a row lacks few entries and hidden units have a closed form, all
-ways to fill it in are listed, whatever the rows lack; elsewhere rows that lack the same entries share exact sums over
-the missing and the hidden units. Little and Rubin, Statistical Analysis with Missing Data (2002), sect. 6.2,
-doi:10.1002/9781119013563.
+Rows are values, NaN where an entry is missing. log p(known) is log Z with only the known units of a row held, less log
+Z. Where a row lacks few entries and hidden units have a closed form, all ways to fill it in are listed, whatever the
+rows lack; elsewhere rows that lack the same entries share exact sums over the missing and the hidden units.
 
-Missing visible units of a restricted machine, by block Gibbs sampling of rows that each lack others.
+Draws, for restricted machines, are made by block Gibbs sampling of rows that each lack others: hidden units given all
+visible ones, then the missing ones given these. Rows share the matrix products, whatever they lack.
 
-Hidden units are drawn given all visible ones, then the missing ones given these. Rows share the matrix products,
-whatever they lack. Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+Little and Rubin, Statistical Analysis with Missing Data (2002), sect. 6.2, doi:10.1002/9781119013563; Ackley, Hinton
+and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
 """
 
 from __future__ import annotations

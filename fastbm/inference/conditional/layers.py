@@ -1,10 +1,10 @@
-"""Hidden layers given rows, by mean field: the best product distribution q, and the bound that it gives.
+"""Hidden layers given rows, by mean field with its bound; and visible units given all other visible ones.
 
-log p(v) >= S(q) - beta <E(v, h)>_q - log Z. Given its neighbours a layer's means are the best ones in closed form, so
-that going from layer to layer raises the bound at every step, without damping; all rows are done by matrix products.
+The bound is that of the best product distribution q: log p(v) >= S(q) - beta <E(v, h)>_q - log Z. Given its neighbours
+a layer's means are the best ones in closed form, so that going from layer to layer raises the bound at every step,
+without damping; all rows are done by matrix products. For log-odds of visible units hidden ones are summed out.
+
 Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448, eqs. 7-8.
-
-Log-odds of visible units given all other visible ones, hidden units summed out.
 """
 
 from __future__ import annotations

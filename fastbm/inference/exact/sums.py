@@ -1,6 +1,6 @@
-"""From what a sum over states says to a result: moments in the machine's units, full or on some pairs only.
+"""The sums of one call of `exact`, pattern by pattern and piece by piece, and the results that are made of them.
 
-The sums of one call of `exact`, pattern by pattern and piece by piece: they can be left between any two pieces.
+They can be left between any two pieces. Moments of results are in the machine's units, full or on some pairs only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Belief propagation and Bethe's approximation: exact on trees.
 
-Messages are cavity fields u_(j -> i) = atanh(tanh(beta W_ij) tanh(beta b_j + sum_(k != i) u_(k -> j))), see
+Messages are cavity fields u_(j -> i) = atanh(tanh(beta W_ij) tanh(beta b_j + sum_(k != i) u_(k -> j))), as in
 `fastbm.kernels.inference.bethe`. Covariances by linear response: the inverse of the second derivatives of Bethe's free
 energy in the means, where that is well conditioned, else (and on trees, where it is exact at any coupling) the
 derivatives of all messages, propagated as the messages are.

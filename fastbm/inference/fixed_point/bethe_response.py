@@ -1,6 +1,4 @@
-"""The graph that beliefs are propagated on.
-
-What the messages of belief propagation say of means and pairs, and the linear response of the means.
+"""The graph of belief propagation, what its messages say of means and pairs, and the linear response of the means.
 
 With D_i = 1 - m_i^2 and r_ij the correlation coefficient of a coupled pair under its belief, the inverse of the
 covariances is D^-1/2 M D^-1/2 with M_ij = -r_ij / (1 - r_ij^2) and M_ii = 1 + sum_j r_ij^2 / (1 - r_ij^2): that of two

@@ -1,16 +1,13 @@
-"""The inverse of a symmetric positive definite matrix in place, tile by tile.
-
-A = L L^T, X = L^-1, A^-1 = X^T X (Bientinesi, Gunter and van de Geijn, ACM Trans. Math. Softw. 35, 3 (2008),
-doi:10.1145/1377603.1377606). LAPACK does the same in one call, which takes minutes at 16,384 units and cannot be left;
-here no product takes longer than some hundredths of a second. Tiles are of one size and BLAS is held to a thread, so
-that bits do not depend on threads.
-
-Covariances by linear response: the inverse of the matrix of second derivatives at a fixed point.
+"""Covariances by linear response: the inverse of the matrix of second derivatives at a fixed point.
 
 The matrix is M = D^1/2 C^-1 D^1/2 with D = 1 - m^2, so that C = D^1/2 M^-1 D^1/2 and units that are frozen (D = 0) do
-no harm. M has an entry for each coupled pair and its diagonal; at a stable fixed point it is positive definite.
+no harm. M has an entry for each coupled pair and its diagonal; at a stable fixed point it is positive definite. Whether
+sparse factors of it can be had is told by how wide the machine's graph is, from a search in breadth.
 
-Whether sparse factors of a machine's response can be had: how wide its graph is, from a search in breadth.
+A dense matrix is inverted in place, tile by tile: A = L L^T, X = L^-1, A^-1 = X^T X (Bientinesi, Gunter and van de
+Geijn, ACM Trans. Math. Softw. 35, 3 (2008), doi:10.1145/1377603.1377606). LAPACK does the same in one call, which takes
+minutes at 16,384 units and cannot be left; here no product takes longer than some hundredths of a second. Tiles are of
+one size and BLAS is held to a thread, so that bits do not depend on threads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Where `sampled-states` takes its states from: sequential dynamics at the target, tempered, or annealed.
-
-log Z from the unique low-energy states that sequential dynamics visits.
+"""log Z from the unique low-energy states that sequential dynamics visits, at the target, tempered, or annealed.
 
 The sum over the set S of distinct visited states is a lower bound. At the target temperature the probability P(S) of
 the set is the fraction of samples of independent chains that lie in it, and log Z = log sum_S exp(-beta E) - log P(S).
