@@ -1,10 +1,8 @@
-"""The gauge of an unfrustrated machine: signs g_i with g_i g_j W_ij >= 0, so that the units g_i s_i are a ferromagnet.
+"""Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
 
-Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0.
-
-Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
-
-Units are turned by the gauge, so that kernels see a ferromagnet; what comes out is in the machine's own bits.
+Where they are not there is a gauge: signs g_i with g_i g_j W_ij >= 0, so that the units g_i s_i are a ferromagnet
+(Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0). Units are turned by it, so that kernels see a
+ferromagnet; what comes out is in the machine's own bits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What exact samples are drawn from: the engines that can, which of them a run uses, and what that costs.
+"""Chains of independent draws from the exact distribution: a sweep is one draw of every chain.
 
-Chains of independent draws from the exact distribution: a sweep is one draw of every chain.
+They are drawn by the engines for exact sums that can; which of them a run uses, and what that costs, is told here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What units of one layer that are on add to the fields of another.
+"""Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
-Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
-
-Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.bits`.
+What the units of one layer that are on add to the fields of another is a product of bits with the weights, a sum of
+rows (`fastbm.kernels.bits`).
 """
 
 from __future__ import annotations
