@@ -1,4 +1,4 @@
-"""A machine as it is learned: epoch after epoch, what is measured on the way, and when to stop; knows of no run."""
+"""A machine as it is learned, without a run: epoch after epoch, what is measured on the way, and when to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves the parameters: for every method the driver that an epoch is asked of."""
+"""The driver of every learning method: what moves the parameters, and what an epoch is asked of."""
 
 from __future__ import annotations
 

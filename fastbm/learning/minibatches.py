@@ -1,7 +1,4 @@
-"""The order in which an epoch goes through the rows.
-
-Distinct rows of a data set, and how much each of them counts.
-"""
+"""The order in which an epoch goes through the rows, and the distinct rows of a data set with what each counts."""
 
 from __future__ import annotations
 

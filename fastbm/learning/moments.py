@@ -1,10 +1,8 @@
-"""What a phase yields: averages of units and of the pairs that are coupled.
+"""What a phase yields: averages of units and of the pairs that are coupled, and gradients made of them.
 
-Averages over states of layered machines, every other layer by its means given its neighbours.
-
-Pairs are coupled between layers of even and of odd number only, so that units of odd layers may stand for themselves by
-their means: the averages are as right as before, and less noisy (Rao and Blackwell; Gelfand and Smith, J. Am. Stat.
-Assoc. 85, 398 (1990), doi:10.1080/01621459.1990.10476213).
+Pairs of layered machines are coupled between layers of even and of odd number only, so that units of odd layers may
+stand for themselves by their means given their neighbours: the averages are as right as before, and less noisy (Rao and
+Blackwell; Gelfand and Smith, J. Am. Stat. Assoc. 85, 398 (1990), doi:10.1080/01621459.1990.10476213).
 """
 
 from __future__ import annotations

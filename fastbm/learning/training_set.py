@@ -1,10 +1,7 @@
-"""Where learning starts.
+"""What a machine is learned from, rows of bits or moments of the visible units alone, and where learning starts.
 
-Missing entries of rows: units that are clamped in some rows and free in others.
-
-Rows are handed to phases as values, NaN where an entry is missing.
-
-What a machine is learned from: rows of bits, or moments of the visible units alone.
+Rows are handed to phases as values, NaN where an entry is missing: such units are clamped in some rows and free in
+others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A visible machine from rows of data, or their sums, in one step: mean field with linear response.
+"""One machine of one class: learned by any rule, in memory, with its log Z by any method.
 
-The formulas are those of `fastbm.learning.closed_forms.naive_mean_field`.
-
-One machine of one class: learned by any rule, in memory, with its log Z by any method.
+The one-shot rule makes a visible machine from rows of data, or their sums, in one step: mean field with linear
+response, by the formulas of `fastbm.learning.closed_forms.naive_mean_field`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Scores of classes to probabilities: one offset a class and one common scale, by logistic regression.
+"""Scores of classes made probabilities, from scores of rows by machines that have not seen them.
 
-P(k | x) ~ pi_k exp(t (score_k(x) + c_k)), with t and c at the largest weighted log-likelihood of the labels, less a
-slight ridge that keeps them finite where classes are told apart without error. Platt, in Advances in Large Margin
-Classifiers (2000), p. 61; Guo et al., Proc. 34th ICML (2017), arXiv:1706.04599.
+One offset a class and one common scale come from logistic regression: P(k | x) ~ pi_k exp(t (score_k(x) + c_k)), with t
+and c at the largest weighted log-likelihood of the labels, less a slight ridge that keeps them finite where classes are
+told apart without error. Platt, in Advances in Large Margin Classifiers (2000), p. 61; Guo et al., Proc. 34th ICML
+(2017), arXiv:1706.04599.
 
-Scores of rows by machines that have not seen them, a fold at a time.
-
-Stone, J. R. Stat. Soc. B 36, 111 (1974), doi:10.1111/j.2517-6161.1974.tb00994.x. Folds of the one-shot rule cost one
-pass over the data: the sums of all rows less those of a fold are the sums of the others.
+Rows are scored a fold at a time. Folds of the one-shot rule cost one pass over the data: the sums of all rows less
+those of a fold are the sums of the others. Stone, J. R. Stat. Soc. B 36, 111 (1974),
+doi:10.1111/j.2517-6161.1974.tb00994.x.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How often units, pairs and triples of units are up, and how many at a time: counted exactly, 64 states a word.
+"""Means, pair and triple moments of units, how many are up at a time, and what independent rows scatter about them.
 
-Means, pair and triple moments of units, and what independent rows scatter about them.
-
-With x = 0 or 1, p = <x>, V = p (1 - p), S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of
-d_i d_j d_k, less what estimating the means takes away, follow from moments of third order alone:
+How often units, pairs and triples are up is counted exactly, 64 states a word. With x = 0 or 1, p = <x>, V = p (1 - p),
+S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of d_i d_j d_k, less what estimating the means
+takes away, follow from moments of third order alone:
 
     var(d_i d_j) = V_i V_j + S_i S_j C_ij - C_ij^2
     var(d_i d_j d_k - sum C_jk d_i) = <d_i^2 d_j^2 d_k^2> - K^2 - sum C_jk (C_jk V_i + 2 K S_i) + 6 C_ij C_jk C_ik

@@ -1,4 +1,4 @@
-"""A closed form as a run of one epoch."""
+"""Learning by a closed form, as a run of one epoch; and what the form makes of rows that were drawn again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What drivers that minimise by L-BFGS have in common; an iteration counts as an epoch.
+"""Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters; an iteration counts as an epoch.
 
-Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters.
-
-Where all units are visible, these are whitened besides (`whitening`). Hidden units make saddles and valleys: there are
-several starts then, and where the gradient vanishes the curvature is looked at (`starts`, `climbs`, `curvature`).
+Where all units are visible, these are whitened besides (`fastbm.learning.optimise.coordinates`). Hidden units make
+saddles and valleys: there are several starts then, and where the gradient vanishes the curvature is looked at
+(`fastbm.learning.learners.starts` and `climbs`, `fastbm.learning.optimise.curvature`). `Descent` is what all drivers
+that minimise by L-BFGS have in common.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What whatever moves parameters has in common."""
+"""What every driver can do: drivers are what moves parameters, epoch by epoch."""
 
 from __future__ import annotations
 

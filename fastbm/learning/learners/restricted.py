@@ -1,11 +1,10 @@
-"""Chains, or rows of data, side by side in lanes, their bits in words of 32 units.
+"""Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
 
-Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
-
-One mini-batch is three products with bits: hidden fields of rows and of chains, visible fields of chains; and one for
-<v h> of both phases. Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far
-below the noise of the samples. All products look sums of rows up or add them in one order, so that bits depend on
-neither threads nor processor.
+Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Lanes`). One mini-batch is three
+products with bits: hidden fields of rows and of chains, visible fields of chains; and one for <v h> of both phases.
+Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far below the noise of
+the samples. All products look sums of rows up or add them in one order, so that bits depend on neither threads nor
+processor.
 
 Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018; Tieleman, ICML (2008), p. 1064,
 doi:10.1145/1390156.1390290.

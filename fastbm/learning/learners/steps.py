@@ -1,4 +1,4 @@
-"""How parameters move in one epoch by mini-batch steps."""
+"""Learning by mini-batch steps: how parameters move in one epoch, and whether moments are the data's at the end."""
 
 from __future__ import annotations
 

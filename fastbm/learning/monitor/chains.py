@@ -1,14 +1,12 @@
-"""Energies of states, hidden units summed out where that has a closed form, and their histogram beside the data's.
-
-Whether the free chains mix as learning goes on.
+"""What is told of the persistent free chains: whether they mix, and a histogram of their energies beside the data's.
 
 Parameters move, and with them what chains are drawn from; but they move for all chains alike. So a few numbers of each
 chain are recorded now and then, each record is brought to mean 0 and variance 1 over the chains, and rank-normalised
 split R-hat tells whether chains that were high among the others stay high: 1 where they forget within the records.
 
-Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+Energies are those of visible units where the sum over hidden ones has a closed form.
 
-What is told of the persistent free chains: whether they mix, and a histogram of their energies.
+Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
 """
 
 from __future__ import annotations

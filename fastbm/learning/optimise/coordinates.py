@@ -1,19 +1,19 @@
-"""What an optimiser sees in place of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j.
+"""Coordinates that an optimiser sees in place of scaled couplings and biases, so that it needs fewer iterations.
 
-`Rotation`: with units that are close to independent, a change of D raises a local rule's objective by tr(D C D) up to a
-factor, C being the correlation matrix. With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b)
-/ 2 Y_ab^2, so that X_ab = Y_ab sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D
-is left out, so that X has n numbers too many, in whose directions the objective is flat.
+`Rotation`, of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j: with units that are close to
+independent, a change of D raises a local rule's objective by tr(D C D) up to a factor, C being the correlation matrix.
+With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b) / 2 Y_ab^2, so that X_ab = Y_ab
+sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D is left out, so that X has n
+numbers too many, in whose directions the objective is flat.
 
 `Split`: D = p - q with p, q >= 0, where an l1 penalty is linear: couplings that end at both bounds are exactly 0.
 
-Coordinates in which the likelihood of a visible machine is about as curved along one direction as along any other.
-
-At its maximum the curvature of the mean log-likelihood of a row is the covariance of the sufficient statistics
-(s_i s_j, s_i), the Fisher information, and there the machine's is the data's but for their noise. So the data's own
-covariance C is a metric at no cost: with C = R R^T the coordinates R^T theta need ten or twenty iterations where scaled
-parameters take a hundred. It is the natural gradient with a metric that is known beforehand: Amari, Neural Comput. 10,
-251 (1998), doi:10.1162/089976698300017746.
+`Whitened`: the likelihood of a visible machine is about as curved along one direction as along any other. At its
+maximum the curvature of the mean log-likelihood of a row is the covariance of the sufficient statistics (s_i s_j, s_i),
+the Fisher information, and there the machine's is the data's but for their noise. So the data's own covariance C is a
+metric at no cost: with C = R R^T the coordinates R^T theta need ten or twenty iterations where scaled parameters take a
+hundred. It is the natural gradient with a metric that is known beforehand: Amari, Neural Comput. 10, 251 (1998),
+doi:10.1162/089976698300017746.
 
 Statistics are two-valued, so a row's are bits, and the second moments of all of them are counts of bits that two words
 share: exact, and 64 rows at a time. Of moments alone there are no fourth ones; those of a Gaussian with the same

@@ -1,10 +1,8 @@
-"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.optimise.natural`). Each
-is a pure function of parameters, gradient and its own state.
+"""Steps uphill: gradient ascent with momentum, and Adam; and how the learning rate falls from epoch to epoch.
 
-How the learning rate falls from epoch to epoch.
-
-With sampled gradients parameters settle only if it does. Robbins and Monro, Ann. Math. Stat. 22, 400 (1951),
-doi:10.1214/aoms/1177729586.
+Each step is a pure function of parameters, gradient and its own state, as natural gradients are
+(`fastbm.learning.optimise.natural`). With sampled gradients parameters settle only if the rate falls: Robbins and
+Monro, Ann. Math. Stat. 22, 400 (1951), doi:10.1214/aoms/1177729586.
 """
 
 from __future__ import annotations

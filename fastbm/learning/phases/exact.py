@@ -1,8 +1,7 @@
 """The clamped phase: moments with the visible units held at the data, hidden units inferred.
 
 Each way to infer is one class with `moments(model, rows)`; `rows` are values (m, n_visible) in the machine's units.
-
-The clamped phase where rows lack entries, summed exactly: only what is known of a row is held.
+`GapsExact` is for rows that lack entries: only what is known of a row is held, and all else is summed.
 """
 
 from __future__ import annotations

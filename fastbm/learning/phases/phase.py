@@ -1,6 +1,6 @@
-"""What the clamped and the free phase have in common.
+"""What the clamped and the free phase have in common, and the clamped phase of many rows, a part of them at a time.
 
-The clamped phase of many rows, a part of them at a time, so that memory does not grow with their number.
+Rows are taken in parts so that memory does not grow with their number.
 """
 
 from __future__ import annotations
