@@ -1,10 +1,8 @@
-"""Take a run's lock: by flock, or where the file system has none, by name.
+"""The lock that one writer holds on a run for its whole life: by flock, or where the file system has none, by name.
 
 A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
-another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and
-removes it when the text stands.
-
-The lock that one writer holds on a run for its whole life.
+another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and removes
+it when the text stands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rows of a run in parts: which segment holds which, each checked once before it is read.
 
-The whole part of a damaged run: what can still be read, up to where a resume would begin to compute again.
+Of a damaged run it is the whole part: what can still be read, up to where a resume would begin to compute again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""On what kind of file system a place lies, as far as the system tells; only messages depend on it.
+"""Whether a run can lie at a place: what is refused before anything is made there, and what is said of weak places.
 
-Whether a run can lie at a place: what is refused before anything is made there, and what is said of weak places.
+On what kind of file system a place lies is told as far as the system tells; only messages depend on it.
 """
 
 from __future__ import annotations

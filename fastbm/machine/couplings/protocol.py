@@ -1,7 +1,4 @@
-"""How large a dense matrix may be.
-
-What every kind of couplings can do.
-"""
+"""What every kind of couplings can do, and how large a dense matrix may be."""
 
 from __future__ import annotations
 

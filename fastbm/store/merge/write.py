@@ -1,6 +1,4 @@
-"""One pass through the segments of a run: every byte checked, the bytes of rows handed on.
-
-Write the one file of a merged run, in one pass through its segments.
+"""Write the one file of a merged run, in one pass through its segments: every byte is checked as it is read.
 
 HDF5 makes the file with holes for the chunks of rows, which are then filled in the order of the segments; one thread
 reads the segments ahead, and one reads the merged file behind. Rows of texts, and rows that are to be compressed, go
