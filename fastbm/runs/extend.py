@@ -1,7 +1,4 @@
-"""Which runs can go on past their end, as if they had been longer from the start, and from where they do so.
-
-The verb `extend`.
-"""
+"""The verb `extend`: which runs can go on past their end, as if they had been longer from the start, and from where."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A request is noted, and the loop of the run looks for it between blocks. Where w
 exception is raised within it, in the main thread, by the handler of the signal. The clock sends a signal of its own to
 that end, one that does nothing to a program that does not listen to it.
 
-How long ago this process began, as a batch system counts: its start-up is older than the first line of Python.
+Clocks may count from when this process began, as a batch system counts: its start-up is older than the first line of
+Python.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Pictures of comparisons: how far off methods are on every machine, what that costs, and whether error bars hold.
+"""Pictures of comparisons of inference methods, and of rules of learning.
 
-Pictures of the inverse problem: how far off rules are over temperatures and numbers of rows, and what they take.
+Of methods: how far off they are on every machine, what that costs, and whether error bars hold. Of rules, on the
+inverse problem: how far off they are over temperatures and numbers of rows, and what they take.
 """
 
 from __future__ import annotations

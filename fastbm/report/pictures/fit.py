@@ -1,6 +1,6 @@
-"""Pictures of what a learned machine gets right of its data.
+"""Pictures of what a learned machine gets right of its data, and of the free chains of a learning run.
 
-Pictures of the free chains of a learning run: R-hat over epochs, and energies beside those of the data.
+Of chains R-hat is drawn over epochs, and their energies beside those of the data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Learned couplings with their standard errors, in order of size.
-
-Pictures of runs, with Matplotlib: one figure for each kind.
-"""
+"""Pictures of runs, with Matplotlib: one figure for each kind; and learned couplings with their standard errors."""
 
 from __future__ import annotations
 

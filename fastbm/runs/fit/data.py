@@ -1,7 +1,4 @@
-"""The rows that a fit learns from, in the file of its run, or in a file of their own that the run names.
-
-The data that `fit` is given, checked.
-"""
+"""The data that `fit` is given, checked; and the rows that a run learns from, in its file or in one that it names."""
 
 from __future__ import annotations
 

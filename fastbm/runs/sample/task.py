@@ -1,6 +1,6 @@
 """Sampling as a run: burn-in, then every `thin`-th sweep recorded, one block of rows at a time.
 
-Samplers that have an end of their own as runs: annealing, and annealing of a population.
+Samplers that have an end of their own, annealing and annealing of a population, are runs of another kind of task.
 """
 
 from __future__ import annotations
