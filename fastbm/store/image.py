@@ -126,7 +126,7 @@ class ImageFile(Placed):
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Keep a copy: HDF5 uses its buffers again."""
+        """Write at the place by keeping a copy: HDF5 uses its buffers again."""
         copy = bytes(data)
         self._writes.append((self.place, copy))
         return self.passed(len(copy))

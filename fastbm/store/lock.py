@@ -56,7 +56,7 @@ def acquire(names: Names) -> tuple[int, str]:
 
 
 def cannot_write(names: Names, error: OSError, folder: Path | None = None) -> StorageError:
-    """The error for a folder that takes no files."""
+    """Return the error for a folder that takes no files."""
     where = folder or names.merged.parent
     return StorageError(
         f"cannot write {names.shown}: {error.strerror or error} (in {where}). Nothing was changed. Write elsewhere."
@@ -145,7 +145,7 @@ def _create(names: Names, taking: Path) -> bool:
 
 
 def busy(names: Names) -> StorageError:
-    """The error for a run that another process is writing."""
+    """Return the error for a run that another process is writing."""
     holder = read_holder(names.lock) or "another process"
     return StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
 

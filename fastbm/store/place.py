@@ -107,7 +107,7 @@ def check_replaceable(names: Names) -> None:
 
 
 def foreign_files(names: Names) -> list[str]:
-    """Files in the parts folder that no writer has made; hidden ones are the system's."""
+    """Return the files in the parts folder that no writer has made; hidden ones are the system's."""
     try:
         there = sorted(os.listdir(names.parts))
     except (FileNotFoundError, NotADirectoryError):

@@ -237,13 +237,13 @@ Write = Callable[[int, bytearray], None]
 
 
 def corners(stream: Stream, n_rows: int) -> Iterator[tuple[int, ...]]:
-    """The first index of every chunk that holds any of `n_rows` rows, in the order in which rows fill them."""
+    """Return the first index of every chunk that holds any of `n_rows` rows, in the order in which rows fill them."""
     size = chunk_shape(stream)
     yield from itertools.product(*(range(0, n, step) for n, step in zip((n_rows, *stream.shape), size, strict=True)))
 
 
 def chunk_bytes(stream: Stream) -> int:
-    """Bytes of one chunk in the file, with its checksum."""
+    """Return the number of bytes of one chunk in the file, with its checksum."""
     return math.prod(chunk_shape(stream)) * stream.item_bytes + SIZE
 
 

@@ -35,7 +35,7 @@ Rows = list[tuple[str, memoryview]]
 
 
 def kept_rows(headers: Sequence[Header], n_base: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """How many rows of each stream count, of a merged file that segments go on from and of each segment.
+    """Return how many rows of each stream count, of a merged file that segments go on from and of each segment.
 
     Rows that a later segment puts others in the place of do not.
     """
