@@ -84,7 +84,7 @@ LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in t
 
 
 class LayeredChains(Engine):
-    """Layers in order, each drawn given its neighbours.
+    """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.
     """
@@ -147,7 +147,7 @@ class LayeredChains(Engine):
         return start
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
-        """The field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
+        """Return the field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
         values, rows = self._values[k], self._layers[layer]
         field = np.empty((rows.stop - rows.start, values.shape[1]), self.dtype)
         field[:] = self._start[k][rows]
