@@ -106,12 +106,12 @@ class Subpopulations:
             self.engine.sweep(min(piece, n_sweeps - start))
 
     def weights(self) -> np.ndarray:
-        """Each population's part in averages: exp(log_z), normalised, (n_populations,)."""
+        """Return each population's part in averages: exp(log_z), normalised, (n_populations,)."""
         w = np.exp(self.log_z - self.log_z.max())
         return w / w.sum()
 
     def means(self, values: np.ndarray) -> np.ndarray:
-        """The mean of values (n_chains, ...) over every population, (n_populations, ...)."""
+        """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
         return np.stack([values[group].mean(axis=0) for group in self.groups])
 
 

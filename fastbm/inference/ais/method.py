@@ -113,7 +113,7 @@ class Job:
 def look(
     model: BoltzmannMachine, beta: float, walk: str, n_sweeps: int, seed: int, threads: int, must: bool = False
 ) -> Scout:
-    """Scout for a part of the time that so many sweeps take."""
+    """Look at a machine with a scout, for a part of the time that so many sweeps take."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)

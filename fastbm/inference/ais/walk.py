@@ -70,7 +70,7 @@ class Walk:
             self._for_blocks(partial(self._follow_block, path=path[first : first + size + 1]))
 
     def finish(self) -> None:
-        """At the upper end of the path: turn the weights into those of the machine as the user gave it."""
+        """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
 
     @property
     def log_w(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class Walk:
         return np.concatenate([self._log_w_block(k)[: b.stop - b.start] for k, b in enumerate(self.blocks)])
 
     def bits(self) -> np.ndarray:
-        """The chains' states, (n_chains, n_units) uint8."""
+        """Return the chains' states, (n_chains, n_units) uint8."""
         parts = [self._up_block(k)[:, : b.stop - b.start].T for k, b in enumerate(self.blocks)]
         return np.concatenate(parts).astype(np.uint8)
 

@@ -131,20 +131,20 @@ class Gapped:
 
 
 def log_weights(model: BoltzmannMachine, filled: Filled, beta: float) -> np.ndarray:
-    """log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
+    """Return log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
     found = Clamped.of(model, np.arange(model.n_visible), filled.values).log_sum_independent(beta)
     return found.reshape(len(filled.rows), -1)
 
 
 def log_sum(weights: np.ndarray) -> np.ndarray:
-    """log of the sum of each row's exponentials."""
+    """Return log of the sum of each row's exponentials."""
     highest = weights.max(axis=1)
     found: np.ndarray = highest + np.log(np.exp(weights - highest[:, None]).sum(axis=1))
     return found
 
 
 def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, **options: object) -> Inference:
-    """Exact sums over all units that these rows leave free."""
+    """Return exact sums over all units that these rows leave free."""
     clamp = (alike.known, alike.values)
     return run_method(model, "exact", beta=beta, clamp=clamp, seed=0, threads=threads, **options)  # type: ignore[arg-type]
 
@@ -152,7 +152,7 @@ def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, 
 def log_sums_of_known(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
 ) -> tuple[np.ndarray, float | None, str | None]:
-    """log Z with the known units of each row held, the standard error of their mean, and its bound.
+    """Return log Z with the known units of each row held, the standard error of their mean, and its bound.
 
     `method` is for rows whose fillings are not listed.
     """

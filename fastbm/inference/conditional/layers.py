@@ -30,7 +30,7 @@ def is_deep(model: BoltzmannMachine) -> bool:
 def mean_field_layers(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, max_sweeps: int = MOST_SWEEPS
 ) -> np.ndarray:
-    """Means (m, n_hidden) of the hidden units of a layered machine given rows of visible values (m, n_visible).
+    """Return means (m, n_hidden) of the hidden units of a layered machine given rows of visible values (m, n_visible).
 
     Layers are gone through from below until no mean changes by more than the root of the rounding of `rows`, in whose
     precision all is done.
@@ -71,7 +71,7 @@ def mean_field_layers(
 
 
 def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, beta: float) -> np.ndarray:
-    """S(q) - beta <E(v, h)>_q for every row of visible values, q independent hidden units of `means`."""
+    """Return S(q) - beta <E(v, h)>_q for every row of visible values, q independent hidden units of `means`."""
     units = model.convention
     values = np.concatenate([rows, means], axis=1, dtype=np.float64)
     energy = model.offset - ((0.5 * model.couplings.field(values) + model.flat_bias) * values).sum(axis=1)
@@ -81,7 +81,7 @@ def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, b
 
 
 def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int) -> np.ndarray:
-    """Lower bounds of log Z with the visible units held at each row of values, for a layered machine."""
+    """Return lower bounds of log Z with the visible units held at each row of values, for a layered machine."""
     found = np.empty(len(rows))
     for some in row_blocks(len(rows), 4 * model.n_units):
         values = rows[some].astype(np.float64)

@@ -44,7 +44,7 @@ class Graph:
 
     @property
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What kernels take."""
+        """The graph as kernels take it."""
         return self.indptr, self.reverse, self.couplings
 
 
@@ -57,7 +57,9 @@ LARGEST = 1e12  # responses of this size do not come back
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Of one lane: total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the messages."""
+    """What the messages of one lane say: total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the
+    messages.
+    """
 
     graph: Graph
     messages: np.ndarray
@@ -76,17 +78,17 @@ class Beliefs:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row of every slot."""
+        """The row, that is the unit, of every slot."""
         return np.repeat(np.arange(len(self.totals), dtype=np.int32), np.diff(self.graph.indptr))
 
     def covariances(self) -> np.ndarray:
-        """<s_i s_j> - m_i m_j of every slot."""
+        """Return <s_i s_j> - m_i m_j of every slot."""
         m = np.tanh(self.totals)
         found: np.ndarray = np.tanh(self.pair_arguments) - m[self.rows] * m[self.graph.indices]
         return found
 
     def pair_covariances(self) -> Any:
-        """Covariances of coupled pairs and the diagonal, as a scipy.sparse.csr_array."""
+        """Return covariances of coupled pairs and the diagonal, as a scipy.sparse.csr_array."""
         from scipy.sparse import csr_array
 
         n = len(self.totals)
@@ -98,14 +100,14 @@ class Beliefs:
         return found
 
     def slopes(self) -> np.ndarray:
-        """du/dc of the message from the row of every slot."""
+        """Return du/dc of the message from the row of every slot."""
         found = np.empty(len(self.messages))
         message_slopes(self.messages, self.totals, (self.graph.indptr, self.graph.couplings), found)
         return found
 
 
 def bethe_covariance(graph: Graph, beliefs: Beliefs, threads: int = 1) -> np.ndarray | None:
-    """The whole matrix of covariances; None where the response diverges."""
+    """Return the whole matrix of covariances; None where the response diverges."""
     slopes = beliefs.slopes()
     # the square of r_ij is the product of the slopes of both messages: no cancellation
     square = np.clip(slopes * slopes[graph.reverse], 0.0, 1.0)

@@ -40,7 +40,7 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) -> int:
     """Move the means of a single lane to a maximum of log Z, until their residual is within `tolerance`; log Z never
-    falls but by rounding. The number of sweeps.
+    falls but by rounding. Return the number of sweeps.
     """
     n_sweeps = n_failures = 0
     best = _Point(equations)
@@ -197,7 +197,7 @@ class Rounded:
         return self.array
 
     def field(self, values: np.ndarray, threads: int = 1, *, coarse: bool = False) -> np.ndarray:
-        """The rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
+        """Return the rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
         `coarse`.
         """
         right = values.astype(np.float32) * np.float32(STEP if coarse else 1)

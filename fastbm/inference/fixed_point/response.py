@@ -95,7 +95,7 @@ Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 def sech(arguments: np.ndarray) -> np.ndarray:
-    """1 / cosh, the root of 1 - tanh^2, without cancellation or overflow."""
+    """Return 1 / cosh, the root of 1 - tanh^2, without cancellation or overflow."""
     x = np.abs(arguments)
     root: np.ndarray = 2 * np.exp(-x) / (1 + np.exp(-2 * x))
     return root
@@ -103,14 +103,16 @@ def sech(arguments: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ResponseMatrix:
-    """M: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes arrays that go together."""
+    """The matrix M of linear response: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes
+    arrays that go together.
+    """
 
     couplings: Couplings
     diagonal: np.ndarray
     entries: Entries
 
     def dense(self) -> np.ndarray:
-        """The whole matrix."""
+        """Return the whole matrix."""
         n = self.couplings.n_units
         if self.couplings.kind == "dense":
             weights, units = self.couplings.matrix(), np.arange(n)
@@ -129,7 +131,7 @@ class ResponseMatrix:
         return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr)), indices, values
 
     def sparse(self) -> Any:
-        """The matrix as a scipy.sparse.csc_array."""
+        """Return the matrix as a scipy.sparse.csc_array."""
         from scipy.sparse import csc_array
 
         n = self.couplings.n_units
@@ -139,7 +141,7 @@ class ResponseMatrix:
         return csc_array((data, (np.concatenate([i, own]), np.concatenate([j, own]))), shape=(n, n))
 
     def covariance(self, root: np.ndarray, threads: int = 1) -> Any:
-        """root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
+        """Return root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
 
         A matrix; for sparse couplings of more than `DENSE_LIMIT` units a scipy.sparse.csr_array of the coupled pairs
         and the diagonal.
@@ -201,7 +203,7 @@ SEPARATOR_SECONDS = 2e-8  # for the cube of the widest level
 
 
 def widest_level(couplings: Couplings) -> int:
-    """The most units at the same distance from one at the edge of the largest connected part.
+    """Return the most units at the same distance from one at the edge of the largest connected part.
 
     Such a level separates the part; factors are dense on a separator, which is what they cost at least on lattices, and
     on graphs that are wider than these.

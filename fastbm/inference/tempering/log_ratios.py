@@ -61,7 +61,7 @@ class LogRatios(NamedTuple):
 
 
 def fermi(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(x)), to full relative accuracy in both tails."""
+    """Return 1 / (1 + exp(x)), to full relative accuracy in both tails."""
     return np.exp(-np.logaddexp(0.0, x))
 
 
