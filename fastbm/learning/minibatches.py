@@ -13,7 +13,7 @@ MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # Steele, 
 
 
 def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None, places: slice) -> np.ndarray:
-    """Some places of a permutation of the rows; with weights as many independent draws, by weight, so that a
+    """Return some places of a permutation of the rows; with weights as many independent draws, by weight, so that a
     mini-batch's mean is the weighted one on average.
     """
     generator = rng.keyed(seed, rng.BATCHES, epoch)
@@ -25,7 +25,7 @@ def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None
 
 
 def shuffled(places: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
-    """Where a keyed permutation of 0 to n_rows - 1 takes `places`, in memory that does not grow with n_rows.
+    """Return where a keyed permutation of 0 to n_rows - 1 takes `places`, in memory that does not grow with n_rows.
 
     A Feistel network on pairs of half words, walked until it comes back below n_rows. Black and Rogaway, CT-RSA (2002),
     p. 114, doi:10.1007/3-540-45760-7_9.

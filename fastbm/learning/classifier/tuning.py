@@ -82,7 +82,9 @@ def deal(codes: np.ndarray, classes: np.ndarray, seed: int, n_folds: int = N_FOL
 def held_out(
     folds: np.ndarray, n_classes: int, scores_of: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Scores of all rows, (n_rows, n_classes); `scores_of(learned, scored)` learns from some rows and scores others."""
+    """Return scores of all rows, (n_rows, n_classes); `scores_of(learned, scored)` learns from some rows and scores
+    others.
+    """
     found = np.empty((len(folds), n_classes))
     for fold in range(int(folds.max()) + 1):
         inside = folds == fold
@@ -93,7 +95,7 @@ def held_out(
 def held_out_one_shot(
     up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: Sequence[float], threads: int
 ) -> np.ndarray:
-    """Scores of all rows by one-shot machines at several flip noises, (n_noises, n_rows, n_classes).
+    """Return scores of all rows by one-shot machines at several flip noises, (n_noises, n_rows, n_classes).
 
     Energies are summed in float32, whose rounding is far below the differences between classes.
     """

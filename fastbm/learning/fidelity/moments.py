@@ -91,7 +91,7 @@ ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
 
 
 def flat_pairs(n_units: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
+    """Return where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
     return i * n_units - i * (i + 1) // 2 + (j - i - 1)
 
 
@@ -107,7 +107,7 @@ class UpMoments:
 
     @classmethod
     def of(cls, counts: Counts, chosen: np.ndarray) -> UpMoments:
-        """The fractions of counted states; `chosen` are the triples, (n_triples, 3)."""
+        """Return the fractions of counted states; `chosen` are the triples, (n_triples, 3)."""
         n = counts.n
         upper = np.triu_indices(len(counts.pairs), 1)
         return cls(
@@ -134,7 +134,7 @@ class UpMoments:
         return self.triples - p.prod(axis=0) - sum(a * c for a, c in zip(p, self._sides(), strict=True))
 
     def values(self, units: Units) -> dict[str, np.ndarray]:
-        """<s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
+        """Return <s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
         i, j = self._ends
         mean = units.lo + units.span * self.up
         covariance = units.span**2 * self._covariances()
@@ -142,7 +142,7 @@ class UpMoments:
         return dict(zip(ORDERS, found, strict=True))
 
     def variances(self, units: Units) -> dict[str, np.ndarray]:
-        """n times the variance of each of `values` over sets of n independent rows."""
+        """Return n times the variance of each of `values` over sets of n independent rows."""
         i, j = self._ends
         p, v, s = self.up, self.up * (1 - self.up), 1 - 2 * self.up
         c = self._covariances()
@@ -166,7 +166,7 @@ class UpMoments:
 
 
 def weighted(up: Rows | np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> UpMoments:
-    """Moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
+    """Compute moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
 
     In float64, rows in their order, so that the sums are the same whatever the number of threads.
     """

@@ -68,8 +68,8 @@ class Patterns:
         self.spread = units.span * np.sqrt(p * (1.0 - p))
 
     def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum to 1
-        over all blocks.
+        """Return values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum
+        to 1 over all blocks.
         """
         return self._make(k) if self._kept is None else self._kept[k]
 
@@ -87,7 +87,7 @@ class Patterns:
         return map(self.block, range(self.n_blocks))
 
     def correlations(self) -> np.ndarray:
-        """The units' correlation matrix; units that never change are correlated with none."""
+        """Return the units' correlation matrix; units that never change are correlated with none."""
         second = np.zeros((self.n_units, self.n_units))
         for values, weights in self._blocks():
             centred = (values - self.means[:, None]) * np.sqrt(weights.ravel())

@@ -78,18 +78,18 @@ class Centring:
         return self._couplings.to_vector(self._couplings.pair_sums(x[None]))
 
     def vector(self, parameters: Parameters) -> np.ndarray:
-        """What the optimiser sees of parameters."""
+        """Return what the optimiser sees of parameters."""
         pull = self._couplings.with_arrays(parameters.weights).field(self.means[None])[0]
         return np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull]) * self.scale
 
     def parameters(self, vector: np.ndarray) -> Parameters:
-        """The way back from `vector`."""
+        """Return the parameters that such a vector stands for."""
         plain = vector / self.scale
         weights = self._couplings.from_vector(plain[: self.n_pairs])
         pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self.means[None])[0]
         return Parameters(weights, plain[self.n_pairs :] - pull)
 
     def slope(self, slope: Parameters) -> np.ndarray:
-        """The gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
+        """Return the gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
         cross = self._pairs(self.means + slope.bias) - self._products - self._pairs(slope.bias)
         return np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias]) / self.scale

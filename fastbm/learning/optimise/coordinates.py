@@ -37,25 +37,25 @@ RIDGE = 0.02  # added to lambda_a + lambda_b: units that are copies of each othe
 
 
 class Plain:
-    """The pairs themselves."""
+    """Coordinates that are the pairs themselves."""
 
     def __init__(self, n_pairs: int) -> None:
         self.size = n_pairs
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
-        """Coordinates that stand for `pairs`."""
+        """Return coordinates that stand for `pairs`."""
         return pairs
 
     def back(self, vector: np.ndarray) -> np.ndarray:
-        """The pairs that coordinates stand for."""
+        """Return the pairs that coordinates stand for."""
         return vector
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
-        """The gradient by the coordinates, penalty included, from that by the pairs."""
+        """Return the gradient by the coordinates, penalty included, from that by the pairs."""
         return pairs
 
     def penalty(self, vector: np.ndarray) -> float:
-        """What the coordinates themselves cost."""
+        """Return what the coordinates themselves cost."""
         return 0.0
 
     @property
@@ -65,7 +65,7 @@ class Plain:
 
 
 class Rotation(Plain):
-    """A vector of n_units^2 numbers X for the pairs of all units."""
+    """Coordinates by rotation: a vector of n_units^2 numbers X for the pairs of all units."""
 
     def __init__(self, correlations: np.ndarray) -> None:
         values, self._basis = np.linalg.eigh(correlations)
@@ -92,7 +92,7 @@ class Rotation(Plain):
 
 
 class Split(Plain):
-    """p, then q; `price` is what a unit of each pair's |D| costs."""
+    """Coordinates by D = p - q, p, then q; `price` is what a unit of each pair's |D| costs."""
 
     def __init__(self, price: np.ndarray) -> None:
         super().__init__(2 * price.size)
@@ -123,7 +123,7 @@ SHRINKAGE = 0.01  # part of the information of independent units that is added: 
 
 
 class Whitened(Plain):
-    """R^T times the centred and scaled parameters; `metric` is R R^T."""
+    """Coordinates by whitening: R^T times the centred and scaled parameters; `metric` is R R^T."""
 
     def __init__(self, metric: np.ndarray) -> None:
         super().__init__(len(metric))
@@ -143,12 +143,12 @@ class Whitened(Plain):
         return np.asarray(self._inverse @ pairs)
 
     def plain_slope(self, slope: np.ndarray) -> np.ndarray:
-        """The way back from `slope`."""
+        """Return the gradient by the centred and scaled parameters from that by the coordinates."""
         return np.asarray(self._root @ slope)
 
 
 def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, centring: Centring) -> Whitened | None:
-    """Coordinates for a machine without hidden units; None where it has too many parameters."""
+    """Return coordinates for a machine without hidden units; None where it has too many parameters."""
     if centring.scale.size > MOST_PARAMETERS:
         return None
     statistics = Statistics(like)

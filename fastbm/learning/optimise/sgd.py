@@ -42,7 +42,7 @@ class Sgd:
 
 
 class Adam:
-    """Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1."""
+    """Gradient ascent by Adam: Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1."""
 
     BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -90,5 +90,5 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 
 def rate(schedule: str, learning_rate: float, epoch: int, epochs: int) -> float:
-    """The learning rate of an epoch, counted from 0."""
+    """Return the learning rate of an epoch, counted from 0."""
     return learning_rate * SCHEDULES[schedule](epoch / epochs)

@@ -34,7 +34,9 @@ HELD = 40.0  # log-odds at which a known unit stays, at least; those of random n
 
 
 class GapsGibbs(Phase):
-    """Chains start anew for every batch; `clamped_sweeps` sweeps are thrown away and as many are averaged."""
+    """Clamped phase of incomplete rows by sampling: chains start anew for every batch; `clamped_sweeps` sweeps are
+    thrown away and as many are averaged.
+    """
 
     name = "gibbs"
     cooled = False
@@ -91,15 +93,17 @@ class GapsGibbs(Phase):
 
 
 class GapsAnnealed(GapsGibbs):
-    """Cooled for `clamped_sweeps` sweeps from a tenth of beta, then averaged for as many."""
+    """Clamped phase of incomplete rows, chains cooled for `clamped_sweeps` sweeps from a tenth of beta, then averaged
+    for as many.
+    """
 
     name = "annealed"
     cooled = True
 
 
 def held_bias(model: BoltzmannMachine, up: np.ndarray, known: np.ndarray, beta: float) -> np.ndarray:
-    """Biases (n_rows, n_units) that hold known visible units at their bits in `up`, in any state of the others, at
-    `beta` and below it in temperature.
+    """Return biases (n_rows, n_units) that hold known visible units at their bits in `up`, in any state of the others,
+    at `beta` and below it in temperature.
     """
     strongest = model.couplings.absolute_sums() + HELD / (beta * model.convention.span)
     held = np.zeros(up.shape, bool)
@@ -109,7 +113,7 @@ def held_bias(model: BoltzmannMachine, up: np.ndarray, known: np.ndarray, beta: 
 
 
 class FreeExact(Phase):
-    """All states summed."""
+    """Free phase by a sum over all states."""
 
     name = "exact"
 
@@ -128,7 +132,7 @@ class FreeExact(Phase):
 
 
 class FreeMeanField(Phase):
-    """Mean field with linear response: the deterministic machine.
+    """Free phase by mean field with linear response: the deterministic machine.
 
     Peterson and Anderson, Complex Systems 1, 995 (1987); Kappen and Rodriguez, Neural Comput. 10, 1137 (1998),
     doi:10.1162/089976698300017386.
@@ -147,7 +151,7 @@ class FreeMeanField(Phase):
 def average_states(
     model: BoltzmannMachine, up: np.ndarray, beta: float, noise: MomentNoise | None = None
 ) -> PhaseMoments:
-    """Moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
+    """Average moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
     layers; `noise` takes the same values in.
     """
     values = model.convention.values(up, SAMPLED)
@@ -161,7 +165,7 @@ def average_states(
 
 
 class FreeGibbs(Phase):
-    """Persistent chains, `n_sweeps` sweeps an update: they go on where the update before left them.
+    """Free phase by persistent chains, `n_sweeps` sweeps an update: they go on where the update before left them.
 
     Tieleman, ICML (2008), p. 1064, doi:10.1145/1390156.1390290; Younes, Stochastics 65, 177 (1999).
     """
@@ -211,7 +215,7 @@ class FreeGibbs(Phase):
 
 
 class FreeContrastive(Phase):
-    """Contrastive divergence: chains start at the mini-batch and run for `n_sweeps` sweeps only.
+    """Free phase of contrastive divergence: chains start at the mini-batch and run for `n_sweeps` sweeps only.
 
     The gradient is biased. Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018.
     """
@@ -253,7 +257,7 @@ class FreeContrastive(Phase):
 
 
 class FreeRestarted(Phase):
-    """Chains from random states: `n_sweeps` sweeps thrown away, and as many averaged."""
+    """Free phase by chains from random states: `n_sweeps` sweeps thrown away, and as many averaged."""
 
     name = "restarted"
     cooled = False
@@ -298,7 +302,9 @@ class FreeRestarted(Phase):
 
 
 class FreeAnnealed(FreeRestarted):
-    """Chains from random states, cooled for `n_sweeps` sweeps from a tenth of beta; as many more are averaged."""
+    """Free phase by chains from random states, cooled for `n_sweeps` sweeps from a tenth of beta; as many more are
+    averaged.
+    """
 
     name = "annealed"
     cooled = True

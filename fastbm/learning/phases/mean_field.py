@@ -27,7 +27,7 @@ from .phase import Phase
 
 
 class GapsMeanField(Phase):
-    """Rows that lack the same entries are solved together."""
+    """Clamped phase of incomplete rows by mean field; rows that lack the same entries are solved together."""
 
     name = "mean-field"
 
@@ -66,7 +66,7 @@ class GapsMeanField(Phase):
 
 
 class ClampedVariational(Phase):
-    """Hidden units by mean field, their correlations by products of means."""
+    """Clamped phase, hidden units by mean field, their correlations by products of means."""
 
     name = "variational"
 
