@@ -169,8 +169,7 @@ class MeanFieldEquations:
         return found
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product with the matrix of `response` at the first lane, without making it; root = (1 - m^2)^1/2.
-        """
+        """Return the product of `response`'s matrix at the first lane, without making that; root = (1 - m^2)^1/2."""
         return lambda y: y - self.beta * root * self.pulled(root * y)
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:

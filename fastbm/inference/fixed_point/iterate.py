@@ -48,7 +48,7 @@ class Equations(Protocol):
         """What sweeps change, (lanes, width): a view that may be written, after which `refresh` is due."""
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
-        """Go once round the equations; return the largest change of every lane. Changes of up to `least` may be left."""
+        """Go once round the equations; return the largest change of every lane. Changes up to `least` may be left."""
 
     def refresh(self) -> None:
         """Recompute what is kept beside the values."""
