@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
-    """The spec of a run that is longer by `more`.
+    """Return the spec of a run that is longer by `more`.
 
     Raises
     ------
