@@ -32,7 +32,7 @@ Rows = list[dict[str, Any]]
 
 
 def draw_comparison(run: Results) -> Figure:
-    """One panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
+    """Draw one panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
     them what errors cost in seconds, and errors in units of their error bars, where there are any.
     """
     comparison = run.comparison
@@ -139,9 +139,9 @@ LOSS = "held-out loss, nats a row"
 
 
 def draw_rules(run: RulesRun) -> Figure:
-    """One column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings (of
-    pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the middle
-    beta; below them errors against seconds.
+    """Draw one column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings
+    (of pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the
+    middle beta; below them errors against seconds.
     """
     rows = run.rules.summary(("model", "beta", "n_rows", "rule"))
     models, rules = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "rule"))

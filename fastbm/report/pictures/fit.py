@@ -41,7 +41,7 @@ def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
 
 
 def fidelity_figure(fidelity: Fidelity) -> Figure:
-    """Means, covariances and triples, machine against data, and the distribution of the population count."""
+    """Draw means, covariances and triples, machine against data, and the distribution of the population count."""
     figure = Figure(figsize=(9.0, 7.6), layout="constrained")
     fill_fidelity(figure, fidelity)
     return figure
@@ -136,12 +136,12 @@ HIGHEST = 10.0  # R-hat that is drawn; infinite ones, of chains that stand still
 
 
 def has_chains(run: Learned) -> bool:
-    """Whether free chains were looked at."""
+    """Tell whether free chains were looked at."""
     return len(run.read("energies/epoch")) > 0
 
 
 def fill_mixing(figure: Any, run: Learned) -> None:
-    """Draw both panels into a figure, or a part of one."""
+    """Draw R-hat and energies of free chains into a figure, or a part of one."""
     left, right = figure.subplots(1, 2)
     _draw_r_hat(left, run)
     _draw_energies(right, run)

@@ -25,7 +25,7 @@ MOST_BARS = 400  # evenly spaced in order where there are more couplings
 
 
 def has_errors(run: Learned) -> bool:
-    """Whether the couplings have standard errors."""
+    """Tell whether the couplings have standard errors."""
     return len(run.errors.get("bias", ())) > 0
 
 
