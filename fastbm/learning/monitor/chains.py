@@ -128,8 +128,7 @@ class Mixing:
         self._value: float | None = None
 
     def record(self, model: BoltzmannMachine, up: np.ndarray) -> bool:
-        """Record chains, in states (n_chains, n_units) of 0 and 1, when an epoch is over; return whether that was done.
-        """
+        """Record chains in states (n_chains, n_units) of 0 and 1 after an epoch; return whether that was done."""
         self._n_epochs += 1
         if self._n_epochs % self._spacing:
             return False

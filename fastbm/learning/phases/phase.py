@@ -73,7 +73,7 @@ PART_NUMBERS = 1 << 21  # values of units of a part
 
 
 def parts_of(rows: Rows, n_units: int, chosen: np.ndarray | None = None) -> list[slice | np.ndarray]:
-    """Yield all rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a
+    """Return all rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a
     row.
     """
     step = max(PART_NUMBERS // n_units, 1)
