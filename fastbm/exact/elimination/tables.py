@@ -163,8 +163,8 @@ class Tables:
         return math.isfinite(self.beta * self.scale * float(np.abs(self.values).sum()) + self.beta * abs(self.base))
 
     def cut(self, n_rows: int, max_bytes: float, kept: float = KEPT) -> Tables:
-        """Return the same with a program in segments that fit into `max_bytes`, if any do: in one if its chances fit
-        into `kept` too, otherwise in those that need least.
+        """Return the same tables with a program in segments that fit into `max_bytes`, if any do: in one if its chances
+        fit into `kept` too, otherwise in those that need least.
         """
         whole = self.program
         if n_rows and (8.0 * whole.n_chances > kept or self.n_bytes(n_rows) > max_bytes):

@@ -47,7 +47,7 @@ class GraySum:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Into how many pieces the code is cut."""
+        """How the code is cut: the number of pieces."""
         return {"pieces": self.n_pieces}
 
     @property
@@ -113,7 +113,7 @@ class GraySum:
         return pairs.diagonal().copy(), pairs
 
     def found(self, part: Part) -> dict[str, Any]:
-        """What only this engine gives, from all pieces combined.
+        """Return what only this engine gives, from all pieces combined.
 
         Returns
         -------
