@@ -166,7 +166,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Speeds:
-    """Seconds on one thread.
+    """How fast this machine does what exact sums are made of, in seconds on one thread.
 
     Attributes
     ----------

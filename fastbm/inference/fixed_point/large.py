@@ -1,4 +1,4 @@
-"""Fixed points of large dense machines: Newton's method, and drafts of the solution in whole numbers of 16 bits.
+"""Fixed points of large machines: Newton's method, and for dense couplings drafts in whole numbers of 16 bits.
 
 Newton's method for the maximum of a variational log Z takes a few hundred products where sweeps would take thousands.
 With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M
@@ -6,7 +6,7 @@ With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of lin
 far as the step deserves: where M is not positive definite the step follows the direction that shows it to the edge, so
 that saddles are left. A sweep after each step brings back units that went too far.
 
-Sweeps and products with a few thousand units are bound by the memory's speed, so that a draft of the mean-field
+Dense sweeps and products with a few thousand units are bound by the memory's speed, so that a draft of the mean-field
 solution takes a fraction of the time. The draft's couplings are those of the machine in units of `scale`, rounded;
 fields are float32. The equations themselves are then solved from the draft's means, of which only the last steps are
 left to do.

@@ -29,8 +29,8 @@ def draw_word(stream):
 
 @inlined
 def next_below(cut, a, b, c, d):
-    """Whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's state
-    after it.
+    """Tell whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's
+    state after it.
 
     Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
     Cost: one word.
@@ -46,7 +46,7 @@ def next_below(cut, a, b, c, d):
 
 @kernel
 def draw_index(stream, n):
-    """A random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
+    """Return a random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
 
     Invariant: n is from 1 to 2^32.
     Cost: one word.

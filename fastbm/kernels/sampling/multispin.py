@@ -164,7 +164,7 @@ def _add_pull(work, up, unit, sign):
 
 @inlined
 def count_bits(word):
-    """The number of ones of a word."""
+    """Return the number of ones of a word."""
     word = _U(word - _U(_U(word >> _U(1)) & _U(0x55555555)))
     word = _U(_U(word & _U(0x33333333)) + _U(_U(word >> _U(2)) & _U(0x33333333)))
     word = _U(_U(word + _U(word >> _U(4))) & _U(0x0F0F0F0F))

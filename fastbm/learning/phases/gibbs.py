@@ -1,8 +1,9 @@
 """The free phase, moments of the machine with nothing clamped; and, sampled, the clamped phase of incomplete rows.
 
-Each way is one class with `moments(model, rows)`. Free chains go on from where they were, start at the data, or start
-anew for every update, at once at the machine's temperature or cooled to it. Cooling is how free-running machines came
-to equilibrium first: Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+Each way is one class with `moments(model, rows)`: a sum over all states, mean field, or chains. Free chains go on from
+where they were, start at the data, or start anew for every update, at once at the machine's temperature or cooled to
+it. Cooling is how free-running machines came to equilibrium first: Ackley, Hinton and Sejnowski, Cognitive Science 9,
+147 (1985), doi:10.1207/s15516709cog0901_7.
 
 Where rows lack entries, missing and hidden units turn and known ones are held. One chain for each row holds all units.
 A known unit has, in place of its bias, one so strong that no random number there is can turn it, so that rows that lack
