@@ -89,7 +89,7 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
 
 
 def parts_of(source: str) -> tuple[str, str]:
-    """The path of a source, and what is asked for in that file; both may be empty."""
+    """Return the path of a source, and what is asked for in that file; both may be empty."""
     found = re.fullmatch(rf"(.+?(?:{'|'.join(map(re.escape, SUFFIXES))}))(?::(.*))?", source, re.DOTALL)
     return (found[1], found[2] or "") if found else ("", "")
 

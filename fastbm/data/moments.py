@@ -91,7 +91,7 @@ class Moments:
 
     @classmethod
     def trusted(cls, mean: np.ndarray, second_moment: np.ndarray, n_samples: int | None, units: Units) -> Moments:
-        """Moments that are known to be right, diagonal included."""
+        """Take moments that are known to be right, diagonal included."""
         moments = cls.__new__(cls)
         moments._set(mean, second_moment, n_samples, units)
         return moments
@@ -187,14 +187,14 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
 
 
 def moments_of_rows(up: Rows, weights: Any = None) -> Moments:
-    """Moments of bits, as of binary units; parameters as for `Moments.of`."""
+    """Return the moments of bits, as of binary units; parameters as for `Moments.of`."""
     counts, total, n_samples = _check_weights(weights, len(up))
     pairs = (count_together(up) if counts is None else _weigh_together(up, counts)) / total
     return Moments.trusted(np.diagonal(pairs).copy(), pairs, n_samples, BINARY)
 
 
 def count_together(up: Rows | np.ndarray) -> np.ndarray:
-    """How often units i and j are up together, (n_units, n_units) float64 whole numbers.
+    """Count how often units i and j are up together, (n_units, n_units) float64 whole numbers.
 
     By products of blocks of rows: memory stays bounded, and whole numbers below 2^24 are exact in float32, which is
     twice as fast.

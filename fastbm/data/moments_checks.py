@@ -24,7 +24,7 @@ def symmetric(second: np.ndarray) -> None:
 
 
 def tell_units(mean: np.ndarray, second: np.ndarray) -> Units:
-    """The convention that the diagonal, or a negative moment, leaves."""
+    """Return the convention that the diagonal, or a negative moment, leaves."""
     diagonal = np.diagonal(second)
     if diagonal.any():
         is_spin = bool((np.abs(diagonal - 1.0) <= ROUNDING).all())

@@ -36,7 +36,7 @@ class Gathering:
         self._any_down = self._any_missing = False
 
     def feed(self, block: Any) -> None:
-        """Take some more rows: an array (m, n_units), masked or with NaN where entries are missing."""
+        """Take in some more rows: an array (m, n_units), masked or with NaN where entries are missing."""
         values, missing = _values(self._argument, block, self._n_rows)
         if self._n_units is None:
             self._n_units = values.shape[1]
@@ -79,7 +79,7 @@ class Gathering:
         return BINARY
 
     def rows(self) -> Rows:
-        """What was fed."""
+        """Return what was fed, packed."""
         if not self._n_rows:
             raise ValueError(f"{self._argument} is empty: no rows came. At least one is needed.")
         assert self._n_units is not None
@@ -120,7 +120,7 @@ class Growing:
             self._parts = []
 
     def append_ones(self, n_rows: int, n_units: int) -> None:
-        """Rows of ones, for what came before the first missing entry."""
+        """Append rows of ones, for what came before the first missing entry."""
         step = max(NUMBERS // n_units, 1)
         for first in range(0, n_rows, step):
             self.append(pack(np.ones((min(step, n_rows - first), n_units), np.uint8)))

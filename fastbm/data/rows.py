@@ -20,13 +20,13 @@ class Table(Protocol):
     def __len__(self) -> int: ...
 
     def part(self, first: int, last: int) -> np.ndarray:
-        """Rows from `first` to before `last`."""
+        """Return rows from `first` to before `last`."""
 
     def at(self, indices: np.ndarray) -> np.ndarray:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
 
     def digest(self) -> str:
-        """The sha256 of all bytes, in hex."""
+        """Return the sha256 of all bytes, in hex."""
 
 
 class Held:
@@ -72,7 +72,7 @@ class Rows:
 
     @classmethod
     def of_packed(cls, packed: np.ndarray, n_units: int, known: np.ndarray | None = None) -> Rows:
-        """Rows that are packed already."""
+        """Take rows that are packed already."""
         return cls(Held(packed), n_units, None if known is None else Held(known))
 
     def __len__(self) -> int:
@@ -96,18 +96,18 @@ class Rows:
         return bits if dtype is None else bits.astype(dtype)
 
     def known(self, which: slice | np.ndarray) -> np.ndarray:
-        """1 where an entry is known, (m, n_units) uint8."""
+        """Return 1 where an entry is known, (m, n_units) uint8."""
         if self._known is None:
             n_rows = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
             return np.ones((n_rows, self.n_units), np.uint8)
         return unpack(self._packed(self._known, which), self.n_units)
 
     def packed(self, which: slice | np.ndarray = slice(None)) -> np.ndarray:
-        """Bits as they are kept, (m, ceil(n_units / 8)) uint8."""
+        """Return bits as they are kept, (m, ceil(n_units / 8)) uint8."""
         return self._packed(self.table, which)
 
     def packed_known(self, which: slice | np.ndarray = slice(None)) -> np.ndarray | None:
-        """Which are known, packed; None where all are."""
+        """Return which entries are known, packed; None where all are."""
         return None if self._known is None else self._packed(self._known, which)
 
     def _packed(self, table: Table, which: slice | np.ndarray) -> np.ndarray:
@@ -118,13 +118,13 @@ class Rows:
         return table.at(np.flatnonzero(which) if which.dtype == bool else which)
 
     def blocks(self, numbers: int | None = None) -> Iterator[slice]:
-        """Slices that cover all rows, of at most so many numbers each (at least one row)."""
+        """Yield slices that cover all rows, of at most so many numbers each (at least one row)."""
         step = max((numbers or NUMBERS) // self.n_units, 1)
         for first in range(0, len(self), step):
             yield slice(first, min(first + step, len(self)))
 
     def sums(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """In how many rows each unit is up, or the weight of these rows; missing entries count as down."""
+        """Count in how many rows each unit is up, or the weight of these rows; missing entries count as down."""
         total = np.zeros(self.n_units)
         for some in self.blocks():
             bits = self[some]
@@ -132,7 +132,7 @@ class Rows:
         return total
 
     def known_counts(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """In how many rows each unit is known, or the weight of these rows."""
+        """Count in how many rows each unit is known, or the weight of these rows."""
         if self.complete:
             return np.full(self.n_units, float(len(self) if weights is None else weights.sum()))
         total = np.zeros(self.n_units)
@@ -142,7 +142,7 @@ class Rows:
         return total
 
     def digest(self) -> str:
-        """What tells these rows from others: the sha256 of the bits, and of which are known."""
+        """Return what tells these rows from others: the sha256 of the bits, and of which are known."""
         return self.table.digest() + ("" if self._known is None else self._known.digest())
 
     @property
@@ -151,16 +151,16 @@ class Rows:
         return isinstance(self.table, Held)
 
     def chosen(self, indices: np.ndarray) -> Rows:
-        """Some of the rows, in memory."""
+        """Return some of the rows, in memory."""
         known = None if self._known is None else self._known.at(indices)
         return Rows.of_packed(self.table.at(indices), self.n_units, known)
 
 
 def pack(up: np.ndarray) -> np.ndarray:
-    """Bits, eight units a byte, unit 0 in the lowest."""
+    """Pack bits, eight units a byte, unit 0 in the lowest."""
     return np.packbits(up, axis=1, bitorder="little")
 
 
 def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
-    """The way back from `pack`."""
+    """Unpack what `pack` returned."""
     return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")

@@ -17,7 +17,7 @@ from .._base.checks import StorageError
 
 
 class Spool:
-    """A table that grows.
+    """A table in a temporary file, that grows.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class Spool:
         return self._n_rows
 
     def part(self, first: int, last: int) -> np.ndarray:
-        """Rows from `first` to before `last`."""
+        """Return rows from `first` to before `last`."""
         n_rows = max(last - first, 0)
         found = np.empty((n_rows, self._n_bytes), np.uint8)
         self._read(found, first)
         return found
 
     def at(self, indices: np.ndarray) -> np.ndarray:
-        """Rows by their numbers."""
+        """Return rows by their numbers."""
         found = np.empty((len(indices), self._n_bytes), np.uint8)
         for row, index in zip(found, np.asarray(indices).tolist(), strict=True):
             self._read(row, index)
@@ -83,5 +83,5 @@ class Spool:
             view, place = view[n_read:], place + n_read
 
     def digest(self) -> str:
-        """The sha256 of all bytes, in hex."""
+        """Return the sha256 of all bytes, in hex."""
         return self._hash.hexdigest()

@@ -37,7 +37,7 @@ class Packed:
     units: str = "binary"
 
     def check(self, argument: str) -> Rows:
-        """The rows, checked."""
+        """Check the rows, and return them."""
         n_units = checks.whole(f"{argument}.n_units", self.n_units, least=1)
         bits = checks.any_array(argument, self.bits)
         if bits.dtype != np.uint8 or bits.ndim != 2 or not len(bits) or bits.shape[1] != -(-n_units // 8):
@@ -105,20 +105,20 @@ class Source:
         return datasets.parts_of(self.name)[0].endswith(HDF5)
 
     def absolute(self) -> Source:
-        """The same by an absolute path, where it is one."""
+        """Return the same source by an absolute path, where it is one."""
         path, member = datasets.parts_of(self.name)
         return replace(self, name=f"{Path(path).absolute()}:{member}") if self.in_file else self
 
     def opposite(self) -> Source:
-        """The rows that are held out here, or the others."""
+        """Return the rows that are held out here, or the others."""
         return replace(self, held=not self.held)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the spec of a run."""
+        """Return the source as plain values, for the spec of a run."""
         return asdict(self)
 
     def n_rows(self) -> int:
-        """How many rows there are, with those that are held out."""
+        """Return how many rows there are, with those that are held out."""
         with self._table() as table:
             return self._limit(len(table))
 
@@ -137,7 +137,7 @@ class Source:
             yield table
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """The rows, a block at a time."""
+        """Yield the rows, a block at a time."""
         with self._table() as table:
             n_rows, step = self._limit(len(table)), max(NUMBERS // max(table.shape[1], 1), 1)
             is_held = datasets.holding_out(n_rows, self.holdout, self.seed)

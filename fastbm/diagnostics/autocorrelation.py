@@ -32,7 +32,7 @@ def checked(values: Any) -> np.ndarray:
 
 
 def autocovariance(values: np.ndarray) -> np.ndarray:
-    """Autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
+    """Return the autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     n = len(values)

@@ -127,7 +127,7 @@ class Binned:
             raise ValueError("these bins are empty: add samples first.")
 
     def bin_means(self) -> np.ndarray:
-        """Means of the full bins less the first chain's first sample, (n_full, n_chains, ...)."""
+        """Return the means of the full bins less the first chain's first sample, (n_full, n_chains, ...)."""
         return self._shift() + self._sums[0, : self.n_full] / self.width
 
     @property

@@ -52,7 +52,7 @@ class Blocks(NamedTuple):
         return np.add.reduceat(values.mean(axis=1 - self.axis), self.starts, axis=0)
 
     def without(self, values: np.ndarray, j: int) -> np.ndarray:
-        """All but one block."""
+        """Return all but one block."""
         left_out = np.arange(self.starts[j], self.starts[j] + self.sizes[j])
         return np.delete(values, left_out, axis=self.axis)
 
@@ -81,7 +81,7 @@ def cut_blocks(n_samples: int, n_chains: int, tau: float, n_blocks: int | None =
 
 
 def student_widening(freedom: int) -> float:
-    """Student's quantile at 95 % for so many degrees of freedom, over the normal one."""
+    """Return Student's quantile at 95 % for so many degrees of freedom, over the normal one."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975)) / NORMAL
@@ -211,7 +211,7 @@ def of_sums(
 
 
 def unknown_error(value: Any, reason: str) -> Estimate:
-    """A value whose error cannot be told, with a warning that says why."""
+    """Return a value whose error cannot be told, with a warning that says why."""
     checks.warn(reason)
     array = np.asarray(value, np.float64)
     return Estimate(array[()], np.full(array.shape, math.nan)[()])

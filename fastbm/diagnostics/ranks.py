@@ -20,13 +20,13 @@ SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 
 
 def split_chains(values: np.ndarray) -> np.ndarray:
-    """Both halves of every chain as chains of their own; the middle one of an odd number of samples is left out."""
+    """Return both halves of every chain as chains of their own; of an odd number the middle sample is left out."""
     half = len(values) // 2
     return np.concatenate([values[:half], values[len(values) - half :]], axis=1)
 
 
 def mean_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1 in every column of `values` (size, m); equal values share their mean rank.
+    """Return ranks from 1 in every column of `values` (size, m); equal values share their mean rank.
 
     `scipy.stats.rankdata` does the same, and takes a third of a second to import.
     """
@@ -44,7 +44,7 @@ def mean_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def normal_scores(values: np.ndarray) -> np.ndarray:
-    """Blom's normal scores of the ranks among all samples of all chains: Phi^-1((rank - 3/8) / (size + 1/4))."""
+    """Return Blom's normal scores of the ranks among all samples of all chains: Phi^-1((rank - 3/8) / (size + 1/4))."""
     from scipy.special import ndtri
 
     size = values.shape[0] * values.shape[1]
@@ -53,7 +53,9 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
 
 def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
-    """R-hat of half-chains of n samples from the mean of their variances and n times the variance of their means."""
+    """Return R-hat of half-chains of n samples from the mean of their variances and n times the variance of their
+    means.
+    """
     varies = within > 0
     ratio = np.where(varies, ((n - 1) * within + between) / (n * np.where(varies, within, 1.0)), 1.0)
     return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))

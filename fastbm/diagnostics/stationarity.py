@@ -149,7 +149,8 @@ class LogBins:
         return length, length
 
     def means(self) -> np.ndarray:
-        """Means of the bins less every chain's first row, (3, 16, n_observables, n_chains), the oldest window first.
+        """Return the means of the bins less every chain's first row, (3, 16, n_observables, n_chains), the oldest
+        window first.
 
         Sensible at a look, when all windows are full. At the first look the oldest window is all of the first unit.
         """

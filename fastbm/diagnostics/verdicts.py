@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all are true; False if one is false, else None if one is None."""
+    """Tell whether all are true; False if one is false, else None if one is None."""
     found = list(verdicts)
     if any(verdict is False for verdict in found):
         return False

@@ -1,4 +1,4 @@
-"""How fast this machine is, measured once and kept beside the compiled kernels.
+"""How fast this machine does exact sums, measured once and kept beside the compiled kernels.
 
 Each speed is the built-in one times what a small sum took over what was forecast for it.
 """

@@ -49,7 +49,7 @@ class Request:
     only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def plan(self, engine: str, *, threads: int | None = None, speeds: Speeds = BUILT_IN) -> Sum:
-        """Plan it for one engine."""
+        """Plan the sum for one engine."""
         return planner(engine)(
             self.model,
             self.beta,
@@ -61,7 +61,7 @@ class Request:
         )
 
     def forecast(self, engine: str, *, threads: int | None = None, speeds: Speeds = BUILT_IN) -> Forecast:
-        """What one engine would take."""
+        """Forecast what one engine would take."""
         if engine in ("gray", "blocks") and self.model.n_units > MOST_UNITS:
             return Forecast(math.inf, 0.0, f"2^{self.model.n_units} states")
         if engine == "layers" and not self.model.is_layered:
@@ -80,18 +80,18 @@ class Choice:
 
 @cache
 def planner(engine: str) -> Callable[..., Sum]:
-    """An engine is loaded when it is first needed, and its kernels with it."""
+    """Load the planner of an engine when it is first needed, and its kernels with it."""
     planner: Callable[..., Sum] = importlib.import_module(f".{engine}.sum", __package__).plan
     return planner
 
 
 def is_few(model: BoltzmannMachine) -> bool:
-    """Whether there are so few states that blocks are taken without a look at the others."""
+    """Tell whether there are so few states that blocks are taken without a look at the others."""
     return model.n_units <= DIRECT or (model.n_units <= SMALL and not model.is_layered)
 
 
 def candidates(model: BoltzmannMachine) -> list[str]:
-    """The engines that are worth a forecast."""
+    """Return the engines that are worth a forecast."""
     n = model.n_units
     found = ["blocks"]
     if n > DIRECT and model.is_layered:

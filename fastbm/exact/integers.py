@@ -40,7 +40,7 @@ class IntegerMachine:
         return len(self.fields)
 
     def unit(self, beta: float) -> float:
-        """beta times the energy of one integer step."""
+        """Return beta times the energy of one integer step."""
         return math.ldexp(beta, -self.exponent)
 
     def condition(self, units: np.ndarray, up: np.ndarray) -> tuple[IntegerMachine, np.ndarray, int]:

@@ -17,7 +17,7 @@ MOST_WAITING = 256  # pieces that are handed over at a time
 
 
 class Work:
-    """The pieces of a sum, combined one after the other, in their order.
+    """The work of a sum: its pieces, combined one after the other, in their order.
 
     A piece joins the running part of those before it, so that the bits do not depend on where the work was left, nor on
     who did the pieces.
@@ -84,7 +84,7 @@ class Work:
             raise
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         found = {"n_pieces_done": np.array(self._n_done), "n_pieces": np.array(self.planned.n_pieces)}
         return found if self._part is None else found | _arrays_of(self._part)
 

@@ -1,10 +1,7 @@
-"""What a piece of a sum over states says, and how pieces are put together.
+"""What engines for exact sums offer: a plan with its cost, whose pieces can be done anywhere and in any order.
 
 A piece is a mixture component: its weight is its share of Z, and averages of the whole are averages over the pieces.
-
-What engines for exact sums offer: a plan, with its cost, whose pieces can be done anywhere and in any order.
-
-How fast this machine does what exact sums are made of.
+Costs are forecast from `Speeds`, how fast this machine does what exact sums are made of.
 """
 
 from __future__ import annotations
@@ -169,7 +166,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Speeds:
-    """Seconds on one thread.
+    """How fast this machine does what exact sums are made of, in seconds on one thread.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Which method `infer(model, "auto")` takes: an exact sum if it fits the budget, else what estimates best.
 
-How much of a method fits into a budget of seconds: found by doing a little of it.
+How much of a method fits into a budget of seconds is found by doing a little of it.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _estimate_layers(
 
 
 def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
-    """About what the shortest tempering takes on one thread: as many sweeps of burn-in as are used, and the energies of
-    all replicas after each.
+    """Estimate what the shortest tempering takes on one thread: as many sweeps of burn-in as are used, and the energies
+    of all replicas after each.
     """
     replicas = TEMPERED * n_levels(model, beta)
     energies = PAIR_SECONDS * sum(array.size for array in model.couplings.arrays)
@@ -131,7 +131,7 @@ def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
 
 
 def ais_seconds(model: BoltzmannMachine) -> float:
-    """About what the shortest AIS takes on one thread, its trials and its witnesses counted."""
+    """Estimate what the shortest AIS takes on one thread, its trials and its witnesses counted."""
     return AROUND_AIS * BETAS.least * ANNEALED * model.n_units * attempt_seconds(model)
 
 

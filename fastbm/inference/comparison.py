@@ -52,7 +52,7 @@ class Reference:
     result: Inference | None = None
 
     def off(self, log_z: float) -> float:
-        """How far a value lies outside; 0 within."""
+        """Return how far a value lies outside the two numbers; 0 within."""
         return log_z - min(max(log_z, self.low), self.high)
 
 
@@ -81,7 +81,7 @@ class Comparison:
         return self.cells[key].result
 
     def reference(self, model: str, beta: float) -> Reference | None:
-        """What a machine's log Z at a temperature is held against: exact, else the tightest bracket there is."""
+        """Return what a machine's log Z at a temperature is held against: exact, else the tightest bracket there is."""
         results = [cell.result for cell in self.cells if (cell.model, cell.beta) == (model, beta)]
         for result in results:
             if result.bound == "exact" and not np.ndim(result.log_z):
@@ -115,7 +115,7 @@ class Comparison:
         return [_row(cell, references[cell.model, cell.beta]) for cell in self.cells]
 
     def summary(self, by: Sequence[str] = ("model", "method")) -> list[dict[str, Any]]:
-        """What many cells say together: one row for each combination of the columns `by`.
+        """Return what many cells say together: one row for each combination of the columns `by`.
 
         "log_z_off" (of the corrected value where there is one), "mean_off" and "covariance_off" are medians of absolute
         values; of results that say that they have converged "z" is a root mean square, about 1 where error bars are

@@ -57,7 +57,7 @@ class Mixture:
 
     @property
     def doubt(self) -> str:
-        """Why it is not to be believed; empty where it is."""
+        """Why the estimate is not to be believed; empty where it is."""
         if not self.all.ess >= LEAST_ESS:
             return f"{self.all.ess:.0f} of {len(self.log_w)} draws carry the average"
         for one in self.each:
@@ -181,7 +181,9 @@ def importance_sampling(
 
 
 def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool) -> dict[str, Any]:
-    """Energy, and moments in the model's units if wanted, the summed units replaced by their conditional means."""
+    """Return the energy, and moments in the model's units if wanted, the summed units replaced by their conditional
+    means.
+    """
     weights, units, plain, n = found.all.weights, model.convention, Marginal.of(model, 1.0), model.n_units
     heavy = weights > FAINT * weights.max()
     states, weights = found.up[heavy], weights[heavy]

@@ -47,7 +47,7 @@ def _is_index(part: Any) -> bool:
 
 
 def known_pairs(moments: Any) -> Any:
-    """The same moments, where they are sparse, as `KnownPairs`."""
+    """Return these moments, as `KnownPairs` where they are sparse."""
     if isinstance(moments, list):
         return [known_pairs(one) for one in moments]
     if not hasattr(moments, "indptr") or isinstance(moments, KnownPairs):

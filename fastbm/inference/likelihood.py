@@ -198,7 +198,7 @@ def pseudo_likelihood(
 def log_sums(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
 ) -> tuple[np.ndarray, float | None, str | None]:
-    """log Z with the visible units held at each row of values, the standard error of their mean, and its bound.
+    """Return log Z with the visible units held at each row of values, the standard error of their mean, and its bound.
 
     Where a value is NaN, the unit is free.
     """

@@ -65,7 +65,7 @@ class Method:
 
     @cached_property
     def options(self) -> dict[str, inspect.Parameter]:
-        """Its own options."""
+        """Options that are the method's own."""
         own = {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
         return own | ({"witness": WITNESS} if self.examined else {})
 

@@ -1,6 +1,6 @@
 """Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation.
 
-Means and second moments of recorded states, gathered piece by piece.
+Means and second moments of recorded states are gathered piece by piece.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PairCounts:
         self.n += chains.n_chains
 
     def up(self) -> np.ndarray:
-        """P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
+        """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
         upper = np.triu(self.counts)
         return (upper + np.triu(upper, 1).T) / self.n
 
@@ -196,11 +196,11 @@ class TargetMoments:
         self._done += len(packed)
 
     def means(self) -> np.ndarray:
-        """The part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
+        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
         return self._sums / np.bincount(self._block)[:, None, None]
 
     def result(self, ess: float) -> dict[str, Any]:
-        """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
+        """Return moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
         blocks = self.means()
         error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
         if blocks.shape[1] >= FEWEST_SPREAD:

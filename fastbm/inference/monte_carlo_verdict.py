@@ -32,7 +32,7 @@ class PairHalves:
         self.counts[half] += np.concatenate([up ^ np.roll(up, d, axis=1) for d in self._shifts], axis=1)
 
     def r_hat(self) -> float:
-        """The largest of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
+        """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
         if self._half < 2:
             return math.nan
         found = float(bit_r_hat(self.counts, self._half).max())

@@ -1,19 +1,15 @@
-"""Many independent populations that are annealed side by side, down the same temperatures, in one engine.
+"""log Z and moments by population annealing from beta = 0, with errors from independent populations.
 
-Each population is resampled within itself, so that its exp(log Z) is an unbiased estimate of its own, and the spread of
-these is an error bar that knows of all that replicas of one population have in common.
-
-Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010), sec.
-III (weighted averages of populations), doi:10.1103/PhysRevE.82.026704.
-
-log Z and moments by population annealing from beta = 0, with errors from independent populations.
+Many populations are annealed side by side, down the same temperatures, in one engine. Each is resampled within itself,
+so that its exp(log Z) is an unbiased estimate of its own, and the spread of these is an error bar that knows of all
+that replicas of one population have in common.
 
 With Z_m the estimate of population m of M and x_m its mean of an observable, Z = mean Z_m is unbiased and the average
 of x is sum_m w_m x_m, w_m = Z_m / sum Z; to first order population m adds M w_m - 1 to log Z and M w_m (x_m - x) to x.
 
-Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010),
-doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92, 063307 (2015),
-doi:10.1103/PhysRevE.92.063307 (rho_t, rho_s).
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010), sec.
+III (weighted averages of populations), doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92,
+063307 (2015), doi:10.1103/PhysRevE.92.063307 (rho_t, rho_s).
 """
 
 from __future__ import annotations
@@ -113,12 +109,12 @@ class Subpopulations:
             self.engine.sweep(min(piece, n_sweeps - start))
 
     def weights(self) -> np.ndarray:
-        """Each population's part in averages: exp(log_z), normalised, (n_populations,)."""
+        """Return each population's part in averages: exp(log_z), normalised, (n_populations,)."""
         w = np.exp(self.log_z - self.log_z.max())
         return w / w.sum()
 
     def means(self, values: np.ndarray) -> np.ndarray:
-        """The mean of values (n_chains, ...) over every population, (n_populations, ...)."""
+        """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
         return np.stack([values[group].mean(axis=0) for group in self.groups])
 
 

@@ -1,7 +1,4 @@
-"""The one result type of every inference method.
-
-Results as text, and back, to the last bit.
-"""
+"""The one result type of every inference method, and its form as text, which comes back to the last bit."""
 
 from __future__ import annotations
 
@@ -153,7 +150,7 @@ def _pairs_among_clamped(pairs: Any, clamped: Clamped, held: np.ndarray) -> Any:
 
 
 def nothing_free(clamped: Clamped, pattern: int, beta: float, moments: bool = True) -> Inference:
-    """All units are clamped: a single state is left."""
+    """Return the result where all units are clamped, so that a single state is left."""
     energy = float(clamped.offset[pattern])
     known: dict[str, Any] = {}
     if moments:
@@ -174,7 +171,7 @@ def nothing_free(clamped: Clamped, pattern: int, beta: float, moments: bool = Tr
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether this is a scipy.sparse array."""
+    """Tell whether this is a scipy.sparse array."""
     return hasattr(value, "indptr")
 
 
@@ -199,7 +196,7 @@ def stack(results: Sequence[Inference]) -> Inference:
 
 
 def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
-    """The three moment fields from P(i and j up), whose diagonal is P(i up)."""
+    """Return the three moment fields from P(i and j up), whose diagonal is P(i up)."""
     p = up.diagonal()
     second = units.span**2 * up
     if units.lo:
@@ -220,7 +217,7 @@ def check_pairs(n_units: int) -> None:
 
 
 def moments_of(mean: np.ndarray, second_moment: np.ndarray) -> dict[str, np.ndarray]:
-    """The three moment fields from two."""
+    """Return the three moment fields from means and second moments."""
     return {"mean": mean, "second_moment": second_moment, "covariance": second_moment - mean[:, None] * mean}
 
 
@@ -231,7 +228,9 @@ def to_json(result: Inference) -> str:
 
 
 def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Inference:
-    """The way back from `to_json`; arrays come back as arrays, sparse ones as scipy.sparse.csr_array."""
+    """Read a result from the text that `to_json` returned; arrays come back as arrays, sparse ones as
+    scipy.sparse.csr_array.
+    """
     found = _arrays(json.loads(text))
     for detail in (found["detail"], *found["detail"].get("patterns", [])):
         if STATES in detail:

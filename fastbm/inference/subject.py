@@ -33,7 +33,7 @@ class Subject:
         return self._machine
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; `Subject(**plain)` is the way back."""
+        """Return plain values; `Subject(**plain)` is the way back."""
         return {"machine": self.machine, "beta": self.beta, "clamp": self.clamp}
 
     def __reduce__(self) -> Any:
@@ -68,7 +68,7 @@ class Subject:
 
 
 def clamp_of(clamp: Any) -> str | None:
-    """The fingerprint of clamped indices and values."""
+    """Return the fingerprint of clamped indices and values."""
     if clamp is None:
         return None
     digest = hashlib.blake2b(digest_size=16)

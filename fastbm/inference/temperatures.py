@@ -79,7 +79,7 @@ class Temperatures:
         return cls(**{one.name: np.asarray(found[one.name], np.float64) for one in fields(cls) if one.name in found})
 
     def as_detail(self) -> dict[str, np.ndarray]:
-        """Plain arrays, for `Inference.detail`."""
+        """Return the curves as plain arrays, for `Inference.detail`."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: array for name, array in found.items() if array is not None}
 
@@ -116,7 +116,7 @@ def means_fit(n_groups: int, n_betas: int, n_units: int) -> bool:
 
 
 def spread_error(terms: np.ndarray) -> np.ndarray:
-    """Standard errors of means of independent terms, (n_groups, ...), whose mean is 0.
+    """Return the standard errors of means of independent terms, (n_groups, ...), whose mean is 0.
 
     Few terms tell their own spread badly: errors are widened, so that 1.96 of them hold the truth in 95 % of cases. A
     single term tells nothing.
@@ -130,7 +130,7 @@ def spread_error(terms: np.ndarray) -> np.ndarray:
 
 
 def widening(n_terms: int) -> float:
-    """Student's quantile at 95 % for the spread of so many terms, over the normal one."""
+    """Return Student's quantile at 95 % for the spread of so many terms, over the normal one."""
     return float(stdtrit(n_terms - 1, 0.975)) / 1.96
 
 

@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def told(self) -> dict[str, Any]:
-        """For `detail`."""
+        """The verdict as plain values, for `Inference.detail`."""
         return {"witness": self.seen} | ({"doubt": self.reason} if self.reason else {})
 
 
@@ -44,7 +44,7 @@ def apart(gap: float, *errors: float | None) -> bool:
 
 
 def below_bound(log_z: float, error: float | None, found: Scout) -> str:
-    """What is wrong with an estimate that a rigorous bound exceeds; empty where nothing is."""
+    """Say what is wrong with an estimate that a rigorous bound exceeds; empty where nothing is."""
     if not apart(found.bound - log_z - ROUNDING * abs(log_z), error):
         return ""
     return (

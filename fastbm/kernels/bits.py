@@ -1,16 +1,14 @@
-"""Bits of units, packed for the file (eight units a byte) and for counting (64 chains a word).
+"""Bits of units: packed into bytes and words, multiplied with weights, counted.
 
-Products of a matrix of zeros and ones with weights, four rows of the weights at a time.
+Bits are packed for the file (eight units a byte) and for counting (64 chains a word). Counts of units, pairs and
+triples of units that are up together are exact integers, added up as rows stream by.
 
-A unit is on or off, so that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov,
-Dinic, Kronrod and Faradzhev, Sov. Math. Dokl. 11, 1209 (1970)), here with the sums of four rows in one register where
-the processor can look them up there (`add_with_tables`, `add_with_rows`), else with a product a row
-(`add_plainly`). All three add in one order, ((w0 + w1) + w2) + w3 and then group by group, so that bits depend on
-neither the way nor the processor, and a lane on nothing but itself.
-
-Streaming moments of bits: exact integer counts of units, and of pairs of units, that are up together.
-
-How often three units are up together: exact integer counts from bits packed into words.
+Products of a matrix of zeros and ones with weights take four rows of the weights at a time. A unit is on or off, so
+that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov, Dinic, Kronrod and
+Faradzhev, Sov. Math. Dokl. 11, 1209 (1970)), here with the sums of four rows in one register where the processor can
+look them up there (`add_with_tables`, `add_with_rows`), else with a product a row (`add_plainly`). All three add in one
+order, ((w0 + w1) + w2) + w3 and then group by group, so that bits depend on neither the way nor the processor, and a
+lane on nothing but itself.
 """
 
 from __future__ import annotations

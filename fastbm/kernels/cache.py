@@ -38,7 +38,7 @@ _log = logging.getLogger("fastbm")
 
 @cache
 def called(path: Path) -> frozenset[Path]:
-    """A file of kernels and all those that it imports, whose code its own may hold."""
+    """Return a file of kernels and all those that it imports, whose code its own may hold."""
     found = {path}
     for node in ast.walk(ast.parse(path.read_bytes())):
         for base, names in _modules(node, path):
@@ -64,7 +64,7 @@ def _modules(node: ast.AST, path: Path) -> list[tuple[Path, list[str]]]:
 
 @cache
 def source_hash(path: Path | None = None) -> str:
-    """What the compiled code of a file depends on, or that of all kernels."""
+    """Hash what the compiled code of a file depends on, or that of all kernels."""
     files = set(PACKAGE.rglob("*.py")) if path is None else {PACKAGE / "jit.py", *called(path)}
     digest = hashlib.sha256()
     for one in sorted(files):
@@ -256,10 +256,10 @@ class KernelCache:
         _locks.leave(self._lock)
 
     def enable(self) -> None:
-        """Numba asks for this; the cache always is."""
+        """Do nothing: Numba asks for this, and the cache always is enabled."""
 
     def disable(self) -> None:
-        """Numba asks for this; the cache always is enabled."""
+        """Do nothing: Numba asks for this, and the cache always is enabled."""
 
     def flush(self) -> None:
-        """Numba asks for this; what is there is right."""
+        """Do nothing: Numba asks for this, and what is there is right."""

@@ -1,12 +1,11 @@
-"""Exponentials that vectorise: polynomials after range reduction, no libm, the same bits on every processor.
+"""Exponentials, logarithms and hyperbolic functions that vectorise: the same bits on every processor.
 
-exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2) / 2 (Cody and Waite, Software Manual for the Elementary
-Functions, 1980, ch. 6).
+They are polynomials after range reduction, no libm; the hyperbolic ones are safe for arguments of any size. With k =
+round(x / log 2) and |r| <= log(2) / 2,
 
-Hyperbolic functions that vectorise: polynomials after range reduction, no libm, safe for arguments of any size.
+    exp(x) = 2^k exp(r),    expm1(x) = 2^k expm1(r) + (2^k - 1).
 
-expm1(x) = 2^k expm1(r) + (2^k - 1), k = round(x / log 2), |r| <= log(2) / 2 (Cody and Waite, Software Manual for the
-Elementary Functions, 1980, ch. 6 and 12).
+Cody and Waite, Software Manual for the Elementary Functions, 1980, ch. 6 and 12.
 """
 
 from __future__ import annotations

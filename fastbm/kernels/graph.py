@@ -1,11 +1,10 @@
-"""Colours for the units of a graph, so that units of one colour are not neighbours.
+"""What updates ask of a graph: colours, so that no two neighbours share one, and a gauge that makes it a ferromagnet.
 
-Greedy, in the order of a breadth-first search: each unit takes the smallest colour that no neighbour has. Graphs of two
-colours (lattices with even sides, trees, layers) get two.
+Colours are given greedily, in the order of a breadth-first search: each unit takes the smallest colour that no
+neighbour has. Graphs of two colours (lattices with even sides, trees, layers) get two.
 
-What cluster updates need of a graph beside its clusters: the gauge that makes it a ferromagnet.
-
-Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0; Toulouse, Commun. Phys. 2, 115 (1977).
+The gauge turns units so that no coupling is negative, where couplings are not frustrated: Mattis, Phys. Lett. A 56, 421
+(1976), doi:10.1016/0375-9601(76)90396-0; Toulouse, Commun. Phys. 2, 115 (1977).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from .._base import checks
 from .cache import KernelCache, folder_for
 
-# what code that no loop compiles to is made of; see `vectors`
+# what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
     "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types",
 ]  # fmt: skip

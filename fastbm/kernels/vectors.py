@@ -25,7 +25,7 @@ TILED = not config.DISABLE_JIT  # without compiler there is no code of this kind
 
 @cache
 def has_look_up() -> bool:
-    """Whether the processor that kernels are compiled for looks up sixteen entries at once."""
+    """Tell whether the processor that kernels are compiled for looks up sixteen entries at once."""
     if not TILED:
         return False
     features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()

@@ -86,7 +86,7 @@ def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequ
 
 
 def describe_few(m: int, n: int) -> list[str]:
-    """Say it where rows are fewer than units."""
+    """Describe that rows are fewer than units, where they are."""
     if m >= n:
         return []
     return [
@@ -96,7 +96,7 @@ def describe_few(m: int, n: int) -> list[str]:
 
 
 def which_coupled(couplings: Couplings) -> np.ndarray | None:
-    """The `coupled` of `describe_degenerate`: None where all pairs are."""
+    """Return the `coupled` of `describe_degenerate`: None where all pairs are."""
     if isinstance(couplings, Dense):
         return None
     return couplings.with_arrays([np.ones_like(array) for array in couplings.arrays]).matrix() != 0

@@ -1,4 +1,4 @@
-"""A machine as it is learned: epoch after epoch, what is measured on the way, and when to stop; knows of no run."""
+"""A machine as it is learned, without a run: epoch after epoch, what is measured on the way, and when to stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AIS_BETAS = 3_000  # of log Z of a learned machine
 
 
 class Learner:
-    """A machine as it is learned.
+    """A machine as it is learned, epoch after epoch.
 
     Parameters
     ----------
@@ -222,11 +222,11 @@ class Learner:
         return ["weights"] if n_blocks == 1 else [f"weights_{k}" for k in range(n_blocks)]
 
     def due(self, every: int) -> bool:
-        """Whether the epochs done are ones after which something is done that is done every so many, or the last."""
+        """Tell whether the epochs done are ones after which what is done `every` so many is due, or the last."""
         return self.n_epochs % every == 0 or self.over
 
     def state(self, counters: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit; `counters` are of what is counted beside it."""
+        """Return all that is needed to go on, bit for bit; `counters` are of what is counted beside it."""
         counted = {"n_epochs": np.array(self.n_epochs), **(counters or {})}
         chains = {} if self._chains is None else with_prefix("mixing", self._chains.state())
         stopping = with_prefix("stopping", self.stopping.state())

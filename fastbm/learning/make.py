@@ -1,4 +1,4 @@
-"""What moves the parameters: for every method the driver that an epoch is asked of."""
+"""The driver of every learning method: what moves the parameters, and what an epoch is asked of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsA
 def make(
     start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> Driver:
-    """The driver that settings ask for; `free_seed` is the free phase's, the run's unless given."""
+    """Make the driver that settings ask for; `free_seed` is the free phase's, the run's unless given."""
     if settings.free == "auto":
         other = rng.derive(settings.seed, rng.SWAPS)  # ladders that take over must not repeat the chains' numbers
         return AutoSteps(settings, lambda s: make(start, sample, s, threads, other if s.free == "tempering" else None))
@@ -51,7 +51,7 @@ def make(
 def phases(
     start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> tuple[Phase, Phase]:
-    """The clamped and the free phase, ready to go."""
+    """Make the clamped and the free phase, ready to go."""
     common = PhaseSettings(
         beta=settings.beta,
         seed=settings.seed,

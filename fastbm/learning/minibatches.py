@@ -1,7 +1,4 @@
-"""The order in which an epoch goes through the rows.
-
-Distinct rows of a data set, and how much each of them counts.
-"""
+"""The order in which an epoch goes through the rows, and the distinct rows of a data set with what each counts."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ MOST_NUMBERS = 1 << 24  # of distinct rows: where there are more, rows are seldo
 
 
 def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None, places: slice) -> np.ndarray:
-    """Some places of a permutation of the rows; with weights as many independent draws, by weight, so that a
+    """Return some places of a permutation of the rows; with weights as many independent draws, by weight, so that a
     mini-batch's mean is the weighted one on average.
     """
     generator = rng.keyed(seed, rng.BATCHES, epoch)
@@ -29,7 +26,7 @@ def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None
 
 
 def shuffled(places: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
-    """Where a keyed permutation of 0 to n_rows - 1 takes `places`, in memory that does not grow with n_rows.
+    """Return where a keyed permutation of 0 to n_rows - 1 takes `places`, in memory that does not grow with n_rows.
 
     A Feistel network on pairs of half words, walked until it comes back below n_rows. Black and Rogaway, CT-RSA (2002),
     p. 114, doi:10.1007/3-540-45760-7_9.

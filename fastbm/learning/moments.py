@@ -1,10 +1,8 @@
-"""What a phase yields: averages of units and of the pairs that are coupled.
+"""What a phase yields: averages of units and of the pairs that are coupled, and gradients made of them.
 
-Averages over states of layered machines, every other layer by its means given its neighbours.
-
-Pairs are coupled between layers of even and of odd number only, so that units of odd layers may stand for themselves by
-their means: the averages are as right as before, and less noisy (Rao and Blackwell; Gelfand and Smith, J. Am. Stat.
-Assoc. 85, 398 (1990), doi:10.1080/01621459.1990.10476213).
+Pairs of layered machines are coupled between layers of even and of odd number only, so that units of odd layers may
+stand for themselves by their means given their neighbours: the averages are as right as before, and less noisy (Rao and
+Blackwell; Gelfand and Smith, J. Am. Stat. Assoc. 85, 398 (1990), doi:10.1080/01621459.1990.10476213).
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from ..machine.machine import BoltzmannMachine
 
 @dataclass(frozen=True)
 class PhaseMoments:
-    """<s_i> and <s_i s_j>; of the pairs those that the couplings have, in the shape of their arrays.
+    """What a phase yields, <s_i> and <s_i s_j>; of the pairs those that the couplings have, in the shape of their
+    arrays.
 
     `log_z` is the phase's log Z (clamped: averaged over rows) where the phase knows it exactly.
     """
@@ -41,11 +40,11 @@ class Parameters:
 
     @classmethod
     def of(cls, model: BoltzmannMachine) -> Parameters:
-        """The parameters of a machine."""
+        """Return the parameters of a machine."""
         return cls(model.couplings.arrays, model.flat_bias)
 
     def machine(self, like: BoltzmannMachine) -> BoltzmannMachine:
-        """The machine that has these parameters, otherwise like `like`, base rates included."""
+        """Return the machine that has these parameters, otherwise like `like`, base rates included."""
         couplings = like.couplings.with_arrays([np.array(w) for w in self.weights])
         made = like.trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
         made.base_rates = like.base_rates
@@ -58,11 +57,11 @@ class Parameters:
 
     @classmethod
     def from_arrays(cls, arrays: tuple[np.ndarray, ...]) -> Parameters:
-        """The way back from `arrays`."""
+        """Make parameters of what `arrays` returned."""
         return cls(tuple(arrays[:-1]), arrays[-1])
 
     def to_state(self) -> dict[str, np.ndarray]:
-        """Names and arrays for a run's state."""
+        """Return names and arrays for a run's state."""
         weights = {f"parameters/weights/{k}": w for k, w in enumerate(self.weights)}
         return {**weights, "parameters/bias": self.bias}
 
@@ -113,7 +112,8 @@ def gradient(
 
 
 def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:
-    """<h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one block).
+    """Return <h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one
+    block).
 
     Computed in the precision of `visible`.
     """
@@ -132,7 +132,7 @@ def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> n
 def from_values(
     couplings: Couplings, values: np.ndarray, log_z: float | None = None, weights: np.ndarray | None = None
 ) -> PhaseMoments:
-    """Averages over rows of values or of independent means, (m, n_units), by weight where they have any."""
+    """Average over rows of values or of independent means, (m, n_units), by weight where they have any."""
     if weights is not None:
         shares = weights / weights.sum()
         sums = couplings.pair_sums(np.sqrt(shares)[:, None] * values)
@@ -149,7 +149,7 @@ def from_matrix(
 
 
 def from_patterns(couplings: Couplings, found: Inference, shares: np.ndarray) -> PhaseMoments:
-    """The sum over clamped patterns, by their shares, of exact moments given each."""
+    """Return the sum over clamped patterns, by their shares, of exact moments given each."""
     assert found.log_z is not None
     second = found.second_moment
     if isinstance(second, np.ndarray):
@@ -167,7 +167,7 @@ def without_diagonal(moments: PhaseMoments) -> PhaseMoments:
 
 
 def learned_pairs(couplings: Couplings) -> str | np.ndarray:
-    """The pairs whose couplings are learned, also those that are 0 at present, as "exact" is asked for them."""
+    """Return the pairs whose couplings are learned, also those that are 0 at present, as "exact" is asked for them."""
     return np.asarray(couplings.edges) if isinstance(couplings, Sparse) else "all"
 
 

@@ -1,6 +1,6 @@
-"""Named learning methods: which phase is inferred how, and what is a good start for the rest.
+"""Named learning methods: which phase is inferred how, a good start for the rest, and options that are refused.
 
-Options that nothing would look at: better refused than ignored.
+Options that nothing would look at are better refused than ignored.
 """
 
 from __future__ import annotations

@@ -47,5 +47,5 @@ class FitSettings:
     n_starts: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """For the spec."""
+        """Return the settings as plain values, for the spec."""
         return asdict(self)

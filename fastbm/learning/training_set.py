@@ -1,10 +1,7 @@
-"""Where learning starts.
+"""What a machine is learned from, rows of bits or moments of the visible units alone, and where learning starts.
 
-Missing entries of rows: units that are clamped in some rows and free in others.
-
-Rows are handed to phases as values, NaN where an entry is missing.
-
-What a machine is learned from: rows of bits, or moments of the visible units alone.
+Rows are handed to phases as values, NaN where an entry is missing: such units are clamped in some rows and free in
+others.
 """
 
 from __future__ import annotations
@@ -80,8 +77,8 @@ def _check_layout(layout: str | None, sizes: tuple[int, ...]) -> str:
 
 
 def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """The parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up; of each unit
-    where it is known.
+    """Return the parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up; of each
+    unit where it is known.
     """
     up = Rows.of(up)
     scale = 1.0 if weights is None else len(up) / weights.sum()
@@ -90,7 +87,7 @@ def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> 
 
 
 def values_of(units: Units, rows: Rows, which: slice | np.ndarray, dtype: type = np.float64) -> np.ndarray:
-    """Values of some rows, NaN where an entry is missing."""
+    """Return the values of some rows, NaN where an entry is missing."""
     found = units.values(rows[which], dtype)
     if not rows.complete:
         found[rows.known(which) == 0] = np.nan
@@ -98,7 +95,7 @@ def values_of(units: Units, rows: Rows, which: slice | np.ndarray, dtype: type =
 
 
 def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-    """The parts of the rows in which a unit is known, by weight, in which it is up; 1/2 where it is never known."""
+    """Return in what part of the rows that know it each unit is up, by weight; 1/2 where it is never known."""
     counts = rows.known_counts(weights)
     seen = counts > 0
     found: np.ndarray = np.where(seen, rows.sums(weights) / np.where(seen, counts, 1.0), 0.5)
@@ -107,7 +104,7 @@ def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of bits, or what is known of them without.
+    """What a machine is learned from: rows of bits, or what is known of them without.
 
     `given` are moments in the units of the machine, where there are no rows; `weights` are those of the rows, all alike
     unless given.
@@ -130,7 +127,7 @@ class Sample:
 
     @property
     def rows(self) -> Rows:
-        """The rows."""
+        """The rows, an error where data are moments."""
         if self.up is None:
             raise ValueError("data are moments, of which there are no rows.")
         return self.up
@@ -173,5 +170,5 @@ class Sample:
         return len(self.up) if self.weights is None else round(self.weights.sum() ** 2 / (self.weights**2).sum())
 
     def clamped(self) -> PhaseMoments:
-        """The clamped phase of a machine without hidden units."""
+        """Return moments of the clamped phase of a machine without hidden units."""
         return from_matrix(self.like.couplings, self.moments.mean, self.moments.second_moment)

@@ -27,7 +27,7 @@ STREAMS = {
 
 
 class Verdict(NamedTuple):
-    """One row of the streams."""
+    """What a run says of itself when learning is over, one row of its streams."""
 
     converged: bool | None
     largest_z: float
@@ -49,8 +49,8 @@ class Verdict(NamedTuple):
 def rows(
     driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None
 ) -> dict[str, np.ndarray]:
-    """The row of streams; `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is
-    that of the free chains.
+    """Return the row of streams; `astray` is given where learning diverged, `idle` where hidden units do nothing,
+    `r_hat` is that of the free chains.
     """
     converged = None if isinstance(driver, ClosedForm) else driver.converged
     if astray is not None or stopping.hopeless or idle is not None or (converged and r_hat > R_HAT_OF_CHAINS):
@@ -70,7 +70,7 @@ def rows(
 
 
 def read(columns: dict[str, np.ndarray]) -> Verdict:
-    """The way back from `rows`; the streams by their full names."""
+    """Read a verdict from what `rows` returned; the streams by their full names."""
     converged, z, statistic, noise, likelihoods = (columns[name][-1] for name in STREAMS)
     return Verdict(
         None if converged == UNKNOWN else bool(converged), float(z), int(statistic), float(noise), likelihoods

@@ -82,14 +82,14 @@ class Clamped(Generic[Machine]):
         return len(self.values)
 
     def machine(self, pattern: int) -> Machine:
-        """The machine of the free units, given one pattern."""
+        """Return the machine of the free units, given one pattern."""
         n_hidden = int((self.free >= self.model.n_visible).sum())
         return self.model.trusted(
             self.couplings, self.bias[pattern], self.model.convention, n_hidden, self.offset[pattern]
         )
 
     def log_sum_independent(self, beta: float) -> np.ndarray:
-        """log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
+        """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
         lo, hi = self.model.convention.lo, self.model.convention.hi
         return np.logaddexp(beta * lo * self.bias, beta * hi * self.bias).sum(axis=1) - beta * self.offset
 

@@ -14,7 +14,7 @@ def hidden_are_independent(model: BoltzmannMachine) -> bool:
 
 
 def machine_of_hidden(model: BoltzmannMachine) -> BoltzmannMachine:
-    """The hidden units with their couplings, as clamping the visible ones leaves them."""
+    """Return the machine of the hidden units with their couplings, as clamping the visible ones leaves them."""
     hidden = np.arange(model.n_visible, model.n_units)
     couplings, bias = model.couplings.restrict(hidden), model.flat_bias[hidden]
     return model.trusted(couplings, bias, model.convention, model.n_hidden, 0.0)

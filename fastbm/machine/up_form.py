@@ -13,7 +13,7 @@ from .units import Units
 
 
 def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
-    """Return A and a; `bias` is (n_units,) or (n_chains, n_units)."""
+    """Return couplings A and biases a in terms of units that are up; `bias` is (n_units,) or (n_chains, n_units)."""
     if units.lo == 0:  # binary units are 1 where they are up
         return couplings, bias
     pull = couplings.field(np.ones((1, couplings.n_units)))[0]

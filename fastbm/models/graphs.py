@@ -1,7 +1,4 @@
-"""A machine on any graph of networkx, or of anything that looks like one.
-
-Trees: machines on which belief propagation is exact.
-"""
+"""A machine on any graph of networkx, or of anything that looks like one; random trees, where beliefs are exact."""
 
 from __future__ import annotations
 

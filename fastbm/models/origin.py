@@ -17,5 +17,5 @@ def named(model: BoltzmannMachine, name: str, **arguments: Any) -> BoltzmannMach
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """The generator that draws a model's parameters."""
+    """Return the generator that draws a model's parameters."""
     return rng.keyed(rng.resolve(seed), rng.MODEL)

@@ -283,7 +283,9 @@ def _cells_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def temperatures(run: Run) -> Table | None:
-    """Energy and magnetisation at each temperature of a sampling run, beside exact values for the square lattice."""
+    """Tabulate energy and magnetisation at each temperature of a sampling run, beside exact values for the square
+    lattice.
+    """
     if not isinstance(run, Samples) or not run.has_states or len(np.unique(run.beta)) < 2:
         return None
     from ..runs.sample.physics import by_temperature

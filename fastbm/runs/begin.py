@@ -1,4 +1,4 @@
-"""Runs: begin one, open one, resume one. A run is a task, a place for its rows, and the loop between them."""
+"""Begin, open and resume runs: a run is a task, a place for its rows, and the loop between them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which runs can go on past their end, as if they had been longer from the start, and from where they do so.
-
-The verb `extend`.
-"""
+"""The verb `extend`: which runs can go on past their end, as if they had been longer from the start, and from where."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
-    """The spec of a run that is longer by `more`.
+    """Return the spec of a run that is longer by `more`.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""How far a run is, told from its spec and a few numbers of its state: what its task would say, without the task.
+"""How far a run is, told from its spec and a few numbers of its state, and a progress bar for long calls.
 
-A progress bar that shows itself only when a call takes long and someone looks.
+What is told is what the run's task would say, without the task. The bar shows itself only when a call takes long and
+someone looks.
 """
 
 from __future__ import annotations

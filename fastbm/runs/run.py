@@ -94,7 +94,7 @@ class Run:
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Why a longer run would not begin as this one did; empty if it would."""
+        """Say why a longer run would not begin as this one did; empty if it would."""
         raise NotImplementedError
 
     @classmethod
@@ -119,16 +119,16 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether it came to its end."""
+        """Whether the run came to its end."""
         return self._reader.finished
 
     @property
     def live(self) -> bool:
-        """Whether a process is writing it."""
+        """Whether a process is writing the run."""
         return self._reader.live
 
     def refresh(self) -> Self:
-        """Look for what was committed since; returns the run itself."""
+        """Look for what was committed since; return the run itself."""
         self._reader.refresh()
         self.config = self._reader.spec  # of a run that was extended it is another
         return self
@@ -146,7 +146,7 @@ class Run:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Machine, versions, kernel: what decides no number."""
+        """What decides no number: machine, versions, kernel."""
         return self._reader.meta
 
     def _has(self, name: str) -> bool:
@@ -217,30 +217,30 @@ class Run:
         return units.lo + units.span * np.concatenate([np.empty((0, *shape), np.int64), *up]) / n_units
 
     def transform(self, rows: Any, **options: Any) -> np.ndarray:
-        """`fastbm.transform` by the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.transform` with the machine, at the beta it was learned at unless told otherwise."""
         from ..inference.conditional.apply import transform
 
         return transform(self.model, rows, **{"beta": self._beta, **options})
 
     def reconstruct(self, rows: Any, **options: Any) -> np.ndarray:
-        """`fastbm.reconstruct` by the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.reconstruct` with the machine, at the beta it was learned at unless told otherwise."""
         from ..inference.conditional.apply import reconstruct
 
         return reconstruct(self.model, rows, **{"beta": self._beta, **options})
 
     def complete(self, rows: Any, **options: Any) -> np.ndarray:
-        """`fastbm.complete` by the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.complete` with the machine, at the beta it was learned at unless told otherwise."""
         from ..inference.conditional.apply import complete
 
         return complete(self.model, rows, **{"beta": self._beta, **options})
 
     def sample(self, **options: Any) -> Any:
-        """`fastbm.sample` of the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.sample` with the machine, at the beta it was learned at unless told otherwise."""
         return verb_of("sample")(self.model, **{"beta": self._beta, **options})
 
     @property
     def converged(self) -> bool | None:
-        """Whether to believe it; None where nothing tells."""
+        """Whether the run is to be believed; None where nothing tells."""
         return None
 
     @property

@@ -51,14 +51,14 @@ class Given:
 
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
-    """The arrays of a machine, as inputs of a run."""
+    """Return the arrays of a machine, as inputs of a run."""
     return {f"{name}/{key}": np.asarray(array) for key, array in h5.arrays_of(model).items()}
 
 
 def read_model(
     inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model"
 ) -> BoltzmannMachine:
-    """The way back from `model_inputs`."""
+    """Read a machine from what `model_inputs` returned."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
     model = restore(arrays, description)
     model.origin = dict(description["origin"])
@@ -66,7 +66,7 @@ def read_model(
 
 
 def describe(model: BoltzmannMachine) -> dict[str, Any]:
-    """What the spec says of a machine."""
+    """Return what the spec says of a machine."""
     return h5.describe(model) | {"sizes": list(model.couplings.sizes), "origin": model.origin}
 
 

@@ -49,12 +49,12 @@ def _standing(reader: Reader) -> Standing:
 
 
 def ago(when: float) -> str:
-    """How long ago a time of day is: "12 s ago"."""
+    """Say how long ago a time of day is: "12 s ago"."""
     return f"{span(max(0.0, time.time() - when))} ago"
 
 
 def span(seconds: float) -> str:
-    """A time in its largest unit that tells: "12 s", "34 min", "5 h", "3 days"."""
+    """Tell a time in its largest unit that tells: "12 s", "34 min", "5 h", "3 days"."""
     unit, _, word = next(row for row in _SPANS if seconds / row[0] < row[1])
     return f"{seconds / unit:.0f} {word}"
 

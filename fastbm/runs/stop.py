@@ -4,7 +4,8 @@ A request is noted, and the loop of the run looks for it between blocks. Where w
 exception is raised within it, in the main thread, by the handler of the signal. The clock sends a signal of its own to
 that end, one that does nothing to a program that does not listen to it.
 
-How long ago this process began, as a batch system counts: its start-up is older than the first line of Python.
+Clocks may count from when this process began, as a batch system counts: its start-up is older than the first line of
+Python.
 """
 
 from __future__ import annotations
@@ -81,17 +82,17 @@ class Stop:
         return f"stopped by {self.requested} after {self.reached};"
 
     def asked(self) -> bool:
-        """Whether a stop is asked for."""
+        """Tell whether a stop is asked for."""
         return bool(self.requested)
 
     def due(self) -> bool:
-        """Whether a stop is asked for, or the time is over."""
+        """Tell whether a stop is asked for, or the time is over."""
         if not self.requested and self._deadline is not None and time.monotonic() >= self._deadline:
             self.requested = MAX_SECONDS
         return bool(self.requested)
 
     def impatient(self) -> bool:
-        """Whether even work that is nearly done must be left: a signal came a while ago."""
+        """Tell whether even work that is nearly done must be left: a signal came a while ago."""
         return self.signalled and time.monotonic() >= self._requested_at + MERGE_SECONDS
 
     def limit(self, max_seconds: float | None, *, of_process: bool = False) -> None:
@@ -172,7 +173,7 @@ class Stop:
 
     @contextmanager
     def breaking(self, allowed: bool = True) -> Iterator[None]:
-        """Within, a request raises `Broken`, or, if that is not allowed, is noted only.
+        """Let a request raise `Broken` within, or, if that is not allowed, be noted only.
 
         A request that was made before raises at once.
         """

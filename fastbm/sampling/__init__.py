@@ -1,4 +1,4 @@
-"""Samplers: chains of single-spin updates on every kind of couplings, and the task that records them."""
+"""Samplers: chains on every kind of couplings, ladders, clusters and populations of them, and independent draws."""
 
 from .chains import Chains, make_chains, resolve_order
 

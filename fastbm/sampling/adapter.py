@@ -11,7 +11,7 @@ from .engine.engine import Engine
 
 
 class Adapter:
-    """A sampler round `engine`."""
+    """A sampler that drives one engine, `engine`."""
 
     engine: Engine
 
@@ -22,7 +22,7 @@ class Adapter:
 
     @property
     def halt(self) -> Callable[[], bool]:
-        """Asked between pieces of long sweeps: true if a stop is wanted."""
+        """Function that is asked between pieces of long sweeps whether a stop is wanted."""
         return self.engine.halt
 
     @halt.setter
@@ -45,13 +45,13 @@ class Adapter:
         return self.engine.sweep_seconds
 
     def energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
         return self.engine.energies()
 
     def bits(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, n_units) uint8."""
+        """Return the bits of all chains, (n_chains, n_units) uint8."""
         return self.engine.bits()
 
     def packed(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        """Return the bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         return self.engine.packed()

@@ -150,7 +150,7 @@ class AnnealedChains(Adapter):
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `advance` returns beside the samples: up to 64 rows along the way."""
+        """Streams that `advance` returns beside the samples: up to 64 rows along the way."""
         return {
             "annealing/sweep": Stream("<i8"),
             "annealing/beta": Stream("<f8"),
@@ -191,7 +191,7 @@ class AnnealedChains(Adapter):
         return found
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return self.engine.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -200,7 +200,7 @@ class AnnealedChains(Adapter):
 
 
 def last_samples(packed: np.ndarray, energies: np.ndarray, n_swept: int) -> dict[str, np.ndarray]:
-    """The one row of samples that a schedule ends with."""
+    """Return the one row of samples that a schedule ends with."""
     return {
         "samples/states": packed[None],
         "samples/energy": energies[None],

@@ -30,7 +30,7 @@ class Best:
         return float(self.energies[-1]) if len(self.energies) == self.k else np.inf
 
     def show(self, packed: np.ndarray, energies: np.ndarray) -> None:
-        """Take states (..., n_bytes) with their energies (...)."""
+        """Take in states (..., n_bytes) with their energies (...), and keep the lowest."""
         rows, values = packed.reshape(-1, packed.shape[-1]), energies.ravel()
         for start in range(0, len(rows), max(self.k, 1024)):
             part = slice(start, start + max(self.k, 1024))
@@ -45,7 +45,7 @@ class Best:
         self.states, self.energies = states[order], values[first][order]
 
     def state(self) -> dict[str, np.ndarray]:
-        """All there is, for a checkpoint."""
+        """Return all there is, for a checkpoint."""
         return {"best_states": self.states, "best_energies": self.energies}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:

@@ -56,11 +56,11 @@ class Conditioned:
         return 1 if self._clamped is None else self._clamped.n_patterns
 
     def restrict(self, up: np.ndarray) -> np.ndarray:
-        """The free units' columns of bits of the whole."""
+        """Return the free units' columns of the bits of all units."""
         return up if self._clamped is None else np.ascontiguousarray(up[:, self._clamped.free])
 
     def complete(self, packed: np.ndarray) -> np.ndarray:
-        """Packed bits of the sampled units, (..., n_chains, bytes), as those of all units."""
+        """Return the packed bits of all units, given those of the sampled ones, (..., n_chains, bytes)."""
         if self._clamped is None:
             return packed
         rows = packed.reshape(-1, *packed.shape[-2:])
@@ -75,5 +75,5 @@ class Conditioned:
 
 
 def model_bits(model: BoltzmannMachine, values: np.ndarray) -> np.ndarray:
-    """Checked values of a machine's units as bits."""
+    """Return checked values of a machine's units as bits."""
     return (values == model.convention.hi).astype(np.uint8)

@@ -1,10 +1,8 @@
-"""The gauge of an unfrustrated machine: signs g_i with g_i g_j W_ij >= 0, so that the units g_i s_i are a ferromagnet.
+"""Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
 
-Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0.
-
-Chains of cluster updates, Wolff or Swendsen-Wang, on any graph whose couplings are not frustrated.
-
-Units are turned by the gauge, so that kernels see a ferromagnet; what comes out is in the machine's own bits.
+Where they are not there is a gauge: signs g_i with g_i g_j W_ij >= 0, so that the units g_i s_i are a ferromagnet
+(Mattis, Phys. Lett. A 56, 421 (1976), doi:10.1016/0375-9601(76)90396-0). Units are turned by it, so that kernels see a
+ferromagnet; what comes out is in the machine's own bits.
 """
 
 from __future__ import annotations
@@ -199,7 +197,7 @@ class ClusterChains:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `record` returns beside states and energies."""
+        """Streams that `record` returns beside states and energies."""
         return {"clusters/size": Stream("<f8", (self.n_chains,))}
 
     def _advance(self, block: slice, n_sweeps: int) -> None:
@@ -291,19 +289,19 @@ class ClusterChains:
         return np.packbits(self._up[block] ^ self._turned, axis=1, bitorder="little")
 
     def energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
         return self._energies(slice(0, self.n_chains))
 
     def bits(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, n_units) uint8."""
+        """Return the bits of all chains, (n_chains, n_units) uint8."""
         return self._up ^ self._turned
 
     def packed(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        """Return the bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         return self._packed(slice(0, self.n_chains))
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {
             "chains": self.packed(),
             "streams": self._streams.copy(),

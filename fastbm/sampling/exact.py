@@ -1,6 +1,6 @@
-"""What exact samples are drawn from: the engines that can, which of them a run uses, and what that costs.
+"""Chains of independent draws from the exact distribution: a sweep is one draw of every chain.
 
-Chains of independent draws from the exact distribution: a sweep is one draw of every chain.
+They are drawn by the engines for exact sums that can; which of them a run uses, and what that costs, is told here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _maker(engine: str) -> Callable[..., Source]:
 
 
 def n_groups(settings: SampleSettings, subject: Conditioned) -> int:
-    """How many equal groups of chains have a source of their own."""
+    """Return how many equal groups of chains have a source of their own."""
     return math.lcm(len(settings.beta), subject.n_patterns)
 
 
@@ -195,7 +195,7 @@ class ExactChains:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `record` returns beside states and energies: nothing."""
+        """Streams that `record` returns beside states and energies: none."""
         return {}
 
     @property
@@ -260,11 +260,11 @@ class ExactChains:
         return energies.reshape(up.shape[:2])
 
     def packed(self) -> np.ndarray:
-        """States with all units down: there are none before the first draw, and none is kept after it."""
+        """Return states with all units down: there are none before the first draw, and none is kept after it."""
         return np.zeros((self.n_chains, -(-self.n_units // 8)), np.uint8)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {"streams": np.concatenate([s.T for s in self._streams]), "n_swept": np.array(self.n_swept)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

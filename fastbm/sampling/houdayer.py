@@ -129,7 +129,7 @@ class HoudayerMoves:
 
 
 def levels_that_pay(couplings: Couplings, units: Units, betas: np.ndarray) -> np.ndarray:
-    """The entries of `betas` at which clusters do not percolate."""
+    """Return the entries of `betas` at which clusters do not percolate."""
     spin_values = couplings.csr()[2] * (units.span**2 / 4.0)
     if len(spin_values) <= PLANAR_DEGREE * couplings.n_units:
         return np.arange(len(betas))

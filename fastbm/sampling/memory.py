@@ -21,7 +21,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def needed_bytes(settings: SampleSettings, subject: Conditioned, n_chains: int) -> float:
-    """About how much memory the chains of a run take at their start, the machine's own arrays excluded."""
+    """Estimate how much memory the chains of a run take at their start, the machine's own arrays excluded."""
     n_units, kernel = subject.machine.n_units, settings.kernel
     lanes = lanes_of(n_lanes(settings) // settings.n_chains * n_chains)
     each = UNIT_BYTES.get(kernel, CLUSTER_BYTES)
@@ -84,7 +84,9 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
 
 
 def available_bytes() -> float | None:
-    """Memory that may still be taken: the least of what the machine and the process's control group have left."""
+    """Return the memory in bytes that may still be taken: the least of what the machine and the process's control group
+    have left.
+    """
     found = [value for value in (_of_machine(), _of_group()) if value is not None]
     return min(found) if found else None
 

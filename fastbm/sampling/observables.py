@@ -122,12 +122,12 @@ class Observables:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """Their streams."""
+        """Streams of the observables, as a run declares them."""
         return {f"observables/{name}": Stream("<f8", shape) for name, shape in self._shapes.items()}
 
     @property
     def scalars(self) -> dict[str, int]:
-        """Those that are one number a chain, or one for two chains: the length of a row."""
+        """Observables that are one number a chain, or one for two chains, with the length of a row."""
         return {
             name: shape[0]
             for name, shape in self._shapes.items()

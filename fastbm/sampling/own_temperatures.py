@@ -28,7 +28,9 @@ BITS = 11
 
 
 class OwnBetas(NamedTuple):
-    """Inverse temperatures that a machine suggests; all infinite where nothing pulls any unit."""
+    """Inverse temperatures that a machine suggests: hot, best for search at one, and cold; all infinite where nothing
+    pulls any unit.
+    """
 
     hot: float
     moving: float
@@ -36,7 +38,7 @@ class OwnBetas(NamedTuple):
 
 
 def hot_beta(subject: Conditioned) -> float:
-    """The inverse temperature at which flips are nearly free in every state; infinite where they always are."""
+    """Return the inverse temperature at which flips are nearly free in every state; infinite where they always are."""
     machine = subject.machine
     bias = np.abs(machine.flat_bias if subject.bias is None else subject.bias)
     strongest = machine.couplings.absolute_sums() + np.atleast_2d(bias).max(axis=0)
@@ -44,7 +46,7 @@ def hot_beta(subject: Conditioned) -> float:
 
 
 def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
-    """All three. With several clamped patterns the first one is quenched.
+    """Return the inverse temperatures that a machine suggests; with several clamped patterns the first one is quenched.
 
     The quench is the same for every seed, number of chains and number of threads.
 

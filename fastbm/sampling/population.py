@@ -170,7 +170,7 @@ class Population(Adapter):
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `advance` returns beside the samples: a row for each temperature."""
+        """Streams that `advance` returns beside the samples: a row for each temperature."""
         real = ("beta", "log_z", "energy", "energy_std", "family_entropy", "rho_t", "culled")
         return {f"population/{name}": Stream("<f8") for name in real} | {"population/n_families": Stream("<i8")}
 
@@ -234,7 +234,7 @@ class Population(Adapter):
         }
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return self.engine.state() | {
             "family": self.family.copy(),
             "population": np.array([self.beta, self._log_z]),

@@ -67,14 +67,16 @@ def _warn_if_idle(settings: SampleSettings, subject: Conditioned) -> None:
 
 
 def of_old_spec(settings: SampleSettings, couplings: Couplings) -> SampleSettings:
-    """Settings of a spec that names no kernel, as version 0.1 wrote them: it had one for each kind of couplings."""
+    """Return the settings of a spec that names no kernel, as version 0.1 wrote them: it had one for each kind of
+    couplings.
+    """
     if settings.kernel or "kernel" not in SAMPLERS[settings.sampler].takes:
         return settings
     return replace(settings, kernel=natural_kernel(couplings, settings.order))
 
 
 def n_lanes(settings: SampleSettings) -> int:
-    """Replicas that are swept: n_chains, or all those of the ladders."""
+    """Return the number of replicas that are swept: n_chains, or all those of the ladders."""
     return settings.n_chains * (len(settings.betas) if settings.sampler == "tempering" else 1)
 
 

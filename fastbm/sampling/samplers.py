@@ -59,7 +59,7 @@ class Row:
 
 
 def names_with(argument: str) -> list[str]:
-    """The samplers that take an argument."""
+    """Return the samplers that take an argument."""
     return [name for name, row in SAMPLERS.items() if argument in row.takes]
 
 

@@ -62,13 +62,13 @@ class SampleSettings:
         return np.repeat(self.beta, self.n_chains // len(self.beta))
 
     def as_dict(self) -> dict[str, Any]:
-        """For the spec."""
+        """Return the settings as plain values, for the spec."""
         found = asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     @classmethod
     def read(cls, spec: Mapping[str, Any]) -> SampleSettings:
-        """The way back from `as_dict`, also for specs of version 0.1."""
+        """Read settings that `as_dict` wrote, those in specs of version 0.1 too."""
         if unknown := set(spec) - {one.name for one in fields(cls)}:
             raise checks.StorageError(
                 f"the run was told {', '.join(sorted(unknown))}, which this version of fastbm does not know. Resume it "

@@ -19,7 +19,7 @@ FALSE_ALARM = 0.0455  # of one look at all quantities together: two standard err
 
 
 def look_after(n_samples: int) -> int:
-    """The first count of samples above `n_samples` at which to look: 64 times a power of 1.25, rounded up."""
+    """Return the first count of samples above `n_samples` at which to look: 64 times a power of 1.25, rounded up."""
     count, k = FIRST_LOOK, 0
     while count <= n_samples:
         k += 1
@@ -28,8 +28,8 @@ def look_after(n_samples: int) -> int:
 
 
 def drift_limit(n_chains: int, n_series: int) -> float:
-    """How many of its errors a drift may reach in one of `n_series` series of `n_chains` chains; with 8 or more the
-    error comes from their differences, and the quantile is Student's.
+    """Return how many of its errors a drift may reach in one of `n_series` series of `n_chains` chains; with 8 or more
+    the error comes from their differences, and the quantile is Student's.
     """
     from scipy.special import ndtri, stdtrit
 
@@ -38,7 +38,9 @@ def drift_limit(n_chains: int, n_series: int) -> float:
 
 
 def bins_for(size: int) -> int:
-    """Bins for series of so many chains: 256, fewer where these would take more than some megabytes."""
+    """Return the number of bins for series of so many chains: 256, fewer where these would take more than some
+    megabytes.
+    """
     return 2 * min(max(MOST_BINNED // size // 2, FEWEST_BINS // 2), N_BINS // 2)
 
 
@@ -57,7 +59,7 @@ class Grouped:
         self.n_groups, self.sizes = n_groups, dict(sizes)
 
     def split(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Those of the rows that are watched."""
+        """Return the watched ones of these rows, grouped."""
         for name in self.sizes:
             if not np.isfinite(rows[name]).all():
                 raise ValueError(
@@ -87,7 +89,9 @@ class Rule:
         )
 
     def met(self, rows: Mapping[str, np.ndarray]) -> bool | None:
-        """Take rows, which must not reach beyond the next look; whether to stop, None if it is no time to look."""
+        """Take in rows, which must not reach beyond the next look; return whether to stop, None if it is no time to
+        look.
+        """
         for name, values in self._grouped.split(rows).items():
             self._bins[name].add(values)
         n_samples = next(iter(self._bins.values())).n_samples
@@ -105,7 +109,7 @@ class Rule:
         return bool(np.min(bins.ess()) >= self.limits.get("ess", 0.0))
 
     def state(self) -> dict[str, np.ndarray]:
-        """All there is, for a checkpoint."""
+        """Return all there is, for a checkpoint."""
         found = {f"until/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
         return found | {"until_since": np.array(self._since)}
 
@@ -139,21 +143,21 @@ class Relaxation:
         return next(iter(self._bins.values())).n_rows
 
     def rows_to_look(self) -> int:
-        """Rows until the next look."""
+        """Return the number of rows until the next look."""
         look = 4 * UNIT
         while look <= self.n_rows:
             look *= 2
         return look - self.n_rows
 
     def over(self, rows: Mapping[str, np.ndarray]) -> bool:
-        """Take rows, which must not reach beyond the next look; whether the run is stationary there."""
+        """Take in rows, which must not reach beyond the next look; return whether the run is stationary there."""
         verdicts: list[Any] = []
         for name, values in self._grouped.split(rows).items():
             verdicts.append([self._bins[name].add(row.T) for row in values][-1])
         return all(verdict is True for verdict in verdicts)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All there is, for a checkpoint."""
+        """Return all there is, for a checkpoint."""
         return {f"burn_in/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:

@@ -124,12 +124,12 @@ class TemperedChains(Adapter):
 
     @property
     def attempted(self) -> np.ndarray:
-        """Swaps that were tried."""
+        """Numbers of swaps that were tried, between each two neighbouring temperatures."""
         return self._counts[0]
 
     @property
     def accepted(self) -> np.ndarray:
-        """Swaps that were made."""
+        """Numbers of swaps that were made, between each two neighbouring temperatures."""
         return self._counts[1]
 
     @property
@@ -140,7 +140,7 @@ class TemperedChains(Adapter):
 
     @property
     def halt(self) -> Callable[[], bool]:
-        """Asked between pieces of long sweeps and of cluster moves: true if a stop is wanted."""
+        """Function that is asked between pieces of long sweeps and of cluster moves whether a stop is wanted."""
         return self.engine.halt
 
     @halt.setter
@@ -184,7 +184,7 @@ class TemperedChains(Adapter):
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `record` returns beside states and energies."""
+        """Streams that `record` returns beside states and energies."""
         n_betas = len(self.betas)
         return {
             "tempering/energy": Stream("<f8", (self.n_chains, n_betas)),
@@ -222,19 +222,19 @@ class TemperedChains(Adapter):
         return rows
 
     def energies(self) -> np.ndarray:
-        """Energies without offset at the target, (n_chains,), in float64 from the user's couplings."""
+        """Return energies without offset at the target, (n_chains,), in float64 from the user's couplings."""
         return self.engine.energies()[self.lanes[:, -1]]
 
     def bits(self) -> np.ndarray:
-        """The bits at the target, (n_chains, n_units) uint8."""
+        """Return the bits at the target, (n_chains, n_units) uint8."""
         return self.engine.bits()[self.lanes[:, -1]]
 
     def packed(self) -> np.ndarray:
-        """The bits at the target, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        """Return the bits at the target, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         return self.engine.packed()[self.lanes[:, -1]]
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         own: dict[str, np.ndarray] = {
             "level": self.level.copy(),
             "ends": self._end.copy(),

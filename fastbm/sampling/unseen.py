@@ -26,13 +26,13 @@ class Unseen(NamedTuple):
 
 
 def rarely(ess: float | np.ndarray) -> np.ndarray:
-    """Standard error of a probability by Laplace's rule, where no sample of `ess` differs from the others."""
+    """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest."""
     found: np.ndarray = np.sqrt(np.add(ess, 1.0)) / np.add(ess, 2.0) / np.sqrt(ess)
     return found
 
 
 def free_spread(model: BoltzmannMachine) -> float:
-    """The standard deviation of the energy at beta = 0."""
+    """Return the standard deviation of the energy at beta = 0."""
     spin = model.to_units("spin")
     values = [array.ravel() for array in spin.couplings.arrays] + [spin.flat_bias]
     largest = max(float(np.abs(array).max(initial=0.0)) for array in values)
@@ -44,8 +44,8 @@ def free_spread(model: BoltzmannMachine) -> float:
 
 
 def unseen(model: BoltzmannMachine, betas: float | np.ndarray, ess: float | np.ndarray) -> Unseen:
-    """What `ess` samples at some inverse temperatures leave unseen: any one state of `n_units` alike, or those in the
-    tail of the energy where temperature hardly tells states apart.
+    """Return what `ess` samples at some inverse temperatures leave unseen: any one state of `n_units` alike, or those
+    in the tail of the energy where temperature hardly tells states apart.
     """
     reach = WIDEST * free_spread(model)
     coldest = np.log(np.maximum(model.n_units * np.asarray(ess, np.float64), math.e))

@@ -21,7 +21,7 @@ FEWEST_OF_MIRRORS = 4  # chains, where the only valleys mirror each other
 
 
 def is_even(model: BoltzmannMachine, beta: float) -> bool:
-    """Whether every state is as probable as its mirror, all units flipped, so that the means of spins are 0.
+    """Return whether every state is as probable as its mirror, all units flipped, so that the means of spins are 0.
 
     |<s_i>| <= tanh(beta sum_j |b_j|), b the biases in spins.
     """
@@ -34,15 +34,15 @@ def is_even(model: BoltzmannMachine, beta: float) -> bool:
 
 
 def has_one_valley(model: BoltzmannMachine, beta: float) -> bool:
-    """Whether couplings are so weak, by Dobrushin's condition, that there is nothing but one valley."""
+    """Return whether couplings are so weak, by Dobrushin's condition, that there is nothing but one valley."""
     span = model.convention.span
     with np.errstate(over="ignore"):
         return bool(beta * float(model.couplings.absolute_sums().max(initial=0.0)) * span**2 / 4 < 1.0)
 
 
 def has_mirrors_only(model: BoltzmannMachine, beta: float) -> bool:
-    """Whether the machine is even, of one connected part and without frustration: its two ground states mirror each
-    other, and no other valley is as deep.
+    """Return whether the machine is even, of one connected part and without frustration: its two ground states mirror
+    each other, and no other valley is as deep.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -56,7 +56,7 @@ def has_mirrors_only(model: BoltzmannMachine, beta: float) -> bool:
 
 
 def why_unseen(model: BoltzmannMachine, beta: float, n_chains: int, *, one_point: bool, clamped: bool = False) -> str:
-    """Why there may be valleys that none of `n_chains` chains that agree has seen; empty where that is unlikely.
+    """Say why there may be valleys that none of `n_chains` chains that agree has seen; empty where that is unlikely.
 
     `one_point` says that all began at the same state, `clamped` that what is sampled is the machine given some units.
     """

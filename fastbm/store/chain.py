@@ -81,7 +81,7 @@ def read_origin(names: Names) -> Origin:
 
 
 def way_out_of_lost_parts(names: Names) -> str:
-    """What is to be done where the first segment is lost; beside it may lie a finished run that was to be extended."""
+    """Say what is to be done where the first segment is lost; beside it may lie a run that was to be extended."""
     if names.merged.exists():
         return f"Nothing was changed. Restore a copy of it, or move {names.shown}.parts away: {names.shown} is there."
     return "Nothing was changed. Restore a copy of it, or begin the run again."
@@ -198,7 +198,7 @@ def check_link(
 
 
 def foreign(names: Names, number: int, error: Foreign) -> StorageError:
-    """The error for a file that somebody else put among the segments."""
+    """Return the error for a file that somebody else put among the segments."""
     shown = names.show(names.segment(number))
     return StorageError(f"{shown} is not a fastbm segment ({error}). Nothing was changed.")
 

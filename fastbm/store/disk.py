@@ -1,6 +1,6 @@
 """Every operation on files that a commit or a merge makes, one function each.
 
-Nothing else in the store changes a file. Callers name these functions through the module (``rename``), so that a
+Nothing else in the store changes a file. Callers name these functions through the module (``disk.rename``), so that a
 test can put a failing, killing or recording one in the place of any of `OPERATIONS`.
 """
 

@@ -79,7 +79,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Standing:
-    """Both sides of a run, leftovers taken out.
+    """What there is of a run, merged and in parts, leftovers taken out.
 
     Attributes
     ----------
@@ -188,19 +188,19 @@ def read_merged(names: Names, *, hashed: bool = True) -> Merged:
 
 
 def kind_of(path: Path) -> str:
-    """What lies at a path, if it is no plain file: ``a folder``; empty for files."""
+    """Return what lies at a path, if it is no plain file: ``a folder``; empty for files."""
     mode = path.stat().st_mode
     return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no plain file")
 
 
 def unreadable(names: Names, error: OSError) -> StorageError:
-    """The error for files that are there and that the system does not let us read."""
+    """Return the error for files that are there and that the system does not let us read."""
     file = error.filename or names.merged
     return StorageError(f"{names.shown} cannot be read: {error.strerror or error} ({file}). Nothing was changed.")
 
 
 def missing(names: Names) -> StorageError:
-    """The error for a run that is not there, with the files nearest by name."""
+    """Return the error for a run that is not there, with the files nearest by name."""
     folder = names.merged.parent
     text = f"{names.shown} does not exist: no such run"
     if not folder.is_dir():

@@ -1,6 +1,6 @@
 """Arrays and streams into HDF5 groups and back, always with the same bytes for the same contents.
 
-Check and copy the rows of one block.
+The rows of a block are checked here, once, against the streams that they belong to, and copied.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""What the file objects that HDF5 writes to have in common: a place, a size, and ways to move.
+"""HDF5 images built in memory, without copies of large arrays, and the trailer that makes a file checkable.
 
-A file in memory that HDF5 writes, whose large arrays never pass through HDF5.
-
-HDF5 is asked where a dataset will lie, and the array's own memory takes that place: an image of rows costs no copy of
-them. All else, a few kilobytes of structure, is kept as HDF5 wrote it.
-
-HDF5 images built in memory, and the trailer that makes a file checkable.
+HDF5 writes to a file object in memory and is asked where a dataset will lie; the array's own memory takes that place,
+so that an image of rows costs no copy of them. All else, a few kilobytes of structure, is kept as HDF5 wrote it.
+`Placed` is what such file objects, in memory or on a disk, have in common: a place, a size, and ways to move.
 
 A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG02" | u64 length | hash`` of all before
-(`blockhash`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. HDF5 ignores what follows an image, so any HDF5
-tool reads the file; and HDF5 itself never writes to a disk, so it never meets a disk error.
+(`fastbm.store.seal`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. HDF5 ignores what follows an image, so
+any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never meets a disk error.
 """
 
 from __future__ import annotations
@@ -132,7 +129,7 @@ class ImageFile(Placed):
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Keep a copy: HDF5 uses its buffers again."""
+        """Write at the place by keeping a copy: HDF5 uses its buffers again."""
         copy = bytes(data)
         self._writes.append((self.place, copy))
         return self.passed(len(copy))

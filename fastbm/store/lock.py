@@ -1,10 +1,8 @@
-"""Take a run's lock: by flock, or where the file system has none, by name.
+"""The lock that one writer holds on a run for its whole life: by flock, or where the file system has none, by name.
 
 A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
-another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and
-removes it when the text stands.
-
-The lock that one writer holds on a run for its whole life.
+another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and removes
+it when the text stands.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def acquire(names: Names) -> tuple[int, str]:
 
 
 def cannot_write(names: Names, error: OSError, folder: Path | None = None) -> StorageError:
-    """The error for a folder that takes no files."""
+    """Return the error for a folder that takes no files."""
     where = folder or names.merged.parent
     return StorageError(
         f"cannot write {names.shown}: {error.strerror or error} (in {where}). Nothing was changed. Write elsewhere."
@@ -147,7 +145,7 @@ def _create(names: Names, taking: Path) -> bool:
 
 
 def busy(names: Names) -> StorageError:
-    """The error for a run that another process is writing."""
+    """Return the error for a run that another process is writing."""
     holder = read_holder(names.lock) or "another process"
     return StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
 

@@ -42,11 +42,11 @@ class Names:
         return self.merged.with_name(self.merged.name + TEMPORARY)
 
     def segment(self, number: int) -> Path:
-        """The path of a segment."""
+        """Return the path of a segment."""
         return self.parts / f"seg-{number:08d}.h5"
 
     def state(self, number: int) -> Path:
-        """The path of the state that belongs to a segment, where it is a file of its own."""
+        """Return the path of the state that belongs to a segment, where it is a file of its own."""
         return self.parts / f"state-{number:08d}.h5"
 
     def show(self, path: Path) -> str:
@@ -58,24 +58,24 @@ class Names:
         return self.segment(0).exists() or bool(self.segment_numbers())
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segments that bear their final name, in order."""
+        """Return the numbers of all segments that bear their final name, in order."""
         return self._numbers(_SEGMENT)
 
     def state_numbers(self) -> list[int]:
-        """The numbers of all states that are files of their own, in order."""
+        """Return the numbers of all states that are files of their own, in order."""
         return self._numbers(_STATE)
 
     def own_files(self) -> list[Path]:
-        """Every file in the parts folder that is the store's, save the lock; the first segment comes last."""
+        """Return every file in the parts folder that is the store's, save the lock; the first segment comes last."""
         own = [self.parts / name for name in sorted(self._listing(), reverse=True) if is_own(name)]
         return sorted(own, key=lambda path: path == self.segment(0))
 
     def temporaries(self) -> list[Path]:
-        """What a killed writer may have left unfinished."""
+        """Return the files that a killed writer may have left unfinished."""
         return [path for path in self.own_files() if path.name.endswith(TEMPORARY)]
 
     def bad(self, path: Path) -> Path:
-        """A free name under which a damaged file is set aside."""
+        """Return a free name under which a damaged file is set aside."""
         aside, n = path.with_name(path.name + BAD), 1
         while aside.exists():
             n += 1

@@ -1,6 +1,6 @@
 """The rows of a run in parts: which segment holds which, each checked once before it is read.
 
-The whole part of a damaged run: what can still be read, up to where a resume would begin to compute again.
+Of a damaged run it is the whole part: what can still be read, up to where a resume would begin to compute again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT_HEADERS = 1024
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What changes if a file of the same name is another one; None if there is none, or none that we may look at."""
+    """Return what tells a file from another one of the same name; None if there is none that we may look at."""
     try:
         found = os.stat(path)
     except OSError:
@@ -79,11 +79,11 @@ class Parts:
         return header
 
     def n_rows(self, name: str) -> int:
-        """How many rows of a stream are committed."""
+        """Return how many rows of a stream are committed."""
         return self._end_row(self.last, self._streams.index(name))
 
     def n_rows_before(self, name: str) -> int:
-        """How many rows of a stream count of those that came before the first segment, in a merged file."""
+        """Return how many rows of a stream count of those that came before the first segment, in a merged file."""
         return self._end_row(self.origin.header, self._streams.index(name))
 
     def _end_row(self, header: Header, column: int) -> int:

@@ -1,6 +1,6 @@
-"""On what kind of file system a place lies, as far as the system tells; only messages depend on it.
+"""Whether a run can lie at a place: what is refused before anything is made there, and what is said of weak places.
 
-Whether a run can lie at a place: what is refused before anything is made there, and what is said of weak places.
+On what kind of file system a place lies is told as far as the system tells; only messages depend on it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def check_replaceable(names: Names) -> None:
 
 
 def foreign_files(names: Names) -> list[str]:
-    """Files in the parts folder that no writer has made; hidden ones are the system's."""
+    """Return the files in the parts folder that no writer has made; hidden ones are the system's."""
     try:
         there = sorted(os.listdir(names.parts))
     except (FileNotFoundError, NotADirectoryError):

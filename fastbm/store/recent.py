@@ -31,7 +31,7 @@ class Commit:
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Whether a run has begun: there is a merged file, or a first segment."""
+    """Return whether a run has begun: there is a merged file, or a first segment."""
     names = Names(path)
     return names.merged.exists() or names.segment(0).exists()
 

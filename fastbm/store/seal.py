@@ -1,4 +1,4 @@
-"""The hash that seals a file: sha256 of the CRC-32s of its blocks.
+"""The hash that seals a file, the sha256 of the CRC-32s of its blocks, and the files known to fit theirs.
 
 Where a processor has no instructions for sha256, to hash the bytes with it takes five to seven times as long, and
 longer than to write them to a disk.
@@ -8,7 +8,7 @@ others (P. Koopman, 32-bit cyclic redundancy codes for Internet applications, DS
 It tells files apart by chance alone, not against one who means to forge them; which run a segment is of, and where it
 belongs, stands in the record of its header.
 
-Merged files that this process has sealed, and read back as it did: opening one need not read it all again.
+Merged files that this process has sealed, and read back as it did, are noted: opening one need not read it all again.
 """
 
 from __future__ import annotations

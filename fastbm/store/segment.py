@@ -1,9 +1,8 @@
-"""What can be known of a segment before its rows are read, and the record of it at the end of the file.
+"""One segment, what a commit writes: its contents, and a record that tells of it before its rows are read.
 
 Reading attributes through HDF5 takes a hundred times as long as reading a few bytes, and HDF5 does not check them. So a
-segment's header stands again behind the HDF5 image: canonical JSON, then ``b"FBMHEAD1" | u32 length | sha256``.
-
-One segment: what a commit writes.
+segment's header stands again behind the HDF5 image, at the end of the file: canonical JSON, then ``b"FBMHEAD1" | u32
+length | sha256``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Find the rows of a damaged merged file whose checksums are wrong.
+"""Check every byte of a run, in parts and merged, and name all that is damaged; no lock is taken, nothing changed.
 
-HDF5 may crash on a file whose tables are damaged, or believe in rows without end, so it reads such a file in a process
-of its own that has little memory and time.
-
-Check every byte of a run, in parts and merged, and name all that is damaged; no lock is taken, nothing changed.
+Of a damaged merged file the rows are found whose checksums are wrong. HDF5 may crash on a file whose tables are
+damaged, or believe in rows without end, so it reads such a file in a process of its own that has little memory and
+time.
 """
 
 from __future__ import annotations

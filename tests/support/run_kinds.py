@@ -1,6 +1,6 @@
 """Every kind of run there is, as a small one with several blocks: what begins it, by name.
 
-A kind that is added to fastbm is added here; `crash/test_crash_kinds.py` tells which are missing, and holds each to the
+A kind that is added to fastbm is added here; `store/crash/test_kinds.py` tells which are missing, and holds each to the
 promise that a run which was stopped or killed ends as if it had not been.
 """
 

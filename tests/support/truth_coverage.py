@@ -1,6 +1,6 @@
 """Error bars against exact values over many seeds: who claims what, how often it holds, and what is wrong with it.
 
-`python tests/truth_coverage.py 20 ais tempering` prints the whole table of some estimators with so many seeds.
+`python -m tests.support.truth_coverage 20 ais tempering` prints the whole table of some estimators with so many seeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Independent states from the exact distribution, by the tables of three blocks; see `fastbm.kernels.exact.blocks`."""
+"""Independent states from the exact distribution, drawn by the tables of three blocks.
+
+The formulas are those of `fastbm.kernels.exact.blocks`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class BlocksSource:
         self.draw_seconds = 1e-7 + 2e-9 * (1 << longest)
 
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
-        """Return bits (n_draws, n_chains, n_units) uint8; see `plan.Source`."""
+        """Return bits (n_draws, n_chains, n_units) uint8; as `fastbm.exact.plan.Source` says."""
         if not self._tables:
             self._prepare(threads, halt)
         after = streams.copy()

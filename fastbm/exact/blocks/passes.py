@@ -30,7 +30,7 @@ class Weighed(NamedTuple):
 
     @classmethod
     def empty(cls, n_rows: int, n_cols: int) -> Weighed:
-        """Sums of nothing, over tables or tiles of 2^k columns."""
+        """Return sums of nothing, over tables or tiles of 2^k columns."""
         return cls(np.zeros((n_rows, n_cols.bit_length())), np.zeros((3, n_cols)))
 
     @property
@@ -50,23 +50,23 @@ class Passes(Protocol):
     """What is done with tables; products are weighed and not kept."""
 
     def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
-        """Exponentials of a form, as `fill_table` writes them."""
+        """Return the exponentials of a form, as `fill_table` writes them."""
 
     def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """left @ right."""
+        """Return left @ right."""
 
     def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
-        """The sum of (left @ right) * table."""
+        """Return the sum of (left @ right) * table."""
 
     def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
-        """Sums of (left @ right) * table by row and column."""
+        """Return sums of (left @ right) * table by row and column."""
 
     def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
-        """The two sums of the kernel `covary`."""
+        """Return the two sums of the kernel `covary`."""
 
 
 class Small:
-    """Whole tables in one call each: below some 2^21 terms a call of BLAS costs more than it saves."""
+    """Passes over whole tables in one call each: below some 2^21 terms a call of BLAS costs more than it saves."""
 
     def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
         table = np.empty((form[0].size, form[1].size))
@@ -91,7 +91,7 @@ class Small:
 
 
 class Large:
-    """Tiles by BLAS, on threads; to be used where BLAS is held to one thread."""
+    """Passes over tiles by BLAS, on threads; to be used where BLAS is held to one thread."""
 
     def __init__(self, threads: int, halt: Halt) -> None:
         self._threads, self._halt = threads, halt
@@ -161,7 +161,7 @@ class Large:
 
 
 def tiles(table: np.ndarray) -> list[tuple[slice, slice]]:
-    """Tiles of a table, at least two rows of them, so that two threads have work."""
+    """Return the tiles of a table, at least two rows of them, so that two threads have work."""
     n_rows, n_cols = table.shape
     height, width = min(1 << TILE, max(n_rows // 2, 1)), min(1 << TILE, n_cols)
     return [

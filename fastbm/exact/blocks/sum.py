@@ -1,14 +1,12 @@
-"""How a sum in three blocks is cut: which units are held, at which settings, and how the others are split.
+"""Exact sums in three blocks, at the speed of a matrix product: how they are cut into pieces, planned and done.
 
-Every table is scaled to a largest entry of 1, so that Z = scale sum F G H. What underflow loses is at most
-2^n exp(-700), and nothing beside the sum where log sum > -700 + n log 2 + 40: the certificate. Z is at least the weight
-of one state, so a low state found by descent certifies a sum before it is done. Where it cannot, one more unit is held:
-the tables of each half follow its states more closely. Halves that are nothing beside a known state are dropped.
+Every table is scaled to a largest entry of 1, so that Z = scale sum F G H (`fastbm.kernels.exact.blocks`). What
+underflow loses is at most 2^n exp(-700), and nothing beside the sum where log sum > -700 + n log 2 + 40: the
+certificate. Z is at least the weight of one state, so a low state found by descent certifies a sum before it is done.
 
-Exact sums in three blocks, at the speed of a matrix product; see `fastbm.kernels.exact.blocks`.
-
-Beyond three blocks of 12 units, and where the certificate of `blocks_plan` asks for it, units are held at each of their
-settings in turn: a piece of the sum for each.
+Beyond three blocks of 12 units, and where the certificate asks for it, units are held at each of their settings in
+turn: a piece of the sum for each. With one more unit held the tables of each half follow its states more closely.
+Halves that are nothing beside a known state are dropped.
 """
 
 from __future__ import annotations
@@ -41,34 +39,36 @@ SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 
 @dataclass(frozen=True)
 class Leaf:
-    """Units that are held (a prefix of the plan's order) at bits, and whether the rest is one table."""
+    """A piece of the sum: units that are held (a prefix of the plan's order) at bits, and whether the rest is one
+    table.
+    """
 
     up: tuple[int, ...]
     direct: bool = False
 
     def sizes(self, n_units: int) -> tuple[int, int, int]:
-        """Sizes of the blocks that its `n_units` other units make."""
+        """Return the sizes of the blocks that its `n_units` other units make."""
         return (0, 0, n_units) if self.direct else split(n_units)
 
 
 def split(n_units: int) -> tuple[int, int, int]:
-    """Sizes of the three blocks."""
+    """Return the sizes of the three blocks."""
     return (n_units + 2) // 3, n_units // 3, (n_units + 1) // 3
 
 
 def held_order(form: IntegerMachine) -> np.ndarray:
-    """Units by how strongly they pull, the strongest first: holding those narrows the range of energies most."""
+    """Return units by how strongly they pull, the strongest first: holding those narrows the range of energies most."""
     strength = np.abs(form.rises).sum(axis=1, dtype=np.float64) + np.abs(form.fields).astype(np.float64)
     return np.argsort(-strength, kind="stable")
 
 
 def limit(n_units: int) -> float:
-    """Exponents, in nats, that a sum over so many units may lose before the certificate fails."""
+    """Return the exponents, in nats, that a sum over so many units may lose before the certificate fails."""
     return FARTHEST - MARGIN - n_units * math.log(2.0)
 
 
 def is_narrow(form: IntegerMachine, beta: float) -> bool:
-    """Whether all energies lie so close together that no sum can fail."""
+    """Tell whether all energies lie so close together that no sum can fail."""
     widest = 0.5 * float(np.abs(form.rises).sum(dtype=np.float64)) + float(np.abs(form.fields).sum(dtype=np.float64))
     return form.unit(beta) * 2.0 * widest < limit(form.n_units)
 
@@ -110,7 +110,7 @@ def _lowest_found(form: IntegerMachine) -> int:
 
 
 def fewest_held(n_units: int, n_tables: int, max_bytes: float, min_pieces: int) -> int | None:
-    """How many units must be held for tables that fit; None where none do."""
+    """Return how many units must be held for tables that fit; None where none do."""
     for held in range(n_units + 1):
         sizes = split(n_units - held)
         fits = max(sizes) <= MOST_BITS and table_bytes(n_units - held) * n_tables / 3 <= max_bytes
@@ -120,7 +120,7 @@ def fewest_held(n_units: int, n_tables: int, max_bytes: float, min_pieces: int) 
 
 
 def table_bytes(n_units: int) -> float:
-    """Memory of the three tables."""
+    """Return the memory of the three tables."""
     a, b, c = split(n_units)
     return 8.0 * (2.0 ** (a + b) + 2.0 ** (b + c) + 2.0 ** (a + c))
 
@@ -228,14 +228,16 @@ def _with_held(part: Part, free: np.ndarray, held: np.ndarray, up: np.ndarray) -
 
 
 def n_products(wanted: Wanted) -> int:
-    """Matrix products that a sum takes."""
+    """Return how many matrix products a sum takes."""
     if not wanted.moments:
         return 1
     return 5 if wanted.energy_variance else 3
 
 
 def n_tables(wanted: Wanted) -> int:
-    """Tables that are held at a time: three, four tilted ones, the products' tiles, and one for all that is small."""
+    """Return how many tables are held at a time: three, four tilted ones, the products' tiles, and one for all that is
+    small.
+    """
     return 11 if wanted.moments and wanted.energy_variance else 5
 
 

@@ -1,11 +1,11 @@
-"""An elimination laid out for the kernels: steps, cliques, and where tables stand.
+"""An elimination laid out for the kernels: steps, cliques, where tables stand, and where pairs of units are found.
 
 Steps come in post-order: the children of a step right before it, those that need most memory first (Liu, ACM Trans.
 Math. Softw. 12, 127 (1986), doi:10.1145/6497.6499). Messages of steps at even depth form one stack and those at odd
-depth another: a step takes its children from the top of one and puts its message on top of the other. The two grow
-from the ends of one array.
+depth another: a step takes its children from the top of one and puts its message on top of the other. The two grow from
+the ends of one array.
 
-Pairs of units: who is coupled to whom, where a pair stands in the cliques, and pairs that no clique holds.
+Of pairs it is told who is coupled to whom, where a pair stands in the cliques, and which pairs no clique holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .order import Neighbours, Order, evaluate
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be done, but for the numbers of the couplings; see `kernels/elimination.py`.
+    """An elimination laid out, but for the numbers of the couplings; see `fastbm.kernels.exact.elimination`.
 
     Attributes
     ----------
@@ -173,19 +173,19 @@ def _n_held(steps: np.ndarray, heights: np.ndarray) -> int:
 
 
 def neighbours_of(model: BoltzmannMachine) -> list[set[int]]:
-    """The units that each unit is coupled to."""
+    """Return the units that each unit is coupled to."""
     indptr, indices, _ = model.couplings.csr()
     return neighbours_in(indptr, indices)
 
 
 def neighbours_in(indptr: np.ndarray, indices: np.ndarray) -> list[set[int]]:
-    """The same, from a matrix in compressed rows."""
+    """Return what `neighbours_of` does, from a matrix in compressed rows."""
     ends, others = indptr.tolist(), indices.tolist()
     return [set(others[first:stop]) for first, stop in itertools.pairwise(ends)]
 
 
 def with_pairs(neighbours: Neighbours, pairs: np.ndarray) -> list[set[int]]:
-    """The same with more pairs, so that some clique holds each of them."""
+    """Return neighbours with more pairs, so that some clique holds each of them."""
     joined = [set(others) for others in neighbours]
     for i, j in pairs.tolist():
         joined[i].add(j)
@@ -194,7 +194,7 @@ def with_pairs(neighbours: Neighbours, pairs: np.ndarray) -> list[set[int]]:
 
 
 def sorted_pairs(model: BoltzmannMachine, chosen: np.ndarray | None) -> np.ndarray:
-    """All coupled pairs and the chosen ones, (n_pairs, 2), i < j, sorted."""
+    """Return all coupled pairs and the chosen ones, (n_pairs, 2), i < j, sorted."""
     n = model.n_units
     indptr, indices, _ = model.couplings.csr()
     i, j = np.repeat(np.arange(n, dtype=np.int64), np.diff(indptr)), indices.astype(np.int64)
@@ -206,7 +206,7 @@ def sorted_pairs(model: BoltzmannMachine, chosen: np.ndarray | None) -> np.ndarr
 
 
 def cover(pairs: np.ndarray) -> tuple[int, ...]:
-    """Units that have a part in all pairs, the one with the most pairs left first."""
+    """Return units that have a part in all pairs, the one with the most pairs left first."""
     left, found = pairs, []
     while len(left):
         counts = np.bincount(left.ravel())
@@ -216,7 +216,7 @@ def cover(pairs: np.ndarray) -> tuple[int, ...]:
 
 
 def reduced_order(order: Order, unit: int, neighbours: Sequence[set[int]]) -> Order:
-    """The same order of the machine without one unit; its tables are no larger."""
+    """Return the same order for the machine without one unit; its tables are no larger."""
     units = [other - (other > unit) for other in order.units if other != unit]
     reduced = evaluate(order.name, units, neighbours)
     assert reduced is not None
@@ -243,11 +243,11 @@ class Finder:
         return cls(of_unit, keys[order], order)
 
     def alone(self, sums: np.ndarray) -> np.ndarray:
-        """What stands at every unit."""
+        """Return what stands at every unit."""
         return sums[self.starts]
 
     def pairs(self, sums: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """What stands at every pair; nan where no clique holds it."""
+        """Return what stands at every pair; nan where no clique holds it."""
         keys = pairs[:, 0] * len(self.starts) + pairs[:, 1]
         place = np.searchsorted(self.keys, keys)
         place[place == len(self.keys)] = 0

@@ -1,9 +1,9 @@
 """Variable elimination: exact sums over machines whose couplings make a graph of low width, of any size.
 
 Units are summed out one after the other; each leaves a table over the units it is coupled to then
-(`kernels/elimination.py`). A second pass, backwards, gives P(i up) and P(i and j up) of every coupled pair
-(`kernels/elimination_marginals.py`). The variance of the energy comes with the first pass: mean and variance of all
-that is summed out, given the units that are left, mixed at every step.
+(`fastbm.kernels.exact.elimination`). A second pass, backwards, gives P(i up) and P(i and j up) of every coupled pair
+(`fastbm.kernels.exact.elimination_marginals`). The variance of the energy comes with the first pass: mean and variance
+of all that is summed out, given the units that are left, mixed at every step.
 
 Dechter, Artif. Intell. 113, 41 (1999), doi:10.1016/S0004-3702(99)00059-4.
 """

@@ -1,8 +1,7 @@
-"""Running an elimination: small steps many at a time in one call, large ones in ranges of entries over threads.
+"""One elimination of one machine: log Z, moments, and the tables that draws are made from, within given memory.
 
-Ranges are fixed, so that results do not depend on the number of threads. A stop is looked for between calls.
-
-One elimination of one machine: log Z, moments, and the tables that draws are made from, within given memory.
+Small steps are done many at a time in one call, large ones in ranges of entries over threads. Ranges are fixed, so that
+results do not depend on the number of threads. A stop is looked for between calls.
 
 The way back needs the chances of all steps, in the reverse order. Where they are too many to be kept, messages are kept
 at a few marks only, and everything between two marks is computed again (Chen et al., arXiv:1604.06174; Griewank and
@@ -164,8 +163,8 @@ class Tables:
         return math.isfinite(self.beta * self.scale * float(np.abs(self.values).sum()) + self.beta * abs(self.base))
 
     def cut(self, n_rows: int, max_bytes: float, kept: float = KEPT) -> Tables:
-        """Return the same with a program in segments that fit into `max_bytes`, if any do: in one if its chances fit
-        into `kept` too, otherwise in those that need least.
+        """Return the same tables with a program in segments that fit into `max_bytes`, if any do: in one if its chances
+        fit into `kept` too, otherwise in those that need least.
         """
         whole = self.program
         if n_rows and (8.0 * whole.n_chances > kept or self.n_bytes(n_rows) > max_bytes):

@@ -1,4 +1,7 @@
-"""Blocks of a Gray code in slices on threads, and what is added up over them; see `fastbm.kernels.exact.gray`."""
+"""Blocks of a Gray code in slices on threads, and what is added up over them.
+
+The code and its slices are those of `fastbm.kernels.exact.gray`.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ class Weights:
         return _added(self.block.slices(self.code, run))
 
     def moments(self) -> tuple[Totals, np.ndarray]:
-        """Return the same sums, and the weight with units i and j up, (n, n)."""
+        """Return the sums of `totals`, and the weight with units i and j up, (n, n)."""
         n_low, n_high = self.code.n_low, self.code.n_high
         lows, pairs = np.zeros((1 + n_high, 1 << n_low)), np.zeros((n_high, n_high))
 
@@ -133,7 +136,7 @@ class Weights:
         return _added(totals), _pairs_up(lows, pairs)
 
     def distribution(self, n_chosen: int) -> tuple[Totals, np.ndarray]:
-        """Return the same sums, and the weights of the settings of the first units, (2^n_chosen,)."""
+        """Return the sums of `totals`, and the weights of the settings of the first units, (2^n_chosen,)."""
         size = 1 << max(n_chosen, self.code.n_low)
         weights = np.zeros(size)
 

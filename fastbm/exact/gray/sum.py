@@ -1,7 +1,8 @@
-"""Exact sums over all 2^n states by Gray code; see `fastbm.kernels.exact.gray`.
+"""Exact sums over all 2^n states by Gray code.
 
 The reference among the engines: logarithms throughout, any range of couplings, memory that grows with n alone. Pieces
-are blocks of the code of a fixed size. The lowest states of a piece come first: weights are relative to the lowest.
+are blocks of the code of a fixed size. The lowest states of a piece come first: weights are relative to the lowest. The
+code is that of `fastbm.kernels.exact.gray`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class GraySum:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Into how many pieces the code is cut."""
+        """How the code is cut: the number of pieces."""
         return {"pieces": self.n_pieces}
 
     @property
@@ -112,7 +113,7 @@ class GraySum:
         return pairs.diagonal().copy(), pairs
 
     def found(self, part: Part) -> dict[str, Any]:
-        """What only this engine gives, from all pieces combined.
+        """Return what only this engine gives, from all pieces combined.
 
         Returns
         -------

@@ -81,20 +81,20 @@ class LayerForm:
         return self.lo / (self.hi - self.lo)
 
     def gaps_of(self, units: slice, base: np.ndarray, first: int, n_settings: int) -> np.ndarray:
-        """`base` and what settings `first` and on of the enumerated units `units` add to it."""
+        """Return `base` and what settings `first` and on of the enumerated units `units` add to it."""
         gaps = np.empty((n_settings, self.n_closed))
         tabulate_gaps(gaps, np.ascontiguousarray(self.weights[units]), base, self.lo, self.hi, first)
         return gaps
 
     def pulls_of(self, units: slice, first: int, n_settings: int) -> np.ndarray:
-        """`pull` times the values of settings `first` and on of the enumerated units `units`."""
+        """Return `pull` times the values of settings `first` and on of the enumerated units `units`."""
         pulls = np.empty((n_settings, 1))
         tabulate_gaps(pulls, np.ascontiguousarray(self.pull[units, None]), np.zeros(1), self.lo, self.hi, first)
         return pulls[:, 0]
 
     def widest(self, n_low: int, beta: float) -> np.ndarray:
-        """The furthest, for every unit in closed form, that |p_j| or |q_j| of `fastbm.kernels.exact.layers` reaches, in
-        nats.
+        """Return the furthest, for every unit in closed form, that |p_j| or |q_j| of `fastbm.kernels.exact.layers`
+        reaches, in nats.
         """
         ends = np.stack([self.lo * self.weights, self.hi * self.weights])
         least, most = ends.min(axis=0), ends.max(axis=0)
@@ -154,11 +154,11 @@ class StateWeights:
         return float(terms_per_state(len(self._slots), len(self._steep)))
 
     def high_gaps(self, first: int, n_high: int) -> np.ndarray:
-        """Gaps from the biases and settings `first` and on of the high units."""
+        """Return gaps from the biases and settings `first` and on of the high units."""
         return self.form.gaps_of(self.high_units, self.form.gaps, first, n_high)
 
     def high_pulls(self, first: int, n_high: int) -> np.ndarray:
-        """Pulls of settings `first` and on of the high units."""
+        """Return pulls of settings `first` and on of the high units."""
         return self.form.pulls_of(self.high_units, first, n_high)
 
     def weigh(self, first: int, n_high: int) -> tuple[float, np.ndarray]:
@@ -185,7 +185,7 @@ class StateWeights:
 
 
 def terms_per_state(n_slots: int, n_steep: int) -> int:
-    """What a state takes, in factors: an exponential takes as long as sixteen of them."""
+    """Return what a state takes, in factors: an exponential takes as long as sixteen of them."""
     return n_slots + 16 * n_steep + 32
 
 

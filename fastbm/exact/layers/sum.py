@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 def low_units(form: LayerForm) -> int:
-    """How many of the enumerated units are low."""
+    """Return how many of the enumerated units are low."""
     room = max(TABLE // max(form.n_closed, 1), LANES).bit_length() - 1
     return min(MOST_LOW, room, form.n_summed)
 
 
 def block_rows(cost: float, n_low_states: int) -> int:
-    """How many settings of the high units are weighed at a time."""
+    """Return how many settings of the high units are weighed at a time."""
     states = min(BLOCK_STATES, BLOCK_TERMS / cost)
     return 1 << max(int(states / max(n_low_states, LANES)).bit_length() - 1, 0)
 
@@ -167,7 +167,7 @@ def _negligible(weights: np.ndarray) -> float:
 
 
 def chunk_states(n_units: int) -> int:
-    """States of one matrix product."""
+    """Return the states of one matrix product."""
     return min(max(CHUNK_PRODUCTS // n_units**2, FEWEST), MOST)
 
 
@@ -200,13 +200,13 @@ def plan(
 
 
 def state_terms(form: LayerForm, n_low: int, beta: float) -> float:
-    """What one state of the enumerated units takes, in factors."""
+    """Return what one state of the enumerated units takes, in factors."""
     n_steep = int((form.widest(n_low, beta) > LARGEST).sum())
     return float(terms_per_state(form.n_closed - n_steep, n_steep))
 
 
 def table_bytes(form: LayerForm, n_low: int, cost: float, threads: int) -> float:
-    """Memory for the tables of the low units, and for the blocks that the threads work on."""
+    """Return the memory for the tables of the low units, and for the blocks that the threads work on."""
     n_low_states = max(1 << n_low, LANES)
     rows = block_rows(cost, n_low_states)
     return 8.0 * (4 * n_low_states * form.n_closed + threads * rows * (3 * n_low_states + 3 * form.n_closed))

@@ -1,13 +1,12 @@
-"""Walks up and down one path between a product model and a machine, and what stands witness to them.
+"""Annealed importance sampling, up the path for a lower bound on log Z and down it for an upper one.
 
-Annealed importance sampling, up the path for a lower bound on log Z and down it for an upper one.
+The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E), and log w = sum_k (t_{k+1} - t_k)
+(log f(s_k) - log f_0(s_k)) + log Z_0 along a walk up it, so that Z = <w>. Along a walk down it from states of f, 1 / Z
+= <1 / w>. Of layered machines every second layer is summed out, both ways. Before an estimate may say that it has
+converged, walks the other way and a scout are looked at.
 
 Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Burda, Grosse and Salakhutdinov, AISTATS
 (2015), arXiv:1412.8566 (the way down).
-
-The path f_t = f_0^(1 - t) f^t leads from a product model f_0 to f = exp(-beta E), and
-log w = sum_k (t_{k+1} - t_k) (log f(s_k) - log f_0(s_k)) + log Z_0 along a walk up it, so that Z = <w>. Along a walk
-down it from states of f, 1 / Z = <1 / w>. Of layered machines every second layer is summed out, both ways.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class Job:
 def look(
     model: BoltzmannMachine, beta: float, walk: str, n_sweeps: int, seed: int, threads: int, must: bool = False
 ) -> Scout:
-    """Scout for a part of the time that so many sweeps take."""
+    """Look at a machine with a scout, for a part of the time that so many sweeps take."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)

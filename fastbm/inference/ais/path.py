@@ -1,7 +1,4 @@
-"""The two ends of an annealing path and the steps between them.
-
-States of a machine from which walks down a path begin.
-"""
+"""The two ends of an annealing path, the steps between them, and states from which walks down it begin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Chains that walk between a product model f_0 and a machine f = exp(-beta E), and collect their weights.
 
-The path is f_t = f_0^(1 - t) f^t with f_0 = exp(base x), in terms of units that are up (see `fastbm.sampling.engine`).
-At every step from t to t' log w rises by (t' - t) (log f(s) - log f_0(s)), constants left out; then s is drawn anew by
-one sweep, which leaves f_t' unchanged. A walk down a path is the reversal, in time too, of a walk up.
+The path is f_t = f_0^(1 - t) f^t with f_0 = exp(base x), in terms of units that are up, as in
+`fastbm.sampling.engine.engine`. At every step from t to t' log w rises by (t' - t) (log f(s) - log f_0(s)), constants
+left out; then s is drawn anew by one sweep, which leaves f_t' unchanged. A walk down a path is the reversal, in time
+too, of a walk up.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Walk:
             self._for_blocks(partial(self._follow_block, path=path[first : first + size + 1]))
 
     def finish(self) -> None:
-        """At the upper end of the path: turn the weights into those of the machine as the user gave it."""
+        """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
 
     @property
     def log_w(self) -> np.ndarray:
@@ -77,7 +78,7 @@ class Walk:
         return np.concatenate([self._log_w_block(k)[: b.stop - b.start] for k, b in enumerate(self.blocks)])
 
     def bits(self) -> np.ndarray:
-        """The chains' states, (n_chains, n_units) uint8."""
+        """Return the chains' states, (n_chains, n_units) uint8."""
         parts = [self._up_block(k)[:, : b.stop - b.start].T for k, b in enumerate(self.blocks)]
         return np.concatenate(parts).astype(np.uint8)
 

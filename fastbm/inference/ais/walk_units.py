@@ -23,7 +23,7 @@ from .walk import Walk
 
 
 class Sums(NamedTuple):
-    """What the kernels keep of every lane of a block; see `anneal_dense`."""
+    """Running sums of every lane of a block, as `anneal_dense` keeps them."""
 
     gains: np.ndarray
     tilts: np.ndarray

@@ -78,8 +78,8 @@ def _log_normal_error(log_w: np.ndarray) -> float:
 def weighted_moments(
     model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
 ) -> dict[str, Any]:
-    """Averages over states, weighted; errors by the delta method for a ratio of averages, and at least those that come
-    of states which as many samples are likely not to see.
+    """Return weighted averages over states; errors by the delta method for a ratio of averages, and at least those that
+    come of states which as many samples are likely not to see.
     """
     values = model.convention.values(up, np.float64)
     energies = np.asarray(model.energy(values))

@@ -1,14 +1,14 @@
-"""Sums over what rows lack: log Z with only the known units of a row held, so that log p(known) = that - log Z.
+"""Rows that lack entries: sums over all that they may be, and draws of what is missing.
 
-Rows are values, NaN where an entry is missing. Where a row lacks few entries and hidden units have a closed form, all
-ways to fill it in are listed, whatever the rows lack; elsewhere rows that lack the same entries share exact sums over
-the missing and the hidden units. Little and Rubin, Statistical Analysis with Missing Data (2002), sect. 6.2,
-doi:10.1002/9781119013563.
+Rows are values, NaN where an entry is missing. log p(known) is log Z with only the known units of a row held, less log
+Z. Where a row lacks few entries and hidden units have a closed form, all ways to fill it in are listed, whatever the
+rows lack; elsewhere rows that lack the same entries share exact sums over the missing and the hidden units.
 
-Missing visible units of a restricted machine, by block Gibbs sampling of rows that each lack others.
+Draws, for restricted machines, are made by block Gibbs sampling of rows that each lack others: hidden units given all
+visible ones, then the missing ones given these. Rows share the matrix products, whatever they lack.
 
-Hidden units are drawn given all visible ones, then the missing ones given these. Rows share the matrix products,
-whatever they lack. Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
+Little and Rubin, Statistical Analysis with Missing Data (2002), sect. 6.2, doi:10.1002/9781119013563; Ackley, Hinton
+and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
 """
 
 from __future__ import annotations
@@ -132,20 +132,20 @@ class Gapped:
 
 
 def log_weights(model: BoltzmannMachine, filled: Filled, beta: float) -> np.ndarray:
-    """log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
+    """Return log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
     found = Clamped.of(model, np.arange(model.n_visible), filled.values).log_sum_independent(beta)
     return found.reshape(len(filled.rows), -1)
 
 
 def log_sum(weights: np.ndarray) -> np.ndarray:
-    """log of the sum of each row's exponentials."""
+    """Return log of the sum of each row's exponentials."""
     highest = weights.max(axis=1)
     found: np.ndarray = highest + np.log(np.exp(weights - highest[:, None]).sum(axis=1))
     return found
 
 
 def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, **options: object) -> Inference:
-    """Exact sums over all units that these rows leave free."""
+    """Return exact sums over all units that these rows leave free."""
     clamp = (alike.known, alike.values)
     return run_method(model, "exact", beta=beta, clamp=clamp, seed=0, threads=threads, **options)  # type: ignore[arg-type]
 
@@ -153,7 +153,7 @@ def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, 
 def log_sums_of_known(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
 ) -> tuple[np.ndarray, float | None, str | None]:
-    """log Z with the known units of each row held, the standard error of their mean, and its bound.
+    """Return log Z with the known units of each row held, the standard error of their mean, and its bound.
 
     `method` is for rows whose fillings are not listed.
     """

@@ -35,7 +35,9 @@ TOLERANCE, MOST_SWEEPS = 1e-10, 10_000  # of mean field
 
 @dataclass(frozen=True)
 class How:
-    """Settings: the method, and for what is sampled the sweeps averaged and those thrown away before."""
+    """How free units are found given the clamped ones: the method, and for what is sampled the sweeps averaged and
+    those thrown away before.
+    """
 
     method: str
     beta: float
@@ -58,7 +60,7 @@ class How:
 
 
 def means_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
-    """Means of the free units in the machine's units, (n_patterns, n_free).
+    """Return the means of the free units in the machine's units, (n_patterns, n_free).
 
     `rows` number the patterns: a pattern's chain depends on its number alone.
     """
@@ -76,7 +78,7 @@ def means_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
 
 
 def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
-    """One state of the free units for each pattern, bits (n_patterns, n_free).
+    """Draw one state of the free units for each pattern, bits (n_patterns, n_free).
 
     Independent draws where means need no sampling but for single sums; else the last state of a chain.
     """

@@ -1,10 +1,10 @@
-"""Hidden layers given rows, by mean field: the best product distribution q, and the bound that it gives.
+"""Hidden layers given rows, by mean field with its bound; and visible units given all other visible ones.
 
-log p(v) >= S(q) - beta <E(v, h)>_q - log Z. Given its neighbours a layer's means are the best ones in closed form, so
-that going from layer to layer raises the bound at every step, without damping; all rows are done by matrix products.
+The bound is that of the best product distribution q: log p(v) >= S(q) - beta <E(v, h)>_q - log Z. Given its neighbours
+a layer's means are the best ones in closed form, so that going from layer to layer raises the bound at every step,
+without damping; all rows are done by matrix products. For log-odds of visible units hidden ones are summed out.
+
 Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448, eqs. 7-8.
-
-Log-odds of visible units given all other visible ones, hidden units summed out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_deep(model: BoltzmannMachine) -> bool:
 def mean_field_layers(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, max_sweeps: int = MOST_SWEEPS
 ) -> np.ndarray:
-    """Means (m, n_hidden) of the hidden units of a layered machine given rows of visible values (m, n_visible).
+    """Return means (m, n_hidden) of the hidden units of a layered machine given rows of visible values (m, n_visible).
 
     Layers are gone through from below until no mean changes by more than the root of the rounding of `rows`, in whose
     precision all is done.
@@ -71,7 +71,7 @@ def mean_field_layers(
 
 
 def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, beta: float) -> np.ndarray:
-    """S(q) - beta <E(v, h)>_q for every row of visible values, q independent hidden units of `means`."""
+    """Return S(q) - beta <E(v, h)>_q for every row of visible values, q independent hidden units of `means`."""
     units = model.convention
     values = np.concatenate([rows, means], axis=1, dtype=np.float64)
     energy = model.offset - ((0.5 * model.couplings.field(values) + model.flat_bias) * values).sum(axis=1)
@@ -81,7 +81,7 @@ def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, b
 
 
 def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int) -> np.ndarray:
-    """Lower bounds of log Z with the visible units held at each row of values, for a layered machine."""
+    """Return lower bounds of log Z with the visible units held at each row of values, for a layered machine."""
     found = np.empty(len(rows))
     for some in row_blocks(len(rows), 4 * model.n_units):
         values = rows[some].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Exact sums over all states: the cheapest of four engines, or the one that is named; see `fastbm.exact`."""
+"""Exact sums over all states: the cheapest of four engines (`fastbm.exact`), or the one that is named."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class ExactSettings:
         return cls(engine, limits, energy_variance, _check_pairs(pairs, model.n_units), n_lowest, distribution)
 
     def refuse_without_moments(self) -> None:
-        """Refuse what comes with the moments only."""
+        """Refuse options of what comes with the moments only."""
         for name, value in (("energy_variance", self.energy_variance or None), ("pairs", self.pairs)):
             if value is not None:
                 raise ValueError(f"{name} comes with the moments only. Leave it out, or moments=False.")
@@ -98,7 +98,7 @@ class ExactSettings:
         threads: int,
         min_pieces: int = 1,
     ) -> Request:
-        """The sum over the machine `model` of the units `free`."""
+        """Ask for the sum over the machine `model` of the units `free`."""
         only: dict[str, dict[str, Any]] = {}
         if self.n_lowest or self.distribution is not None:
             only["gray"] = {"n_lowest": self.n_lowest, "distribution": self._distribution(free)}
@@ -108,7 +108,7 @@ class ExactSettings:
         return Request(model, beta, wanted, self.limits, threads, only)
 
     def wanted(self, engine: str, model: BoltzmannMachine, free: np.ndarray, beta: float, moments: bool) -> Wanted:
-        """What an engine is asked for."""
+        """Say what an engine is asked for."""
         variance = self.energy_variance
         if variance is None:
             variance = engine != "blocks" or model.n_units <= FREE_VARIANCE_UNITS
@@ -142,7 +142,7 @@ class ExactSettings:
         return tuple(int(k) for k in np.searchsorted(free, self.distribution))
 
     def settle(self, choice: Choice, request: Request) -> ExactSettings:
-        """The same, with nothing left to choose."""
+        """Return the settings with nothing left to choose."""
         wanted, n = request.wanted(choice.engine), request.model.n_units
         pairs = self.pairs
         if choice.engine == "elimination" and wanted.moments and pairs is None:
@@ -152,7 +152,7 @@ class ExactSettings:
         return replace(self, engine=choice.engine, energy_variance=variance, pairs=pairs)
 
     def options(self) -> dict[str, Any]:
-        """The options that say the same, as plain values."""
+        """Return the options of `exact` that say what these settings do, as plain values."""
         found: dict[str, Any] = {
             "engine": self.engine,
             "max_forecast_seconds": self.limits.seconds,

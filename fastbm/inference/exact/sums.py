@@ -1,6 +1,6 @@
-"""From what a sum over states says to a result: moments in the machine's units, full or on some pairs only.
+"""The sums of one call of `exact`, pattern by pattern and piece by piece, and the results that are made of them.
 
-The sums of one call of `exact`, pattern by pattern and piece by piece: they can be left between any two pieces.
+They can be left between any two pieces. Moments of results are in the machine's units, full or on some pairs only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so m
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
-    """The result for `model`; second moments only where the part has a full matrix."""
+    """Make the result for `model` of what its sum says; second moments only where the part has a full matrix."""
     found: dict[str, Any] = {}
     if part.energy is not None:
         found = {"energy": part.energy, "energy_error": 0.0, "entropy": part.log_z + beta * part.energy}
@@ -50,12 +50,12 @@ def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[
 
 
 def detail_of(planned: Sum, why: str, seconds: float) -> dict[str, Any]:
-    """What a result says of how it was made."""
+    """Return what a result says of how it was made."""
     return {"engine": planned.name, "why": why, "forecast seconds": seconds, **planned.detail}
 
 
 def lists_of(planned: Sum, part: Part, clamped: Clamped | None, pattern: int) -> dict[str, Any]:
-    """What `detail` holds of states and distributions, which only the Gray code gives."""
+    """Return what `detail` holds of states and distributions, which only the Gray code gives."""
     if part.lowest is None and part.distribution is None:
         return {}
     found: dict[str, Any] = getattr(planned, "found")(part)  # noqa: B009 (no other engine has it)
@@ -65,7 +65,7 @@ def lists_of(planned: Sum, part: Part, clamped: Clamped | None, pattern: int) ->
 
 
 def only_state(clamped: Clamped, pattern: int) -> dict[str, Any]:
-    """The list of lowest states where all units are clamped."""
+    """Return the list of lowest states where all units are clamped."""
     states = clamped.full_states(pattern, np.empty((1, 0), np.int8))
     return {"lowest energies": clamped.offset[pattern : pattern + 1].copy(), "lowest states": states}
 
@@ -80,7 +80,7 @@ def in_whole(
     pattern: int,
     chosen: Pairs,
 ) -> Inference:
-    """The result for the whole machine, of which `machine` is what is free; `named` are the pairs in `part`."""
+    """Make the result for the whole machine, of which `machine` is what is free; `named` are the pairs in `part`."""
     n = machine.n_units
     if part.up is None or part.pairs is None or named is None:
         return found if clamped is None else expand(found, clamped, pattern)
@@ -142,7 +142,7 @@ class Settled:
     min_pieces: int = 1
 
     def plan(self) -> dict[str, Any]:
-        """What is not an option, as plain values."""
+        """Return what was settled and is no option, as plain values."""
         return {"why": self.why, "seconds": self.seconds, "min_pieces": self.min_pieces}
 
 
@@ -276,7 +276,7 @@ class ExactSums:
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit: results of patterns done as text, and the sum under way."""
+        """Return all that is needed to go on, bit for bit: results of patterns done as text, and the sum under way."""
         texts = "\n".join(to_json(result) for result in self._results)
         found = {"results": np.frombuffer(f"{texts}\n".encode(), np.uint8), "n_results": np.array(len(self._results))}
         return found if self._work is None else found | self._work.state()

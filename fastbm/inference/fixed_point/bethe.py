@@ -1,6 +1,6 @@
 """Belief propagation and Bethe's approximation: exact on trees.
 
-Messages are cavity fields u_(j -> i) = atanh(tanh(beta W_ij) tanh(beta b_j + sum_(k != i) u_(k -> j))), see
+Messages are cavity fields u_(j -> i) = atanh(tanh(beta W_ij) tanh(beta b_j + sum_(k != i) u_(k -> j))), as in
 `fastbm.kernels.inference.bethe`. Covariances by linear response: the inverse of the second derivatives of Bethe's free
 energy in the means, where that is well conditioned, else (and on trees, where it is exact at any coupling) the
 derivatives of all messages, propagated as the messages are.
@@ -31,7 +31,7 @@ DAMPINGS = ((0.0, 0.2), (0.5, 0.3), (0.9, 0.5))  # damping, and the part of the 
 
 
 class BetheEquations:
-    """Messages in lanes.
+    """The equations of belief propagation, with the messages of several starts in lanes.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class BetheEquations:
         return self._messages.T
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Which lanes hold messages: none is stronger than its coupling."""
+        """Tell which lanes hold messages: none is stronger than its coupling."""
         found: np.ndarray = (np.abs(values) <= np.abs(self._graph.couplings) * (1 + 1e-12)).all(axis=1)
         return found
 
     def refresh(self) -> None:
-        """Nothing is kept beside the messages."""
+        """Do nothing: nothing is kept beside the messages."""
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
         """Send all messages, from the leaves to the roots of the order or back, in turn."""
@@ -76,11 +76,11 @@ class BetheEquations:
         return change
 
     def residual(self) -> np.ndarray:
-        """The largest change that one more sweep makes without damping, per lane."""
+        """Return the largest change that one more sweep makes without damping, per lane."""
         return self._send(self._messages.copy(), self._graph.order, 0.0)
 
     def log_z(self) -> np.ndarray:
-        """Bethe's log Z of every lane, without offset."""
+        """Return Bethe's log Z of every lane, without offset."""
         g = self._graph
         totals = np.empty((len(g.fields), self._messages.shape[1]))
         total_fields(self._messages, g.fields, g.indptr, totals)

@@ -1,6 +1,4 @@
-"""The graph that beliefs are propagated on.
-
-What the messages of belief propagation say of means and pairs, and the linear response of the means.
+"""The graph of belief propagation, what its messages say of means and pairs, and the linear response of the means.
 
 With D_i = 1 - m_i^2 and r_ij the correlation coefficient of a coupled pair under its belief, the inverse of the
 covariances is D^-1/2 M D^-1/2 with M_ij = -r_ij / (1 - r_ij^2) and M_ii = 1 + sum_j r_ij^2 / (1 - r_ij^2): that of two
@@ -52,13 +50,15 @@ class Graph:
 
     @property
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What kernels take."""
+        """The graph as kernels take it."""
         return self.indptr, self.reverse, self.couplings
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Of one lane: total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the messages."""
+    """What the messages of one lane say: total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the
+    messages.
+    """
 
     graph: Graph
     messages: np.ndarray
@@ -77,17 +77,17 @@ class Beliefs:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row of every slot."""
+        """The row, that is the unit, of every slot."""
         return np.repeat(np.arange(len(self.totals), dtype=np.int32), np.diff(self.graph.indptr))
 
     def covariances(self) -> np.ndarray:
-        """<s_i s_j> - m_i m_j of every slot."""
+        """Return <s_i s_j> - m_i m_j of every slot."""
         m = np.tanh(self.totals)
         found: np.ndarray = np.tanh(self.pair_arguments) - m[self.rows] * m[self.graph.indices]
         return found
 
     def pair_covariances(self) -> Any:
-        """Covariances of coupled pairs and the diagonal, as a scipy.sparse.csr_array."""
+        """Return covariances of coupled pairs and the diagonal, as a scipy.sparse.csr_array."""
         from scipy.sparse import csr_array
 
         n = len(self.totals)
@@ -99,14 +99,14 @@ class Beliefs:
         return found
 
     def slopes(self) -> np.ndarray:
-        """du/dc of the message from the row of every slot."""
+        """Return du/dc of the message from the row of every slot."""
         found = np.empty(len(self.messages))
         message_slopes(self.messages, self.totals, (self.graph.indptr, self.graph.couplings), found)
         return found
 
 
 def bethe_covariance(graph: Graph, beliefs: Beliefs, threads: int = 1) -> np.ndarray | None:
-    """The whole matrix of covariances; None where the response diverges."""
+    """Return the whole matrix of covariances; None where the response diverges."""
     slopes = beliefs.slopes()
     # the square of r_ij is the product of the slopes of both messages: no cancellation
     square = np.clip(slopes * slopes[graph.reverse], 0.0, 1.0)

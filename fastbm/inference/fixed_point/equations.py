@@ -18,14 +18,14 @@ PRODUCT_ROWS = 1000  # of a product that a thread does at a time
 
 
 def entropy(arguments: np.ndarray) -> np.ndarray:
-    """Entropy of independent spins of means tanh(arguments), summed over the last axis."""
+    """Return the entropy of independent spins of means tanh(arguments), summed over the last axis."""
     x = np.abs(arguments)
     total: np.ndarray = (x + np.log1p(np.exp(-2 * x)) - x * np.tanh(x)).sum(axis=-1)
     return total
 
 
 class MeanFieldEquations:
-    """Means in lanes, and their fields W m + b.
+    """The mean-field equations, with the means of several starts in lanes, and their fields W m + b.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class MeanFieldEquations:
         return self._means.T if self.couplings.kind == "sparse" else self._means
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Which lanes hold means."""
+        """Tell which lanes hold means."""
         found: np.ndarray = (np.abs(values) <= 1.0).all(axis=1)
         return found
 
@@ -70,7 +70,7 @@ class MeanFieldEquations:
         self.fields = np.ascontiguousarray(self.couplings.field(self.values) + self.bias)
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
-        """One sweep; the largest change of every lane."""
+        """Do one sweep; return the largest change of every lane."""
         change: np.ndarray
         if isinstance(self.couplings, Layered):
             return self._sweep_layers(damping)
@@ -122,7 +122,7 @@ class MeanFieldEquations:
         return self.beta * (self._neighbours(k, self._means) + self.bias[:, rows])
 
     def arguments(self) -> np.ndarray:
-        """atanh of what the equations make of the means, (n_lanes, n_units), from the fields that are kept."""
+        """Return atanh of what the equations make of the means, (n_lanes, n_units), from the fields that are kept."""
         return self.beta * self.fields
 
     def place(self, arguments: np.ndarray) -> None:
@@ -131,21 +131,21 @@ class MeanFieldEquations:
         self.refresh()
 
     def energies(self) -> np.ndarray:
-        """<E> of every lane, without offset."""
+        """Return <E> of every lane, without offset."""
         energy: np.ndarray = -(0.5 * (self.fields + self.bias) * self.values).sum(axis=1)
         return energy
 
     def log_z(self, arguments: np.ndarray) -> np.ndarray:
-        """The estimate of log Z of every lane, without offset; `arguments` are atanh of the means."""
+        """Return the estimate of log Z of every lane, without offset; `arguments` are atanh of the means."""
         bounds: np.ndarray = entropy(arguments) - self.beta * self.energies()
         return bounds
 
     def rank(self, log_z: np.ndarray) -> np.ndarray:
-        """What lanes are chosen by: the best bound is the highest."""
+        """Return what lanes are chosen by: the best bound is the highest."""
         return log_z
 
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
-        """d log Z / d m."""
+        """Return d log Z / d m."""
         return self.beta * self.fields - arguments
 
     @cached_property
@@ -155,7 +155,7 @@ class MeanFieldEquations:
         return self.couplings.matrix().astype(np.float32) if few else None
 
     def pulled(self, y: np.ndarray) -> np.ndarray:
-        """W y, to the precision that steps need."""
+        """Return W y, to the precision that steps need."""
         found: np.ndarray
         if self.quick is not None:
             found = self.quick(y)
@@ -169,15 +169,15 @@ class MeanFieldEquations:
         return found
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The product with the matrix of `response` at the first lane, without that matrix; root = (1 - m^2)^1/2."""
+        """Return the product of `response`'s matrix at the first lane, without making that; root = (1 - m^2)^1/2."""
         return lambda y: y - self.beta * root * self.pulled(root * y)
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
-        """The matrix whose inverse gives covariances at the first lane, and 1 / cosh of its arguments."""
+        """Return the matrix whose inverse gives covariances at the first lane, and 1 / cosh of its arguments."""
         root, beta = sech(arguments), self.beta
         return ResponseMatrix(self.couplings, np.ones(len(root)), lambda w, i, j: w * (-beta * root[i]) * root[j]), root
 
     def finest(self) -> float:
-        """What rounding leaves of a residual."""
+        """Return what rounding leaves of a residual."""
         pull = self.couplings.absolute_sums() + np.abs(self.bias).max(axis=0, initial=0.0)
         return float(16 * np.finfo(float).eps * (1.0 + self.beta * pull.max(initial=0.0)))

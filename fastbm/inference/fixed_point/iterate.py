@@ -23,7 +23,7 @@ MIXED_NUMBERS = 1 << 26  # numbers that the memory of sweeps may hold; fewer are
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that all three have, checked."""
+    """Options that mean field, TAP and belief propagation share, checked."""
 
     n_starts: int
     tolerance: float
@@ -32,7 +32,7 @@ class Settings:
 
     @classmethod
     def of(cls, n_starts: Any, tolerance: Any, damping: Any, max_sweeps: Any) -> Settings:
-        """Check options."""
+        """Check what a user passed."""
         n_starts = checks.whole("n_starts", n_starts, least=1)
         if not 0.0 <= (damping := checks.real("damping", damping, least=0.0)) < 1.0:
             raise ValueError(f"damping must be from 0 to below 1; got {damping:g}.")
@@ -48,17 +48,19 @@ class Equations(Protocol):
         """What sweeps change, (lanes, width): a view that may be written, after which `refresh` is due."""
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
-        """Go once round the equations; the largest change of every lane. Changes of up to `least` may be left."""
+        """Go once round the equations; return the largest change of every lane. Changes up to `least` may be left."""
 
     def refresh(self) -> None:
         """Recompute what is kept beside the values."""
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Which lanes of `values` may be gone on from."""
+        """Tell which lanes of `values` may be gone on from."""
 
 
 def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -> np.ndarray:
-    """Random means to start from (n_starts, n_units), between -1 and 1; in the first start between -first and first."""
+    """Draw random means to start from (n_starts, n_units), between -1 and 1; in the first start between -first and
+    first.
+    """
     start = rng.keyed(seed, rng.STARTS).uniform(-1.0, 1.0, (n_starts, n_units))
     start[0] *= first
     return start
@@ -67,7 +69,8 @@ def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -
 def settle(
     equations: Equations, *, tolerance: float, damping: float, max_sweeps: int, lazy: float = 0.0
 ) -> tuple[np.ndarray, int]:
-    """Sweep until no lane changes by more than `tolerance`; the last change of every lane, and the number of sweeps.
+    """Sweep until no lane changes by more than `tolerance`; return the last change of every lane, and the number of
+    sweeps.
 
     With `lazy` above 0 changes of up to that part of a lane's last change are left for later, and nothing is mixed.
     """
@@ -147,12 +150,12 @@ class _Mixer:
 
 
 def warn_unsettled(method: str, residual: float, n_sweeps: int, rest: str) -> None:
-    """Say that the equations are not solved."""
+    """Warn that the equations are not solved."""
     checks.warn(f"{method} did not converge: residual {residual:.2g} after {n_sweeps} sweeps; {rest}")
 
 
 def warn_no_response(method: str) -> None:
-    """Say that there are no covariances."""
+    """Warn that there are no covariances."""
     checks.warn(
         f"{method}: the linear response diverges here (a transition, or a solution that is not stable), so there are "
         "no covariances."
@@ -160,7 +163,8 @@ def warn_no_response(method: str) -> None:
 
 
 def moments(model: BoltzmannMachine, method: str, m: np.ndarray, covariance: Any) -> dict[str, Any]:
-    """Moments in the model's units from those of spins. <s_i^2> is known exactly and not taken from the response.
+    """Return moments in the model's units, from those of spins. <s_i^2> is known exactly and not taken from the
+    response.
 
     `covariance` is a matrix, a scipy.sparse.csr_array that holds the diagonal, or None where there is none.
     """

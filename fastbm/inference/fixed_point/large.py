@@ -1,18 +1,18 @@
-"""Newton's method for the maximum of a variational log Z: a few hundred products where sweeps would take thousands.
+"""Fixed points of large machines: Newton's method, and for dense couplings drafts in whole numbers of 16 bits.
 
-With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M (see
-`fastbm.inference.fixed_point.response`). Its equations are solved by conjugate gradients within a radius of trust, as
+Newton's method for the maximum of a variational log Z takes a few hundred products where sweeps would take thousands.
+With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M
+(`fastbm.inference.fixed_point.response`). Its equations are solved by conjugate gradients within a radius of trust, as
 far as the step deserves: where M is not positive definite the step follows the direction that shows it to the edge, so
 that saddles are left. A sweep after each step brings back units that went too far.
 
+Dense sweeps and products with a few thousand units are bound by the memory's speed, so that a draft of the mean-field
+solution takes a fraction of the time. The draft's couplings are those of the machine in units of `scale`, rounded;
+fields are float32. The equations themselves are then solved from the draft's means, of which only the last steps are
+left to do.
+
 Steihaug, SIAM J. Numer. Anal. 20, 626 (1983), doi:10.1137/0720042; Dembo and Steihaug, Math. Program. 26, 190 (1983),
 doi:10.1007/BF02592055.
-
-Dense mean-field equations in whole numbers of 16 bits: a draft of the solution for a fraction of the time.
-
-Sweeps and products with a few thousand units are bound by the memory's speed. The draft's couplings are those of the
-machine in units of `scale`, rounded; fields are float32. The equations themselves are then solved from the draft's
-means, of which only the last steps are left to do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROWS = 1000  # that a thread takes at a time
 
 def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) -> int:
     """Move the means of a single lane to a maximum of log Z, until their residual is within `tolerance`; log Z never
-    falls but by rounding. The number of sweeps.
+    falls but by rounding. Return the number of sweeps.
     """
     n_sweeps = n_failures = 0
     best = _Point(equations)
@@ -195,7 +195,7 @@ class Rounded:
         return self.array
 
     def field(self, values: np.ndarray, threads: int = 1, *, coarse: bool = False) -> np.ndarray:
-        """The rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
+        """Return the rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
         `coarse`.
         """
         right = values.astype(np.float32) * np.float32(STEP if coarse else 1)

@@ -71,7 +71,7 @@ def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, m
 
 
 def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> Any:
-    """Covariance of spins at one fixed point. None where it diverges, as at a mean-field transition."""
+    """Return the covariance of spins at one fixed point; None where it diverges, as at a mean-field transition."""
     response, root = MeanFieldEquations(couplings, np.zeros((1, 1)), beta, np.tanh(arguments)[None]).response(arguments)
     return response.covariance(root)
 
@@ -121,8 +121,9 @@ def mean_field(
 
 
 def left_out(couplings: Couplings, beta: float, arguments: np.ndarray) -> float:
-    """What mean field lacks of log Z, in nats, in second order of the couplings: half the variance of beta E that the
-    product distribution leaves to it, beta^2 / 4 sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) at m = tanh(`arguments`).
+    """Return what mean field lacks of log Z, in nats, in second order of the couplings: half the variance of beta E
+    that the product distribution leaves to it, beta^2 / 4 sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) at m =
+    tanh(`arguments`).
 
     No bound: a valley that was missed is not in it.
 
@@ -153,7 +154,7 @@ class Climbed:
     def inference(
         self, method: str, model: BoltzmannMachine, bound: str | None, moments: bool, threads: int
     ) -> Inference:
-        """The result, in the units of `model`."""
+        """Return the result, in the units of `model`."""
         log_z = float(self.equations.log_z(self.arguments[None])[0]) - self.equations.beta * self.offset
         energy = float(self.equations.energies()[0]) + self.offset
         result: dict[str, Any] = {"log_z": log_z, "bound": bound, "energy": energy}

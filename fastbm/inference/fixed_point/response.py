@@ -1,16 +1,13 @@
-"""The inverse of a symmetric positive definite matrix in place, tile by tile.
-
-A = L L^T, X = L^-1, A^-1 = X^T X (Bientinesi, Gunter and van de Geijn, ACM Trans. Math. Softw. 35, 3 (2008),
-doi:10.1145/1377603.1377606). LAPACK does the same in one call, which takes minutes at 16,384 units and cannot be left;
-here no product takes longer than some hundredths of a second. Tiles are of one size and BLAS is held to a thread, so
-that bits do not depend on threads.
-
-Covariances by linear response: the inverse of the matrix of second derivatives at a fixed point.
+"""Covariances by linear response: the inverse of the matrix of second derivatives at a fixed point.
 
 The matrix is M = D^1/2 C^-1 D^1/2 with D = 1 - m^2, so that C = D^1/2 M^-1 D^1/2 and units that are frozen (D = 0) do
-no harm. M has an entry for each coupled pair and its diagonal; at a stable fixed point it is positive definite.
+no harm. M has an entry for each coupled pair and its diagonal; at a stable fixed point it is positive definite. Whether
+sparse factors of it can be had is told by how wide the machine's graph is, from a search in breadth.
 
-Whether sparse factors of a machine's response can be had: how wide its graph is, from a search in breadth.
+A dense matrix is inverted in place, tile by tile: A = L L^T, X = L^-1, A^-1 = X^T X (Bientinesi, Gunter and van de
+Geijn, ACM Trans. Math. Softw. 35, 3 (2008), doi:10.1145/1377603.1377606). LAPACK does the same in one call, which takes
+minutes at 16,384 units and cannot be left; here no product takes longer than some hundredths of a second. Tiles are of
+one size and BLAS is held to a thread, so that bits do not depend on threads.
 """
 
 from __future__ import annotations
@@ -98,7 +95,7 @@ def _multiply(matrix: np.ndarray, own: slice, right: np.ndarray, columns: slice)
 
 
 def sech(arguments: np.ndarray) -> np.ndarray:
-    """1 / cosh, the root of 1 - tanh^2, without cancellation or overflow."""
+    """Return 1 / cosh, the root of 1 - tanh^2, without cancellation or overflow."""
     x = np.abs(arguments)
     root: np.ndarray = 2 * np.exp(-x) / (1 + np.exp(-2 * x))
     return root
@@ -106,14 +103,16 @@ def sech(arguments: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ResponseMatrix:
-    """M: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes arrays that go together."""
+    """The matrix M of linear response: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes
+    arrays that go together.
+    """
 
     couplings: Couplings
     diagonal: np.ndarray
     entries: Entries
 
     def dense(self) -> np.ndarray:
-        """The whole matrix."""
+        """Return the whole matrix."""
         n = self.couplings.n_units
         if self.couplings.kind == "dense":
             weights, units = self.couplings.matrix(), np.arange(n)
@@ -132,7 +131,7 @@ class ResponseMatrix:
         return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr)), indices, values
 
     def sparse(self) -> Any:
-        """The matrix as a scipy.sparse.csc_array."""
+        """Return the matrix as a scipy.sparse.csc_array."""
         from scipy.sparse import csc_array
 
         n = self.couplings.n_units
@@ -142,7 +141,7 @@ class ResponseMatrix:
         return csc_array((data, (np.concatenate([i, own]), np.concatenate([j, own]))), shape=(n, n))
 
     def covariance(self, root: np.ndarray, threads: int = 1) -> Any:
-        """root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
+        """Return root_i (M^-1)_ij root_j, or None where M is not positive definite or nearly singular.
 
         A matrix; for sparse couplings of more than `DENSE_LIMIT` units a scipy.sparse.csr_array of the coupled pairs
         and the diagonal.
@@ -200,7 +199,7 @@ def _factors(matrix: Any) -> Any:
 
 
 def widest_level(couplings: Couplings) -> int:
-    """The most units at the same distance from one at the edge of the largest connected part.
+    """Return the most units at the same distance from one at the edge of the largest connected part.
 
     Such a level separates the part; factors are dense on a separator, which is what they cost at least on lattices, and
     on graphs that are wider than these.

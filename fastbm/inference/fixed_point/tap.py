@@ -30,7 +30,9 @@ POLARISING_SWEEPS = 4  # of mean field, from random starts: TAP's own sweeps lea
 
 
 class TapEquations(MeanFieldEquations):
-    """Means in lanes, their fields, and their Onsager terms sum_j W_ij^2 (1 - m_j^2)."""
+    """The TAP equations, with the means of several starts in lanes, their fields, and their Onsager terms sum_j W_ij^2
+    (1 - m_j^2).
+    """
 
     def refresh(self) -> None:
         super().refresh()
@@ -95,7 +97,7 @@ class TapEquations(MeanFieldEquations):
         return found
 
     def plefka(self) -> np.ndarray:
-        """1 - beta^2 / n sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) of every lane."""
+        """Return 1 - beta^2 / n sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) of every lane."""
         found: np.ndarray = 1.0 - self.beta**2 * self._correction() / self.couplings.n_units
         return found
 

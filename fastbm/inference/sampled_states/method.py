@@ -1,6 +1,4 @@
-"""Where `sampled-states` takes its states from: sequential dynamics at the target, tempered, or annealed.
-
-log Z from the unique low-energy states that sequential dynamics visits.
+"""log Z from the unique low-energy states that sequential dynamics visits, at the target, tempered, or annealed.
 
 The sum over the set S of distinct visited states is a lower bound. At the target temperature the probability P(S) of
 the set is the fraction of samples of independent chains that lie in it, and log Z = log sum_S exp(-beta E) - log P(S).
@@ -50,7 +48,8 @@ def visit_chains(
     seed: int,
     threads: int,
 ) -> Visited:
-    """States of chains at the target, packed (n, n_chains, bytes), with their energies (n, n_chains), without offset.
+    """Return the states of chains at the target, packed (n, n_chains, bytes), with their energies (n, n_chains),
+    without offset.
 
     `burn_in` None goes on until the energy is stationary, for at most `n_sweeps`.
     """
@@ -71,7 +70,7 @@ def visit_tempered(
     threads: int,
     ladder: np.ndarray,
 ) -> Visited:
-    """The same of ladders of replicas, their states at the target."""
+    """Return the states of ladders of replicas at the target, with their energies, as `visit_chains` does."""
     chains = TemperedChains(model, n_chains, ladder, order=order, seed=seed, threads=threads)
     return _recorded(chains, n_sweeps, thin, burn_in)
 
@@ -100,7 +99,7 @@ def visit_annealed(
     seed: int,
     threads: int,
 ) -> Visited:
-    """The same of chains that are cooled from beta = 0 to the target, all the way."""
+    """Return the states, as `visit_chains` does, of chains cooled from beta = 0 to the target, all the way."""
     knots = resolve_schedule(model, "adaptive", beta_low=0.0, beta=beta, seed=seed, threads=threads)
     schedule = make_schedule(n_sweeps, "adaptive", knots)
     chains = AnnealedChains(model, n_chains, betas=schedule, order=order, seed=seed, threads=threads)

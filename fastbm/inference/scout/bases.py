@@ -65,7 +65,7 @@ def names(model: BoltzmannMachine, scout: Scout | None) -> list[str]:
 
 
 def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | None = None) -> np.ndarray:
-    """Log-odds (n_units,) of a checked base; of "tempering" with what a scout saw."""
+    """Return log-odds (n_units,) of a checked base; of "tempering" with what a scout saw."""
     found = np.zeros(model.n_units)
     if not isinstance(start, str):
         units, means = model.convention, np.asarray(start, np.float64)

@@ -78,8 +78,8 @@ class Marginal:
         ))  # fmt: skip
 
     def arrays(self, base: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """What the kernels take on a path from log-odds `base` (n_units,): weights, bias of the summed units, and pulls
-        of `sweep_marginal`; float32 where that is fine enough.
+        """Return what the kernels take on a path from log-odds `base` (n_units,): weights, bias of the summed units,
+        and pulls of `sweep_marginal`; float32 where that is fine enough.
         """
         kind = np.dtype(np.float32 if self.worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
         pulls = (
@@ -90,12 +90,12 @@ class Marginal:
         return np.ascontiguousarray(self.weights, kind), np.ascontiguousarray(self.bias[self.summed], kind), pulls
 
     def fields(self, up: np.ndarray) -> np.ndarray:
-        """Log-odds of the summed units given states of the kept ones (n_states, n_kept)."""
+        """Return log-odds of the summed units given states of the kept ones (n_states, n_kept)."""
         found: np.ndarray = up @ self.weights + self.bias[self.summed]
         return found
 
     def log_f(self, up: np.ndarray) -> np.ndarray:
-        """log of the sum of exp(-beta E) over the summed units, (n_states,)."""
+        """Return log of the sum of exp(-beta E) over the summed units, (n_states,)."""
         found = self.constant + up @ self.bias[self.kept]
         for some in self.blocks(len(up)):
             found[some] += np.logaddexp(0.0, self.fields(up[some])).sum(axis=1)
@@ -111,7 +111,7 @@ class Marginal:
         return bits
 
     def blocks(self, n_states: int) -> list[slice]:
-        """States that are worked on together."""
+        """Cut states into blocks that are worked on together."""
         step = max(1, ROWS // len(self.summed))
         return [slice(first, min(first + step, n_states)) for first in range(0, n_states, step)]
 

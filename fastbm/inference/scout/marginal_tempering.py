@@ -40,7 +40,7 @@ class Tempered:
 
 
 def temper_seconds(machine: Marginal, n_ladders: int, n_levels: int, n_rounds: int) -> float:
-    """About how long `temper` takes on one thread."""
+    """Estimate how long `temper` takes on one thread."""
     lanes = -(-n_levels // LANES) * LANES
     return PAIR_SECONDS * n_ladders * n_rounds * lanes * (machine.weights.size + 2 * len(machine.summed))
 

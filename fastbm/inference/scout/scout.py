@@ -62,21 +62,21 @@ class Scout:
     round_trips: int = 0
 
     def some(self, n_states: int) -> np.ndarray:
-        """That many states, evenly from all ladders and rounds; fewer where there are not as many."""
+        """Return that many states, evenly from all ladders and rounds; fewer where there are not as many."""
         assert self.up is not None
         n_states = min(n_states, len(self.up))
         found: np.ndarray = self.up[np.linspace(0, len(self.up) - 1, n_states).round().astype(np.int64)]
         return found
 
     def ladders(self) -> np.ndarray:
-        """States as (n_ladders, n_rounds, n_units)."""
+        """Return the states as (n_ladders, n_rounds, n_units)."""
         assert self.up is not None
         found: np.ndarray = self.up.reshape(LADDERS, -1, self.up.shape[1])
         return found
 
 
 def attempt_seconds(model: BoltzmannMachine) -> float:
-    """About how long a kernel of many chains takes for one unit of one chain, by the built-in speeds."""
+    """Estimate how long a kernel of many chains takes for one unit of one chain, by the built-in speeds."""
     couplings = model.couplings
     if couplings.kind == "layered":
         return 3e-9 + 5e-11 * sum(block.size for block in couplings.arrays) / model.n_units
@@ -143,7 +143,7 @@ def _rounds(seconds: float, each: float, most: int) -> int:
 
 
 def visible_biases(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """Log-odds of a product model: visible units by their biases alone, hidden ones free."""
+    """Return the log-odds of a product model: visible units by their biases alone, hidden ones free."""
     found = np.zeros(model.n_units)
     found[: model.n_visible] = beta * model.convention.span * model.flat_bias[: model.n_visible]
     return np.clip(found, -STEEPEST, STEEPEST)
@@ -164,7 +164,7 @@ def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
 
 
 def n_levels(model: BoltzmannMachine, beta: float) -> int:
-    """Temperatures that a machine without a transition needs, about."""
+    """Estimate how many temperatures a machine without a transition needs."""
     scale = free_spread(model) / math.sqrt(model.n_units)
     length = math.sqrt(model.n_units) * math.asinh(2.0 * scale * beta) / 2.0
     return int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
@@ -178,7 +178,7 @@ def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
 
 
 def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int) -> float:
-    """The best bound by mean field, begun at states and at random."""
+    """Return the best bound by mean field, begun at states and at random."""
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
     starts[0], starts[1] = STAY, -STAY  # the corners

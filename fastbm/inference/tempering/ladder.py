@@ -53,5 +53,5 @@ def make_ladder(
 
 
 def free_log_z(model: BoltzmannMachine) -> float:
-    """log Z at beta = 0."""
+    """Return log Z at beta = 0."""
     return model.n_units * math.log(2.0)

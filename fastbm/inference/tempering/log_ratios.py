@@ -1,22 +1,15 @@
-"""Differences of log Z between neighbours of a ladder of temperatures, by Bennett's acceptance ratio.
+"""log Z along a ladder of temperatures: Bennett's acceptance ratio, its multistate form, thermodynamic integration.
 
-With u = (beta' - beta) E and f(x) = 1 / (1 + exp(x)), Delta = log Z(beta') - log Z(beta) solves, for as many samples
-at beta as at beta',
+Bennett's ratio gives differences between neighbours of the ladder. With u = (beta' - beta) E and f(x) = 1 / (1 +
+exp(x)), Delta = log Z(beta') - log Z(beta) solves, for as many samples at beta as at beta',
 
     <f(u + Delta)>_beta = <f(-u - Delta)>_beta'.
 
-Bennett, J. Comput. Phys. 22, 245 (1976), eqs. 12-13, doi:10.1016/0021-9991(76)90078-4.
+The multistate ratio, solved by pymbar, gives log Z of all levels at once: every sample n of every level is held against
+all levels, p_k(n) = N_k exp(-beta_k E_n) / Z_k / sum_l of these, and the Z_k solve sum_n p_k(n) = N_k.
 
-log Z of all levels of a ladder at once: the multistate Bennett acceptance ratio, solved by pymbar.
-
-Every sample n of every level is held against all levels, p_k(n) = N_k exp(-beta_k E_n) / Z_k / sum_l of these, and the
-Z_k solve sum_n p_k(n) = N_k.
-
-Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008), doi:10.1063/1.2978177.
-
-log Z by thermodynamic integration: log Z(beta) = log Z(0) - int_0^beta <E> db.
-
-Between neighbours, h apart, Hermite's rule takes the slope of <E>, which is minus the variance v of E,
+Thermodynamic integration is log Z(beta) = log Z(0) - int_0^beta <E> db. Between neighbours, h apart, Hermite's rule
+takes the slope of <E>, which is minus the variance v of E,
 
     int <E> = h/2 (E_0 + E_1) + h^2/12 (v_1 - v_0) + O(h^5),
 
@@ -24,7 +17,9 @@ and the rule of next order the third cumulant c as well, d^2 <E> / dbeta^2 = c,
 
     int <E> = h/2 (E_0 + E_1) + h^2/10 (v_1 - v_0) + h^3/120 (c_0 + c_1) + O(h^7).
 
-Davis and Rabinowitz, Methods of Numerical Integration (1984), sec. 2.7 (rules with derivatives).
+Bennett, J. Comput. Phys. 22, 245 (1976), eqs. 12-13, doi:10.1016/0021-9991(76)90078-4; Shirts and Chodera, J. Chem.
+Phys. 129, 124105 (2008), doi:10.1063/1.2978177; Davis and Rabinowitz, Methods of Numerical Integration (1984), sec. 2.7
+(rules with derivatives).
 """
 
 from __future__ import annotations
@@ -67,7 +62,7 @@ class LogRatios(NamedTuple):
 
 
 def fermi(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(x)), to full relative accuracy in both tails."""
+    """Return 1 / (1 + exp(x)), to full relative accuracy in both tails."""
     return np.exp(-np.logaddexp(0.0, x))
 
 

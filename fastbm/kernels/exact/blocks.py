@@ -1,14 +1,15 @@
-"""Exact sums in three blocks: the states of units A, B and C, and exp(-beta E) = F[a, b] G[b, c] H[a, c].
+"""Exact sums and independent draws with the units in three blocks: tables of pairs of blocks, and their products.
 
-Z is the sum of (F G) * H, 2^n terms at the price of a matrix product, and F * (H G^T), G * (F^T H) and H * (F G) are
-the joint weights of two blocks, which hold every first and second moment. A table's energies are integers, one number a
-row, one a column, and a field of every column's unit that the row's setting makes:
-E[r, c] = row_own[r] + col_own[c] - sum_l fields[r, l] c_l, so that nothing rounds before the exponential. Each table is
-relative to its lowest energy. Heights above it are told in units of 2^61 integer steps.
+For states a, b and c of the units of three blocks exp(-beta E) = F[a, b] G[b, c] H[a, c]. Z is the sum of (F G) * H,
+2^n terms at the price of a matrix product, and F * (H G^T), G * (F^T H) and H * (F G) are the joint weights of two
+blocks, which hold every first and second moment.
 
-Independent draws from tables of three blocks: a and c from their joint weights, then b given both.
+A table's energies are integers, one number a row, one a column, and a field of every column's unit that the row's
+setting makes: E[r, c] = row_own[r] + col_own[c] - sum_l fields[r, l] c_l, so that nothing rounds before the
+exponential. Each table is relative to its lowest energy. Heights above it are told in units of 2^61 integer steps.
 
-Each is an inversion of cumulative weights (Devroye, Non-Uniform Random Variate Generation, 1986, ch. III.2).
+Draws take a and c from their joint weights, then b given both, each by inversion of cumulative weights (Devroye,
+Non-Uniform Random Variate Generation, 1986, ch. III.2).
 """
 
 from __future__ import annotations

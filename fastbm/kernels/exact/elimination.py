@@ -1,4 +1,4 @@
-"""Variable elimination in the log domain: one unit after the other is summed out, and leaves a table behind.
+"""Variable elimination in the log domain: units are summed out one after the other, and drawn in the reverse order.
 
 Step k sums out unit v. Its clique is v and the scope S of units that are eliminated later; the message is
 
@@ -7,20 +7,16 @@ Step k sums out unit v. Its clique is v and the scope S of units that are elimin
 where the children are the steps whose first unit to be eliminated next is v. Scopes are sorted by the order of
 elimination: bit b of an index of a message is unit b of its scope, so that v is bit 0 of all its children's messages.
 Every message is referred to its entry 0, so that messages do not grow with the number of units; log Z is the sum of
-those entries.
-
-Dechter, Artif. Intell. 113, 41 (1999), doi:10.1016/S0004-3702(99)00059-4; Lauritzen and Spiegelhalter, J. R. Stat.
-Soc. B 50, 157 (1988).
+those entries. The chances P(v up | S) that are left behind give independent states: each unit is drawn given its scope.
 
 A program is (steps, places, values). Row k of `steps` (n_steps, 6) int64 holds START, WIDTH, CHILD, SIBLING, MESSAGE
-and CHANCE: where its clique stands in the flat arrays, the size of its scope, its first child and the next child of
-its parent (-1: none), and where its message and its chances stand in theirs. At START of `values` stands the bias
-of v, at START + 1 + b its coupling to unit b of the scope; at START + 1 + b of `places` how often unit b of the scope
-was found in the parent's clique: 0 for the parent's own unit, 1 + its bit for one of the parent's scope.
+and CHANCE: where its clique stands in the flat arrays, the size of its scope, its first child and the next child of its
+parent (-1: none), and where its message and its chances stand in theirs. At START of `values` stands the bias of v, at
+START + 1 + b its coupling to unit b of the scope; at START + 1 + b of `places` how often unit b of the scope was found
+in the parent's clique: 0 for the parent's own unit, 1 + its bit for one of the parent's scope.
 
-Independent states from the chances that an elimination leaves: units in the reverse order, each given its scope.
-
-Programs are those of `kernels/elimination.py`.
+Dechter, Artif. Intell. 113, 41 (1999), doi:10.1016/S0004-3702(99)00059-4; Lauritzen and Spiegelhalter, J. R. Stat. Soc.
+B 50, 157 (1988), doi:10.1111/j.2517-6161.1988.tb01721.x.
 """
 
 from __future__ import annotations

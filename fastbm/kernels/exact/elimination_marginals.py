@@ -2,7 +2,8 @@
 
 P(v, S) = P(S) P(v | S): the table of P(S) comes from the parent, the chances P(v up | S) from the elimination, and sums
 of P(v, S) over what a child does not share are the table of that child. No logarithm and no division: nothing can be
-infinite. Programs are those of `kernels/elimination.py`; a step's table of P(S) stands where its message stood.
+infinite. Programs are those of `fastbm.kernels.exact.elimination`; a step's table of P(S) stands where its message
+stood.
 
 Lauritzen and Spiegelhalter, J. R. Stat. Soc. B 50, 157 (1988), doi:10.1111/j.2517-6161.1988.tb01721.x.
 """

@@ -1,4 +1,4 @@
-"""Exact sums over all states: Gray code over the high units, a vectorised table over the low ones.
+"""Sums over all states, and the states of lowest energy: Gray code over the high units, tables over the low ones.
 
 The code changes one high unit a step (Gray, US patent 2632058, 1953), which costs O(n) additions for the fields; for
 every setting of the high units the 2^k settings of the low ones are one vector. Energies are integers (fixed point), so
@@ -6,12 +6,10 @@ that they neither drift nor round, and states of equal energy are exactly equal.
 reference); tables of the low units come with the reference, an energy near the lowest, taken off, so that nothing
 overflows. Slices are blocks of the code: 2^depth steps from a multiple of 2^depth.
 
-The states of lowest energy, by Gray code; see `fastbm.kernels.exact.gray`.
-
-A state has a number, bit i for unit i up, and states are ordered by energy, then by number. Those that are kept stand
-in a heap with the last of them on top (Williams, Commun. ACM 7, 347 (1964), doi:10.1145/512274.512284).
-
-Steepest descent of integer energies from scattered starts: a low state, found cheaply.
+A state has a number, bit i for unit i up, and lists of the lowest states are ordered by energy, then by number. Those
+that are kept stand in a heap with the last of them on top (Williams, Commun. ACM 7, 347 (1964),
+doi:10.1145/512274.512284). A low state is found cheaply by steepest descent of integer energies from scattered starts
+(`descend`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Sums over layers: the weight of every state of some units, all units that these are coupled to summed in closed form.
+"""Sums over alternate layers: the weight of every state of some units, the others summed in closed form; and draws.
 
-Units of one set are enumerated. Given their state the log-odds x_j of every other unit j are a part p_j from the high
-ones of the enumerated units and a part q_j from the low ones, and its sum is, up to a factor that is linear in the
-state, exp(p_j) + exp(-q_j): an addition and a multiplication a state, as both exponentials come from small tables.
-Products are held as a mantissa and an exponent, so that nothing overflows. Units of too steep an x_j are summed as
-max(x_j, 0) + log(1 + exp(-|x_j|)).
+Units of one set are enumerated, and all units that these are coupled to are summed. Given the enumerated state the
+log-odds x_j of every other unit j are a part p_j from the high ones of the enumerated units and a part q_j from the low
+ones, and its sum is, up to a factor that is linear in the state, exp(p_j) + exp(-q_j): an addition and a multiplication
+a state, as both exponentials come from small tables. Products are held as a mantissa and an exponent, so that nothing
+overflows. Units of too steep an x_j are summed as max(x_j, 0) + log(1 + exp(-|x_j|)).
 
-Exact draws from a layered machine: a state of the enumerated units by its weight, then the others given it.
+Exact draws take a state of the enumerated units by its weight, then the others given it.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Annealed importance sampling on layered machines: the layers that are not summed out; see `anneal_layer`.
+"""Annealed importance sampling: chains that follow a path from a product model to the machine, and their weights.
 
-Random limits of Gibbs updates between a product model and a machine, drawn before the state is looked at.
+On the way a unit's log-odds are (1 - t) base + t field. Limits of Gibbs updates are drawn before the state is looked
+at, as in `fastbm.kernels.sampling.limits`: a unit goes up where tilt_i + field / scale > logit(u), that is where its
+field exceeds (logit(u) - tilt_i) scale.
 
-A unit goes up where tilt_i + field / scale > logit(u), that is where its field exceeds (logit(u) - tilt_i) scale. See
-`fastbm.kernels.sampling.limits`.
-
-Annealed importance sampling on dense couplings: chains that follow a path of temperatures, and their weights.
-
-Couplings and fields are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise or fall by the
-field with every flip: the weights are exact for the machine in integers, at no cost but an addition a flip.
-
-Annealed importance sampling on sparse couplings; see `fastbm.kernels.inference.annealing`. Both give the same bits.
+Couplings and fields, dense or sparse, are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise
+or fall by the field with every flip: the weights are exact for the machine in integers, at no cost but an addition a
+flip. The kernels for dense and for sparse couplings give the same bits. On layered machines a layer that is not summed
+out is drawn at once, given its neighbours.
 """
 
 from __future__ import annotations
@@ -66,9 +63,11 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
 
     `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.sampling.dense`, one
     row of `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step,
-    t, unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds (1
-    - t) base + t unit field. Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in
-    integers and tilts = base x. Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    t, unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
+    (1 - t) base + t unit field.
+    Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in integers and tilts =
+    base x.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     gains, tilts, log_w = sums
     limits = np.empty((ROWS, up.shape[1]), fields.dtype)
@@ -106,8 +105,8 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
 
 @kernel
 def scale_of(unit):
-    """What turns log-odds into fields whose `unit` in log-odds this is; never so small that signs of limits are lost,
-    nor more than float32 holds.
+    """Return what turns log-odds into fields whose `unit` in log-odds this is; never so small that signs of limits are
+    lost, nor more than float32 holds.
     """
     scale = 1.0 / unit if unit > 0.0 else np.inf
     return np.float32(min(max(scale, 1e-30), 3.4e38))

@@ -1,10 +1,12 @@
 """Naive mean field: coordinate ascent on the lower bound S(m) - beta E(m), one unit after the other.
 
 Without damping each step maximises the bound in one mean, so that it never falls; nor does it with damping.
+
+For drafts of the solution dense couplings are rounded to whole numbers of 16 bits: a quarter of the memory, whose speed
+binds products of a few columns.
+
 Peterson and Anderson, Complex Systems 1, 995 (1987); the bound: Saul, Jaakkola and Jordan, J. Artif. Intell. Res. 4, 61
 (1996), doi:10.1613/jair.251.
-
-Dense couplings as whole numbers of 16 bits: a quarter of the memory, whose speed binds products of a few columns.
 """
 
 from __future__ import annotations

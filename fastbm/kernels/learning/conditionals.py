@@ -1,13 +1,13 @@
-"""What flipping a visible unit does to the free energy of a restricted machine.
+"""Single units given all others: log-odds of visible units, and the losses of local rules as residuals.
 
-With f a hidden unit's field, softplus(f + w) - softplus(f) = log(sigmoid(-f) + sigmoid(f) exp(w)): of all hidden units
-it is the log of a product, which is taken only where the product might leave the range of float64.
+Flipping a visible unit of a restricted machine changes the free energy. With f a hidden unit's field, softplus(f + w) -
+softplus(f) = log(sigmoid(-f) + sigmoid(f) exp(w)): of all hidden units it is the log of a product, which is taken only
+where the product might leave the range of float64.
 
-Losses of single units given all others, and what remains of them as a gradient, for rows side by side.
-
-With y = +-1 for a unit that is up or down and margin u = y scale (field + bias): the logistic loss log(1 + exp(-u)) of
-pseudo-likelihood (Besag 1974), and exp(-u) of interaction screening and of minimum probability flow (Vuffray, Misra,
-Lokhov and Chertkov 2016; Sohl-Dickstein, Battaglino and DeWeese 2011).
+Of losses what remains as a gradient is computed for rows side by side. With y = +-1 for a unit that is up or down and
+margin u = y scale (field + bias), they are the logistic loss log(1 + exp(-u)) of pseudo-likelihood (Besag 1974), and
+exp(-u) of interaction screening and of minimum probability flow (Vuffray, Misra, Lokhov and Chertkov 2016;
+Sohl-Dickstein, Battaglino and DeWeese 2011).
 """
 
 from __future__ import annotations

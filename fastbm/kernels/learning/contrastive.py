@@ -1,9 +1,9 @@
 """The passes of contrastive divergence on restricted machines, chains in lanes and bits in words of 32.
 
-Between them stand the products of `fastbm.kernels.bits`: fields of one layer from the bits of the other, and
-<v h> as the product of visible bits, turned so that a word holds 32 chains, with the means of hidden units.
+Between them stand the products of `fastbm.kernels.bits`: fields of one layer from the bits of the other, and <v h> as
+the product of visible bits, turned so that a word holds 32 chains, with the means of hidden units.
 
-Sums of s_i s_j of some pairs over the chains of even and of odd number apart.
+For the noise of the chains s_i s_j of some pairs is summed over the chains of even and of odd number apart.
 """
 
 from __future__ import annotations

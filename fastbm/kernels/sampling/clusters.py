@@ -1,9 +1,8 @@
-"""Random words of one chain alone, for updates that draw as many of them as the state asks for.
-
-Cluster updates of a ferromagnet on a graph, one chain at a time: Wolff, and Swendsen and Wang.
+"""Cluster updates of a ferromagnet on a graph, one chain at a time: Wolff, and Swendsen and Wang.
 
 Equal neighbours are joined with probability 1 - exp(-2 beta J); a cluster of joined units turns as a whole. Any
-unfrustrated machine becomes a ferromagnet by turning some of its units (see `fastbm.sampling.clusters`).
+unfrustrated machine becomes a ferromagnet by turning some of its units (`fastbm.sampling.clusters`). Random words come
+from the stream of one chain alone, as an update draws as many of them as the state asks for.
 
 Swendsen and Wang, Phys. Rev. Lett. 58, 86 (1987), doi:10.1103/PhysRevLett.58.86; Wolff, Phys. Rev. Lett. 62, 361
 (1989), doi:10.1103/PhysRevLett.62.361.
@@ -30,8 +29,8 @@ def draw_word(stream):
 
 @inlined
 def next_below(cut, a, b, c, d):
-    """Whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's state
-    after it.
+    """Tell whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's
+    state after it.
 
     Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
     Cost: one word.
@@ -47,7 +46,7 @@ def next_below(cut, a, b, c, d):
 
 @kernel
 def draw_index(stream, n):
-    """A random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
+    """Return a random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
 
     Invariant: n is from 1 to 2^32.
     Cost: one word.

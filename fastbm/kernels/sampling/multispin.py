@@ -7,13 +7,11 @@ at once. After `FIRST` bits nearly all are decided; a word with an undecided rep
 that what it draws depends on nothing but itself.
 
 Arrays hold a block of `WORDS` words, one vector, and are flat: constant offsets need no checks before vector code.
+Replica r of a block is bit r % 32 of word r // 32; `pack_replicas` and `unpack_replicas` lead from rows of states to
+words and back, and `count_unsatisfied` tells how many couplings each replica goes against.
 
-Creutz, Bhanot and Neuberger, Phys. Rev. Lett. 43, 553 (1979), doi:10.1103/PhysRevLett.43.553; Zorn, Herrmann and
-Rebbi, Comput. Phys. Commun. 23, 337 (1981), doi:10.1016/0010-4655(81)90174-5.
-
-Replicas in the bits of words: into rows of states and back, and the couplings that each goes against.
-
-Replica r of a block is bit r % 32 of word r // 32; see `fastbm.kernels.sampling.multispin`.
+Creutz, Bhanot and Neuberger, Phys. Rev. Lett. 43, 553 (1979), doi:10.1103/PhysRevLett.43.553; Zorn, Herrmann and Rebbi,
+Comput. Phys. Commun. 23, 337 (1981), doi:10.1016/0010-4655(81)90174-5.
 """
 
 from __future__ import annotations
@@ -166,7 +164,7 @@ def _add_pull(work, up, unit, sign):
 
 @inlined
 def count_bits(word):
-    """The number of ones of a word."""
+    """Return the number of ones of a word."""
     word = _U(word - _U(_U(word >> _U(1)) & _U(0x55555555)))
     word = _U(_U(word & _U(0x33333333)) + _U(_U(word >> _U(2)) & _U(0x33333333)))
     word = _U(_U(word + _U(word >> _U(4))) & _U(0x0F0F0F0F))

@@ -1,15 +1,12 @@
-"""Swaps of temperatures between the replicas of a ladder, and the trips that replicas make along it.
+"""Many temperatures: swaps between the replicas of a ladder, and resampling of a population that is cooled.
 
-Replicas keep their lanes and temperatures move: level[c, r] is where replica r of ladder c stands.
+Replicas of a ladder keep their lanes and temperatures move: level[c, r] is where replica r of ladder c stands; the
+trips that replicas make along the ladder are counted. In a population a step from beta to beta + step gives replica r
+the weight w_r = exp(-step (E_r - least)), and it is resampled to constant size.
 
-Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604; Katzgraber, Trebst, Huse and
-Troyer, J. Stat. Mech. P03018 (2006), doi:10.1088/1742-5468/2006/03/P03018 (round trips).
-
-Weights of a population that is cooled, and its resampling to constant size.
-
-A step from beta to beta + step gives replica r the weight w_r = exp(-step (E_r - least)).
-
-Systematic resampling: Kitagawa, J. Comput. Graph. Stat. 5, 1 (1996), doi:10.1080/10618600.1996.10474692.
+Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604; Katzgraber, Trebst, Huse and Troyer,
+J. Stat. Mech. P03018 (2006), doi:10.1088/1742-5468/2006/03/P03018 (round trips); Kitagawa, J. Comput. Graph. Stat. 5, 1
+(1996), doi:10.1080/10618600.1996.10474692 (systematic resampling).
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ class BoltzmannClassifier:
 
 
 def option_names() -> list[str]:
-    """What `BoltzmannClassifier` can be told, but for the units."""
+    """Return what `BoltzmannClassifier` can be told, but for the units."""
     own = [name for name in BoltzmannClassifier.__init__.__kwdefaults__ or () if name != "units"]
     return ["method", *own, *fit_options()]
 

@@ -1,8 +1,7 @@
-"""A visible machine from rows of data, or their sums, in one step: mean field with linear response.
+"""One machine of one class: learned by any rule, in memory, with its log Z by any method.
 
-The formulas are those of `fastbm.learning.closed_forms.naive_mean_field`.
-
-One machine of one class: learned by any rule, in memory, with its log Z by any method.
+The one-shot rule makes a visible machine from rows of data, or their sums, in one step: mean field with linear
+response, by the formulas of `fastbm.learning.closed_forms.naive_mean_field`.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ class SpinSums(NamedTuple):
 
     @classmethod
     def of(cls, up: np.ndarray) -> SpinSums:
-        """Of rows of bits (m, n)."""
+        """Add up rows of bits (m, n)."""
         pairs = count_together(up)
         ups = np.diagonal(pairs)
         return cls(len(up), 2.0 * ups - len(up), 4.0 * pairs - 2.0 * (ups[:, None] + ups) + len(up))
 
     @classmethod
     def total(cls, parts: Sequence[SpinSums]) -> SpinSums:
-        """Of the rows of all parts."""
+        """Add up the sums of all parts."""
         n_rows, first, second = zip(*parts, strict=True)
         return cls(sum(n_rows), np.sum(first, axis=0), np.sum(second, axis=0))
 
     def without(self, part: SpinSums) -> SpinSums:
-        """The sums over the other rows."""
+        """Return the sums over the other rows."""
         return SpinSums(self.n_rows - part.n_rows, self.first - part.first, self.second - part.second)
 
 
@@ -98,13 +97,13 @@ class Learned(NamedTuple):
 
 
 def rules() -> dict[str, str]:
-    """Names of the rules, and the method of `fit` that each stands for (the one-shot rule for none)."""
+    """Return the names of the rules, and the method of `fit` that each stands for (the one-shot rule for none)."""
     others = {name: name for name in presets.PRESETS if name != "mean-field"}
     return {ONE_SHOT: "", DETERMINISTIC: "mean-field", **others}
 
 
 def fit_options() -> list[str]:
-    """Options of `fit` that a rule may be given."""
+    """Return the options of `fit` that a rule may be given."""
     return ["layout", *(field.name for field in fields(FitSettings) if field.name not in NOT_OPTIONS)]
 
 

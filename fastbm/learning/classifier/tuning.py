@@ -1,13 +1,13 @@
-"""Scores of classes to probabilities: one offset a class and one common scale, by logistic regression.
+"""Scores of classes made probabilities, from scores of rows by machines that have not seen them.
 
-P(k | x) ~ pi_k exp(t (score_k(x) + c_k)), with t and c at the largest weighted log-likelihood of the labels, less a
-slight ridge that keeps them finite where classes are told apart without error. Platt, in Advances in Large Margin
-Classifiers (2000), p. 61; Guo et al., Proc. 34th ICML (2017), arXiv:1706.04599.
+One offset a class and one common scale come from logistic regression: P(k | x) ~ pi_k exp(t (score_k(x) + c_k)), with t
+and c at the largest weighted log-likelihood of the labels, less a slight ridge that keeps them finite where classes are
+told apart without error. Platt, in Advances in Large Margin Classifiers (2000), p. 61; Guo et al., Proc. 34th ICML
+(2017), arXiv:1706.04599.
 
-Scores of rows by machines that have not seen them, a fold at a time.
-
-Stone, J. R. Stat. Soc. B 36, 111 (1974), doi:10.1111/j.2517-6161.1974.tb00994.x. Folds of the one-shot rule cost one
-pass over the data: the sums of all rows less those of a fold are the sums of the others.
+Rows are scored a fold at a time. Folds of the one-shot rule cost one pass over the data: the sums of all rows less
+those of a fold are the sums of the others. Stone, J. R. Stat. Soc. B 36, 111 (1974),
+doi:10.1111/j.2517-6161.1974.tb00994.x.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def deal(codes: np.ndarray, classes: np.ndarray, seed: int, n_folds: int = N_FOL
 def held_out(
     folds: np.ndarray, n_classes: int, scores_of: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Scores of all rows, (n_rows, n_classes); `scores_of(learned, scored)` learns from some rows and scores others."""
+    """Return scores of all rows, (n_rows, n_classes); `scores_of(learned, scored)` learns from some rows and scores
+    others.
+    """
     found = np.empty((len(folds), n_classes))
     for fold in range(int(folds.max()) + 1):
         inside = folds == fold
@@ -91,7 +93,7 @@ def held_out(
 def held_out_one_shot(
     up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: Sequence[float], threads: int
 ) -> np.ndarray:
-    """Scores of all rows by one-shot machines at several flip noises, (n_noises, n_rows, n_classes).
+    """Return scores of all rows by one-shot machines at several flip noises, (n_noises, n_rows, n_classes).
 
     Energies are summed in float32, whose rounding is far below the differences between classes.
     """

@@ -50,7 +50,7 @@ class Bootstrap:
         return self.n_done >= self.n_resamples
 
     def counts(self, k: int) -> np.ndarray:
-        """How often each row stands in resample `k`."""
+        """Return how often each row stands in resample `k`."""
         drawn = rng.keyed(self._seed, rng.BOOTSTRAP, k).integers(self.n_rows, size=self.n_rows)
         return np.bincount(drawn, minlength=self.n_rows).astype(np.int64)
 
@@ -74,7 +74,7 @@ class Bootstrap:
             squares += change * change * ((self.n_done - 1) / self.n_done)
 
     def errors(self) -> Errors:
-        """Standard errors by the resamples so far; `inf` where any of them left a parameter undetermined."""
+        """Return standard errors by the resamples so far; `inf` where any of them left a parameter undetermined."""
         if self.n_done < 2:
             raise ValueError(f"errors need at least two resamples; got {self.n_done}. Call step() first.")
         found = [
@@ -103,7 +103,7 @@ class Bootstrap:
         return (*names, *(f"bias[{i}]" for i in np.flatnonzero(bias)))
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         groups = {"means": self._means, "squares": self._squares, "infinite": self._infinite}
         arrays = {f"{name}/{k}": np.array(a) for name, group in groups.items() for k, a in enumerate(group)}
         return {**arrays, "n_done": np.array(self.n_done)}

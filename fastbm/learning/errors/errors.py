@@ -36,13 +36,13 @@ class Errors:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_rows(self) -> dict[str, np.ndarray]:
-        """One row of each stream: "errors/weights" ("errors/weights_0" and on where there are several blocks) and
-        "errors/bias".
+        """Return one row of each stream: "errors/weights" ("errors/weights_0" and on where there are several blocks)
+        and "errors/bias".
         """
         return {name: array[None] for name, array in self._named().items()}
 
     def streams(self) -> dict[str, Stream]:
-        """The streams that `to_rows` fills."""
+        """Return the streams that `to_rows` fills."""
         return {name: Stream("<f8", array.shape) for name, array in self._named().items()}
 
     def _named(self) -> dict[str, np.ndarray]:
@@ -51,7 +51,7 @@ class Errors:
 
 
 def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Standard errors by (F + P)^-1 F (F + P)^-1 / n_rows, with F the information of one row and P diagonal.
+    """Return standard errors by (F + P)^-1 F (F + P)^-1 / n_rows, with F the information of one row and P diagonal.
 
     Returns
     -------

@@ -178,7 +178,7 @@ def refuse_information(model: BoltzmannMachine) -> None:
 
 
 def has_enough(model: BoltzmannMachine, n_samples: int) -> bool:
-    """Whether as many samples tell the information so well that it can be inverted."""
+    """Tell whether as many samples tell the information so well that it can be inverted."""
     return n_samples >= FEWEST_SAMPLES * _n_parameters(model)
 
 

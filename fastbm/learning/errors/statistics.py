@@ -27,7 +27,7 @@ NO_VARIANCE = 1e-12  # part of a second moment below which a variance is roundin
 
 
 class Statistics:
-    """Which statistics a machine has: pairs in the order of `Couplings.to_vector`, then units.
+    """The sufficient statistics of a machine: pairs in the order of `Couplings.to_vector`, then units.
 
     Attributes
     ----------
@@ -48,28 +48,28 @@ class Statistics:
         return self.n_pairs + self.n_units
 
     def name(self, k: int) -> str:
-        """What a user calls the parameter of statistic `k`."""
+        """Return what a user calls the parameter of statistic `k`."""
         if k < self.n_pairs:
             return f"weights[{self.i[k]}, {self.j[k]}]"
         return f"bias[{k - self.n_pairs}]"
 
     def vector(self, numbers: Parameters) -> np.ndarray:
-        """Numbers of pairs and of units in the order of the statistics."""
+        """Put numbers of pairs and of units in the order of the statistics."""
         return np.concatenate([self._couplings.to_vector(numbers.weights), numbers.bias])
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        """The statistics (m, len) of values, or of independent means, (m, n_units)."""
+        """Compute the statistics (m, len) of values, or of independent means, (m, n_units)."""
         return np.concatenate([values[:, self.i] * values[:, self.j], values], axis=1)
 
 
 class StatisticsMoments(NamedTuple):
-    """<phi> and <phi phi^T>."""
+    """First and second moments of the statistics, <phi> and <phi phi^T>."""
 
     mean: np.ndarray
     second: np.ndarray
 
     def covariance(self) -> np.ndarray:
-        """Cov(phi); rows and columns of statistics that do not vary beyond rounding are 0."""
+        """Return Cov(phi); rows and columns of statistics that do not vary beyond rounding are 0."""
         covariance = self.second - np.outer(self.mean, self.mean)
         still = np.diagonal(covariance) <= NO_VARIANCE * np.diagonal(self.second)
         covariance[still] = 0.0
@@ -78,7 +78,7 @@ class StatisticsMoments(NamedTuple):
 
 
 def all_probabilities(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """P(s) of all 2^n states; unit i is up where bit i of the state's number is set. Tables grow by doubling."""
+    """Return P(s) of all 2^n states; unit i is up where bit i of the state's number is set. Tables grow by doubling."""
     lo, hi = model.convention.lo, model.convention.hi
     weights, bias = model.couplings.matrix(), model.flat_bias
     log_f = np.zeros(1)
@@ -95,7 +95,7 @@ def all_probabilities(model: BoltzmannMachine, beta: float) -> np.ndarray:
 
 
 def exact_moments(model: BoltzmannMachine, beta: float) -> StatisticsMoments:
-    """Moments over all states of a machine without hidden units."""
+    """Compute moments over all states of a machine without hidden units."""
     statistics = Statistics(model)
     products = _all_products(all_probabilities(model, beta), model.convention.lo, model.convention.hi)
     bits = np.left_shift(1, np.arange(model.n_units))
@@ -124,7 +124,8 @@ def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
 def row_moments(
     model: BoltzmannMachine, up: Rows | np.ndarray, beta: float, threads: int, weights: np.ndarray | None = None
 ) -> StatisticsMoments:
-    """Averages over rows of E[phi | v], by bits (m, n_visible); hidden units are independent given the visible ones.
+    """Compute averages over rows of E[phi | v], by bits (m, n_visible); hidden units are independent given the visible
+    ones.
 
     `weights` sum to 1; left out, rows weigh alike. Blocks of rows are fixed, so any number of threads gives the same
     bits; without hidden units and weights the sums are exact.
@@ -156,7 +157,7 @@ def row_moments(
 
 
 def visible_moments(model: BoltzmannMachine, beta: float, threads: int) -> StatisticsMoments:
-    """Moments of E[phi | v] over all states v of the visible units."""
+    """Compute moments of E[phi | v] over all states v of the visible units."""
     n = model.n_visible
     up = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(np.uint8)
     log_f = -model.free_energy(model.convention.values(up), beta=beta)
@@ -167,7 +168,8 @@ def visible_moments(model: BoltzmannMachine, beta: float, threads: int) -> Stati
 def never_seen(
     statistics: Statistics, mean: np.ndarray, units: Units, least: float, *, weights_held: bool, bias_held: bool
 ) -> np.ndarray:
-    """Parameters that no finite value fits, since a unit, or a pair of units, has a state of probability below `least`.
+    """Find parameters that no finite value fits, since a unit, or a pair of units, has a state of probability below
+    `least`.
 
     The likelihood then rises without end along the parameters that make up the indicator of that state: for binary
     units 1[both up] = x_i x_j, 1[i alone up] = x_i - x_i x_j, 1[both down] = 1 - x_i - x_j + x_i x_j; for spins any of

@@ -55,17 +55,19 @@ class Compared:
 
     @property
     def root_mean_square(self) -> float:
-        """Of machine - data."""
+        """Root mean square difference between the machine's moments and the data's."""
         return float(np.sqrt(np.mean((self.machine - self.data) ** 2))) if self.data.size else 0.0
 
     @property
     def chi2(self) -> float:
-        """Mean of z^2: 1 where the machine is the source of the rows, below where it was fitted to these moments."""
+        """Mean square of the differences in standard errors, z: 1 where the machine is the source of the rows, below
+        where it was fitted to these moments.
+        """
         return float(np.mean(self.z**2)) if self.z.size else 0.0
 
     @property
     def largest_z(self) -> float:
-        """The largest |z|."""
+        """Largest difference in standard errors, |z|."""
         return float(np.abs(self.z).max(initial=0.0))
 
 
@@ -113,7 +115,7 @@ class Fidelity:
 
     @property
     def population_divergence_noise(self) -> float:
-        """What sampling alone would make of it, on average: (levels - 1) / 8 (1 / rows + 1 / samples)."""
+        """Divergence that sampling alone would make, on average: (levels - 1) / 8 (1 / rows + 1 / samples)."""
         n_levels = int(((self.population.data > 0) | (self.population.machine > 1 / self.n_rows)).sum())
         return (n_levels - 1) / 8 * (1 / self.n_rows + (1 / self.n_samples if self.n_samples else 0.0))
 
@@ -137,7 +139,7 @@ class Fidelity:
 
     @classmethod
     def of_rows(cls, rows: Mapping[str, np.ndarray]) -> Fidelity:
-        """The way back from `rows`; of several the last."""
+        """Make a comparison of rows that `rows` returned; of several the last."""
         orders = {name: Compared(*(np.asarray(rows[f"{name}/{part}"][-1]) for part in PARTS)) for name in ORDERS}
         n_rows, n_samples, r_hat, precise = (float(rows[name][-1]) for name in NUMBERS)
         return cls(
@@ -151,7 +153,7 @@ class Fidelity:
 
     @staticmethod
     def streams(n_visible: int) -> dict[str, Stream]:
-        """What `rows` of a machine with so many visible units hold, for the file of a run."""
+        """Return what `rows` of a machine with so many visible units hold, for the file of a run."""
         n_pairs = n_visible * (n_visible - 1) // 2
         n_triples = min(n_pairs * (n_visible - 2) // 3, MOST_TRIPLES)
         sizes = dict(zip(ORDERS, (n_visible, n_pairs, n_pairs, n_triples, n_visible + 1), strict=True))

@@ -47,12 +47,14 @@ class MachineMoments:
 
 
 def can_sum(model: BoltzmannMachine) -> bool:
-    """Whether states are few: those of visible units where hidden ones have a closed form, else those of all units."""
+    """Tell whether states are few: those of visible units where hidden ones have a closed form, else those of all
+    units.
+    """
     return (model.n_visible if hidden_are_independent(model) else model.n_units) <= MOST_EXACT
 
 
 def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineMoments:
-    """Sum over all states; `chosen` are the triples."""
+    """Compute moments by a sum over all states; `chosen` are the triples."""
     n = model.n_visible
     p = _log_weights(model, beta)
     p = np.exp(p - p.max()).reshape(-1, 1 << n).sum(axis=0)

@@ -1,9 +1,8 @@
-"""How often units, pairs and triples of units are up, and how many at a time: counted exactly, 64 states a word.
+"""Means, pair and triple moments of units, how many are up at a time, and what independent rows scatter about them.
 
-Means, pair and triple moments of units, and what independent rows scatter about them.
-
-With x = 0 or 1, p = <x>, V = p (1 - p), S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of
-d_i d_j d_k, less what estimating the means takes away, follow from moments of third order alone:
+How often units, pairs and triples are up is counted exactly, 64 states a word. With x = 0 or 1, p = <x>, V = p (1 - p),
+S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of d_i d_j d_k, less what estimating the means
+takes away, follow from moments of third order alone:
 
     var(d_i d_j) = V_i V_j + S_i S_j C_ij - C_ij^2
     var(d_i d_j d_k - sum C_jk d_i) = <d_i^2 d_j^2 d_k^2> - K^2 - sum C_jk (C_jk V_i + 2 K S_i) + 6 C_ij C_jk C_ik
@@ -90,7 +89,7 @@ def count(up: Rows | np.ndarray, triples: np.ndarray, threads: int) -> Counts:
 
 
 def flat_pairs(n_units: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
+    """Return where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
     return i * n_units - i * (i + 1) // 2 + (j - i - 1)
 
 
@@ -106,7 +105,7 @@ class UpMoments:
 
     @classmethod
     def of(cls, counts: Counts, chosen: np.ndarray) -> UpMoments:
-        """The fractions of counted states; `chosen` are the triples, (n_triples, 3)."""
+        """Return the fractions of counted states; `chosen` are the triples, (n_triples, 3)."""
         n = counts.n
         upper = np.triu_indices(len(counts.pairs), 1)
         return cls(
@@ -133,7 +132,7 @@ class UpMoments:
         return self.triples - p.prod(axis=0) - sum(a * c for a, c in zip(p, self._sides(), strict=True))
 
     def values(self, units: Units) -> dict[str, np.ndarray]:
-        """<s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
+        """Return <s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
         i, j = self._ends
         mean = units.lo + units.span * self.up
         covariance = units.span**2 * self._covariances()
@@ -141,7 +140,7 @@ class UpMoments:
         return dict(zip(ORDERS, found, strict=True))
 
     def variances(self, units: Units) -> dict[str, np.ndarray]:
-        """n times the variance of each of `values` over sets of n independent rows."""
+        """Return n times the variance of each of `values` over sets of n independent rows."""
         i, j = self._ends
         p, v, s = self.up, self.up * (1 - self.up), 1 - 2 * self.up
         c = self._covariances()
@@ -165,7 +164,7 @@ class UpMoments:
 
 
 def weighted(up: Rows | np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> UpMoments:
-    """Moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
+    """Compute moments of weighted rows of bits (m, n_units), summed a block of rows, and of triples, at a time.
 
     In float64, rows in their order, so that the sums are the same whatever the number of threads.
     """

@@ -77,7 +77,7 @@ class AutoSteps:
         return self._inner.chain_noise
 
     def judge(self, number: int) -> None:
-        """As the driver at work does."""
+        """Look whether the aim was reached, as the steps in use do."""
         self._inner.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
@@ -88,7 +88,7 @@ class AutoSteps:
         return [{**row, **more} for row in self._inner.epoch(number)]
 
     def answer(self, r_hat: float, epoch: int) -> bool:
-        """After an epoch: do something where chains do not mix and something is left to do; whether it was done."""
+        """Answer bad mixing after an epoch, where something is left to do; return whether it was done."""
         if not r_hat > R_HAT_OF_CHAINS or self._n_answers == 2 * DOUBLINGS + 1:
             return False
         before = self._inner
@@ -105,11 +105,11 @@ class AutoSteps:
         return True
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of the chains, or of the ladders' cold ends."""
+        """Return packed states of the chains, or of the ladders' cold ends."""
         return self._inner.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {**self._inner.state(), "auto/n_answers": np.array(self._n_answers)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

@@ -39,7 +39,7 @@ class Climbs:
         return self._n_done >= self._n_calls
 
     def climb(self) -> None:
-        """One climb more."""
+        """Do one climb more."""
         if self._n_done < len(self._all):
             self._all[self._n_done].run(self._first)
         else:
@@ -47,7 +47,7 @@ class Climbs:
         self._n_done += 1
 
     def best(self) -> Lbfgs:
-        """The one that came lowest, as its record has it."""
+        """Return the climb that came lowest, as its record has it."""
         if len(self._all) == 1:
             return self._all[0]
         return min(self._ranked()[:FINALISTS], key=lambda one: one.run(self._second)[-1][1])
@@ -60,7 +60,7 @@ class Climbs:
         return [self._all[k] for k in [*fresh, *(k for k in order if k not in fresh)]]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Records of all climbs, while the best is not known."""
+        """Return records of all climbs, while the best is not known."""
         records = (with_prefix(str(k), one.state()) for k, one in enumerate(self._all))
         return {"n_done": np.array(self._n_done), **{k: v for record in records for k, v in record.items()}}
 

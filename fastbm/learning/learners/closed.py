@@ -1,4 +1,4 @@
-"""A closed form as a run of one epoch."""
+"""Learning by a closed form, as a run of one epoch; and what the form makes of rows that were drawn again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClosedForm:
         self.done = False
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """The one step."""
+        """Learn in the one step that there is."""
         s = self._settings
         found, _ = learn(
             self._sample.moments, s.method, beta=s.beta, flip_noise=s.flip_noise, ridge=s.ridge, units=self._like.units
@@ -36,14 +36,14 @@ class ClosedForm:
         return [{}]
 
     def judge(self, number: int) -> None:
-        """There is nothing to be reached."""
+        """Do nothing: there is no aim to be reached."""
 
     def samples(self) -> np.ndarray | None:
-        """There are no chains."""
+        """Return nothing: there are no chains."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on."""
+        """Return all that is needed to go on."""
         return {**self.parameters.to_state(), "done": np.array(self.done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -52,7 +52,7 @@ class ClosedForm:
 
 
 def learn_resample(like: BoltzmannMachine, up: Rows, weights: np.ndarray | None, settings: FitSettings) -> Parameters:
-    """What the formula makes of rows that were drawn again, infinite where these do not determine it.
+    """Return what the formula makes of rows that were drawn again, infinite where these do not determine it.
 
     Where a resample holds units still and the formula therefore has no solution, their biases and couplings are
     infinite, and the others are estimated without them. Where there is none then either, everything is infinite. (To

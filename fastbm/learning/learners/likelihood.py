@@ -1,9 +1,9 @@
-"""What drivers that minimise by L-BFGS have in common; an iteration counts as an epoch.
+"""Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters; an iteration counts as an epoch.
 
-Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters.
-
-Where all units are visible, these are whitened besides (`whitening`). Hidden units make saddles and valleys: there are
-several starts then, and where the gradient vanishes the curvature is looked at (`starts`, `climbs`, `curvature`).
+Where all units are visible, these are whitened besides (`fastbm.learning.optimise.coordinates`). Hidden units make
+saddles and valleys: there are several starts then, and where the gradient vanishes the curvature is looked at
+(`fastbm.learning.learners.starts` and `climbs`, `fastbm.learning.optimise.curvature`). `Descent` is what all drivers
+that minimise by L-BFGS have in common.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ class Descent:
         )
 
     def judge(self, number: int) -> None:
-        """The gradient has told."""
+        """Do nothing: the gradient has told whether the aim was reached."""
 
     def samples(self) -> np.ndarray | None:
-        """There are no chains."""
+        """Return nothing: there are no chains."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         record = with_prefix("optimizer", self._lbfgs.state())
         for k, leg in enumerate(self._legs):
             record |= with_prefix(f"legs/{k}", leg.state())
@@ -193,7 +193,7 @@ class Likelihood(Descent):
         )
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """A climb from one of several starts, and no metrics; or, once the best is known, its iteration `number`."""
+        """Climb from one of several starts, and return no metrics; once the best is known, its iteration `number`."""
         if self._climbs is not None and not self._climbs.over:
             self._climbs.climb()
             return []

@@ -1,6 +1,4 @@
-"""Distinct rows of a data set with their weights, in blocks of units by rows.
-
-Objectives that are sums over units of a loss of the unit given all others; all are convex and need no log Z.
+"""Objectives that are sums over units of a loss of the unit given all others; all are convex and need no log Z.
 
 With y_i = +-1, f = W s + b and the margin u_i = beta (hi - lo) y_i f_i (the log-odds of what the unit is):
 
@@ -10,10 +8,13 @@ With y_i = +-1, f = W s + b and the margin u_i = beta (hi - lo) y_i f_i (the log
   the energy changes by u_i / beta this is RISE. Neighbours that are rows of the data stay in: without them nothing is
   left to learn from once all states were seen.
 
-W_ij and W_ji are one parameter. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x;
-Ekeberg et al., Phys. Rev. E 87, 012707 (2013), doi:10.1103/PhysRevE.87.012707; Vuffray, Misra, Lokhov and Chertkov,
-NeurIPS 29, 2595 (2016); Lokhov et al., Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791; Sohl-Dickstein,
-Battaglino and DeWeese, Phys. Rev. Lett. 107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
+W_ij and W_ji are one parameter. Averages are over the distinct rows of a data set with their weights, which stand in
+blocks of units by rows (`Patterns`).
+
+Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x; Ekeberg et al., Phys. Rev. E 87,
+012707 (2013), doi:10.1103/PhysRevE.87.012707; Vuffray, Misra, Lokhov and Chertkov, NeurIPS 29, 2595 (2016); Lokhov et
+al., Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791; Sohl-Dickstein, Battaglino and DeWeese, Phys. Rev. Lett.
+107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Patterns:
         self.spread = units.span * np.sqrt(p * (1.0 - p))
 
     def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum to 1
-        over all blocks.
+        """Return values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum
+        to 1 over all blocks.
         """
         return self._make(k) if self._kept is None else self._kept[k]
 
@@ -89,7 +90,7 @@ class Patterns:
         return map(self.block, range(self.n_blocks))
 
     def correlations(self) -> np.ndarray:
-        """The units' correlation matrix; units that never change are correlated with none."""
+        """Return the units' correlation matrix; units that never change are correlated with none."""
         second = np.zeros((self.n_units, self.n_units))
         for values, weights in self._blocks():
             centred = (values - self.means[:, None]) * np.sqrt(weights.ravel())

@@ -38,13 +38,13 @@ class Copies(NamedTuple):
     upper: int
 
     def spread(self, pair: BoltzmannMachine) -> BoltzmannMachine:
-        """The restricted machine of all copies."""
+        """Return the restricted machine of all copies."""
         bias = np.concatenate([np.tile(b, n) for b, n in zip(pair.bias, self, strict=True)])
         blocks = Layered([np.tile(pair.couplings.arrays[0], self)])
         return pair.trusted(blocks, bias, pair.convention, blocks.sizes[1], 0.0)
 
     def fold(self, found: PhaseMoments, pair: BoltzmannMachine) -> PhaseMoments:
-        """Averages over the copies."""
+        """Average moments of the machine of all copies over the copies."""
         n, m = pair.couplings.sizes
         ends = self.lower * n
         means = found.mean[:ends].reshape(self.lower, n), found.mean[ends:].reshape(self.upper, m)
@@ -128,7 +128,7 @@ class Pretraining:
 
     @property
     def parameters(self) -> Parameters:
-        """Those of the whole machine."""
+        """Parameters of the whole machine."""
         if self._pair is None:
             return self._whole.parameters
         return self._composed([*self._learned, self._pair.parameters])
@@ -161,7 +161,7 @@ class Pretraining:
         return self._whole.chain_noise
 
     def judge(self, number: int) -> None:
-        """As the whole machine's steps do."""
+        """Look whether the aim was reached, as the whole machine's steps do."""
         self._whole.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
@@ -186,11 +186,11 @@ class Pretraining:
             self._pair, self._rows = None, None
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of the whole machine's free chains, which rest until it is learned."""
+        """Return packed states of the whole machine's free chains, which rest until it is learned."""
         return self._whole.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         found = self._whole.state()
         if self._pair is not None:
             found |= with_prefix("pretraining/pair", self._pair.state())

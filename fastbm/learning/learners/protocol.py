@@ -1,4 +1,4 @@
-"""What whatever moves parameters has in common."""
+"""What every driver can do: drivers are what moves parameters, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Driver(Protocol):
     def chain_noise(self) -> float: ...
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """Do (a part of) an epoch; its row of metrics when it is over, and nothing before."""
+        """Do (a part of) an epoch; return its row of metrics when it is over, and nothing before."""
 
     def judge(self, number: int) -> None:
-        """Learning is over after `number` epochs: look whether the aim was reached, where that takes a look."""
+        """Look whether the aim was reached, as learning is over after `number` epochs, where that takes a look."""
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of free chains that persist, where there are any."""
+        """Return packed states of free chains that persist, where there are any."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""

@@ -1,11 +1,10 @@
-"""Chains, or rows of data, side by side in lanes, their bits in words of 32 units.
+"""Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
 
-Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
-
-One mini-batch is three products with bits: hidden fields of rows and of chains, visible fields of chains; and one for
-<v h> of both phases. Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far
-below the noise of the samples. All products look sums of rows up or add them in one order, so that bits depend on
-neither threads nor processor.
+Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Lanes`). One mini-batch is three
+products with bits: hidden fields of rows and of chains, visible fields of chains; and one for <v h> of both phases.
+Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far below the noise of
+the samples. All products look sums of rows up or add them in one order, so that bits depend on neither threads nor
+processor.
 
 Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018; Tieleman, ICML (2008), p. 1064,
 doi:10.1145/1390156.1390290.
@@ -49,7 +48,7 @@ CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a sec
 
 
 class Asked(Protocol):
-    """What of the settings decides."""
+    """The settings that decide whether the steps of this file are taken."""
 
     @property
     def clamped(self) -> str: ...
@@ -62,7 +61,7 @@ class Asked(Protocol):
 
 
 def serves(like: BoltzmannMachine, settings: Asked) -> bool:
-    """Whether these steps are the ones that settings ask for."""
+    """Tell whether the steps of this file are the ones that settings ask for."""
     return (
         like.is_layered
         and len(like.couplings.sizes) == 2
@@ -88,12 +87,12 @@ class Lanes:
 
 
 def to_words(up: np.ndarray) -> np.ndarray:
-    """Bits (m, n) in words, (m, ceil(n / 32))."""
+    """Pack bits (m, n) into words, (m, ceil(n / 32))."""
     return in_words(pack(up))
 
 
 def in_words(packed: np.ndarray) -> np.ndarray:
-    """Bits that are packed into bytes, in words."""
+    """Turn bits that are packed into bytes into words."""
     n_bytes = packed.shape[1]
     if n_bytes % 4:
         packed = np.pad(packed, ((0, 0), (0, -n_bytes % 4)))
@@ -111,7 +110,8 @@ def add_bits(fields: np.ndarray, weights: np.ndarray, words: np.ndarray) -> None
 
 
 class RestrictedSteps:
-    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+    """Steps of contrastive divergence, mini-batches in a new order every epoch; rows that fill no batch sit the epoch
+    out.
 
     The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch;
     its noise is told by `fastbm.learning.phases.noise`.
@@ -188,7 +188,7 @@ class RestrictedSteps:
         return self._noise.of_chains
 
     def judge(self, number: int) -> None:
-        """Steps by mini-batches do not settle."""
+        """Do nothing: steps by mini-batches do not settle."""
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
@@ -302,11 +302,11 @@ class RestrictedSteps:
             self._offsets.follow(hidden_sums[0])
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of the chains, where they persist."""
+        """Return packed states of the chains, where they persist."""
         return self.packed() if self._persistent else None
 
     def packed(self) -> np.ndarray:
-        """States of the chains, (n_chains, ceil(n_units / 8)) uint8; unit 0 in the lowest bit."""
+        """Return the states of the chains, (n_chains, ceil(n_units / 8)) uint8; unit 0 in the lowest bit."""
         bits = np.concatenate([self._bits(block) for block in self._chains])
         return np.packbits(bits, axis=1, bitorder="little")
 
@@ -318,7 +318,7 @@ class RestrictedSteps:
         return np.concatenate(layers, axis=1)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         streams = [block.streams[:, : block.n_chains].T for block in self._chains]
         return {
             **self.parameters.to_state(),
@@ -333,7 +333,7 @@ class RestrictedSteps:
         }
 
     def as_steps(self) -> dict[str, np.ndarray]:
-        """The part of the state, between two epochs, that `Steps` on the same machine go on from."""
+        """Return the part of the state, between two epochs, that `Steps` on the same machine go on from."""
         velocity = {
             "optimizer/velocity/0": self._velocity[0].T.copy(),
             "optimizer/velocity/1": self._velocity[1],

@@ -21,13 +21,13 @@ SIZES = (1.0, 0.3, 2.0)  # of a unit's field, in turn
 
 
 def hidden_pairs(like: BoltzmannMachine) -> np.ndarray:
-    """Which coupled pairs, as `Couplings.to_vector` has them, have a hidden unit."""
+    """Tell which coupled pairs, as `Couplings.to_vector` has them, have a hidden unit."""
     statistics = Statistics(like)
     return np.asarray(np.maximum(statistics.i, statistics.j) >= like.n_visible)
 
 
 def drawn(like: BoltzmannMachine, centring: Centring, seed: int, number: int) -> np.ndarray:
-    """Start `number` as optimisers see it: `like` with other couplings to hidden units.
+    """Return start `number` as optimisers see it: `like` with other couplings to hidden units.
 
     Fields of units whose neighbours are at their means stay as they are.
     """
@@ -39,6 +39,8 @@ def drawn(like: BoltzmannMachine, centring: Centring, seed: int, number: int) ->
 
 
 def broken_symmetry(start: BoltzmannMachine, mean: np.ndarray, spread: np.ndarray, seed: int) -> BoltzmannMachine:
-    """`start` with the first draw of couplings to hidden units; `mean` and `spread` are those of the visible units."""
+    """Return `start` with the first draw of couplings to hidden units; `mean` and `spread` are those of the visible
+    units.
+    """
     centring = Centring(start, mean, spread)
     return centring.parameters(drawn(start, centring, seed, 0)).machine(start)

@@ -1,4 +1,4 @@
-"""How parameters move in one epoch by mini-batch steps."""
+"""Learning by mini-batch steps: how parameters move in one epoch, and whether moments are the data's at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a sec
 
 
 class Steps:
-    """Mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+    """Learning by steps, mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
 
     The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
     epoch; its noise is told by `fastbm.learning.phases.noise`.
@@ -190,11 +190,11 @@ class Steps:
         return clamped_moments(self._clamped, model, self._up, parts, self._dtype)
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of the free chains, where they persist."""
+        """Return packed states of the free chains, where they persist."""
         return self.free.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         optimizer = with_prefix("optimizer", self._optimizer.state())
         gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
         offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
@@ -226,5 +226,5 @@ class Steps:
 
 
 def judged(settings: FitSettings) -> bool:
-    """Whether moments are held against the data's when learning is over."""
+    """Tell whether moments are held against the data's when learning is over."""
     return settings.free in OWN_CHAINS and (settings.optimizer == "natural" or settings.method == "monte-carlo")

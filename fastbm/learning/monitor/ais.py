@@ -28,8 +28,8 @@ FLOAT = Stream("<f8")
 
 
 class AisLooks:
-    """log Z with its standard error, and so the mean log-likelihood of at most 4096 rows and of all held-out ones; of
-    deep machines its lower bound.
+    """Looks by annealed importance sampling: log Z with its standard error, and so the mean log-likelihood of at most
+    4096 rows and of all held-out ones; of deep machines its lower bound.
 
     The rows are the same at every look: all with their weights, or of more than 4096 some, drawn by weight. What a row
     lacks is summed out. Seeds follow from the run's and the epoch.
@@ -67,7 +67,7 @@ class AisLooks:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What a run writes at every look."""
+        """Streams that a run writes at every look."""
         likelihoods = {f"likelihood/{prefix}{self._kind}": FLOAT for prefix in self._rows}
         about = {f"likelihood/{name}": FLOAT for name in ("log_z", "log_z_error", "ess")}
         return {"likelihood/epoch": Stream("<i8"), **about, **likelihoods}

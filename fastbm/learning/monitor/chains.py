@@ -1,14 +1,12 @@
-"""Energies of states, hidden units summed out where that has a closed form, and their histogram beside the data's.
-
-Whether the free chains mix as learning goes on.
+"""What is told of the persistent free chains: whether they mix, and a histogram of their energies beside the data's.
 
 Parameters move, and with them what chains are drawn from; but they move for all chains alike. So a few numbers of each
 chain are recorded now and then, each record is brought to mean 0 and variance 1 over the chains, and rank-normalised
 split R-hat tells whether chains that were high among the others stay high: 1 where they forget within the records.
 
-Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
+Energies are those of visible units where the sum over hidden ones has a closed form.
 
-What is told of the persistent free chains: whether they mix, and a histogram of their energies.
+Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021), doi:10.1214/20-BA1221.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ R_HAT_OF_CHAINS = 1.2
 
 
 def most_states(model: BoltzmannMachine) -> int:
-    """How many chains, or rows, are looked at: at most 256, and fewer of large machines."""
+    """Return how many chains, or rows, are looked at: at most 256, and fewer of large machines."""
     each = sum(array.size for array in model.couplings.arrays)
     return max(FEWEST_STATES, min(MOST_STATES, WORK // max(each, 1)))
 
 
 def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:
-    """F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible) where hidden units are not coupled to one
-    another, else beta E of whole states (m, n_units); nats.
+    """Return F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible) where hidden units are not coupled to
+    one another, else beta E of whole states (m, n_units); nats.
     """
     if model.n_hidden and hidden_are_independent(model):
         return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
@@ -74,7 +72,7 @@ class EnergyHistogram:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What a run writes at every look."""
+        """Streams that a run writes at every look."""
         counts = {f"energies/{name}": Stream("<i8", (BINS,)) for name in ("chains", *self._rows)}
         return {"energies/edges": Stream("<f8", (BINS + 1,)), "energies/epoch": Stream("<i8"), **counts}
 
@@ -90,7 +88,9 @@ class EnergyHistogram:
 
 
 def principal_axis(covariance: Callable[[np.ndarray], np.ndarray], n: int, seed: int) -> np.ndarray:
-    """The direction (n,) in which data vary most, nearly; 0 where they do not vary. `covariance` multiplies by it."""
+    """Return the direction (n,) in which data vary most, nearly; 0 where they do not vary. `covariance` multiplies by
+    it.
+    """
     axis = rng.keyed(seed, rng.MONITOR, 5).normal(size=n)
     with single_threaded_blas():  # the same bits whatever the number of threads
         for _ in range(POWER_STEPS):
@@ -126,7 +126,7 @@ class Mixing:
         self._value: float | None = None
 
     def record(self, model: BoltzmannMachine, up: np.ndarray) -> bool:
-        """An epoch is over, with chains in states (n_chains, n_units) of 0 and 1; whether that was recorded."""
+        """Record chains in states (n_chains, n_units) of 0 and 1 after an epoch; return whether that was done."""
         self._n_epochs += 1
         if self._n_epochs % self._spacing:
             return False
@@ -155,7 +155,7 @@ class Mixing:
         return self._value
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {"records": self._records, "count": np.array([self._n_epochs, self._spacing])}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -211,31 +211,31 @@ class ChainMonitor:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What a run writes beside metrics."""
+        """Streams that a run writes beside metrics."""
         return self._histogram.streams
 
     @property
     def r_hat(self) -> float:
-        """Of the chains over the last records."""
+        """R-hat of the chains over the last records."""
         return self._mixing.r_hat
 
     def forget(self) -> None:
-        """Chains move in another way from here on."""
+        """Begin anew: chains move in another way from here on."""
         self._mixing.forget()
 
     def follow(self, model: BoltzmannMachine, packed: np.ndarray) -> bool:
-        """An epoch is over, with chains in packed states; whether there is a record more."""
+        """Take note that an epoch is over, with chains in packed states; return whether there is a record more."""
         return self._mixing.record(model, self._bits(packed))
 
     def look(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
-        """One row of everything but metrics."""
+        """Return one row of everything but metrics."""
         return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
 
     def _bits(self, packed: np.ndarray) -> np.ndarray:
         return np.unpackbits(packed[: self._n_chains], axis=1, count=self._n_units, bitorder="little")
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return self._mixing.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

@@ -41,11 +41,11 @@ class Watch:
         self._margin = MARGIN * np.log(2.0) * start.n_visible
 
     def count(self, n_steps: int) -> None:
-        """Learning has taken so many steps more."""
+        """Take note that learning has taken so many steps more."""
         self._n_steps += n_steps
 
     def look(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
-        """Take a row of metrics."""
+        """Take in a row of metrics."""
         if self._name is None or self._name not in metrics:
             return
         self._last = metrics[self._name]
@@ -70,7 +70,7 @@ class Watch:
 
     @property
     def worst(self) -> tuple[float, float]:
-        """What the last look said, and the best of all."""
+        """Values that the last look said, and the best of all."""
         return self._last, self._best
 
     def state(self) -> dict[str, np.ndarray]:
@@ -85,7 +85,7 @@ class Watch:
 
 
 def independent(like: BoltzmannMachine, sample: Sample, beta: float) -> BoltzmannMachine:
-    """`like` without couplings, its visible units with the data's means."""
+    """Return `like` without couplings, its visible units with the data's means."""
     units, n_rows = like.convention, sample.n_rows or 10**9
     if sample.up is not None:
         p = smoothed_means(sample.up, sample.weights)

@@ -16,7 +16,7 @@ HELD_OUT = ("holdout_log_likelihood", "holdout_pseudo_likelihood")  # the first 
 
 
 class Stopping:
-    """Looks at every row of metrics.
+    """Tells when to stop before the last epoch, by looking at every row of metrics.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Stopping:
             self._errors = np.concatenate([self._errors, [[metrics["moment_error"], chain_noise]]])[-EPOCHS:]
 
     def look(self, metrics: Mapping[str, float], epoch: int) -> bool:
-        """Take a row of metrics; whether held-out rows are likelier than ever."""
+        """Take in a row of metrics; return whether held-out rows are likelier than ever."""
         found = next((metrics[name] for name in HELD_OUT if name in metrics), None)
         better = found is not None and found > self.best
         if found is not None and better:

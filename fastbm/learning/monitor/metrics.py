@@ -27,7 +27,7 @@ CALL_SECONDS = 3e-4  # of one exact sum, however small
 
 
 def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> float:
-    """Root mean square over the coupled pairs of numbers in the shape of the couplings' arrays."""
+    """Return the root mean square over the coupled pairs of numbers in the shape of the couplings' arrays."""
     pairs = couplings.to_vector(arrays)
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
@@ -35,14 +35,14 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
 def some_rows(
     rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
 ) -> np.ndarray:
-    """Bits of at most so many rows, as `places_of_some` has them."""
+    """Return the bits of at most so many rows, as `places_of_some` has them."""
     return rows[places_of_some(rows, generator, weights, most)]
 
 
 def places_of_some(
     rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
 ) -> np.ndarray:
-    """Places of at most so many rows, drawn without replacement; by weight, and with it, where rows have weights."""
+    """Draw the places of at most so many rows, without replacement; by weight, and with it, where rows have weights."""
     if weights is None and len(rows) <= LISTED:
         chosen = generator.permutation(len(rows))[:most]
     elif weights is None:
@@ -80,7 +80,7 @@ class PseudoLikelihood:
 
 
 def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
-    """Whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
+    """Tell whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
     if forecast_seconds(model, moments=False) > EXACT_SECONDS:
         return False
     if not rows.complete:

@@ -41,12 +41,12 @@ class Verdict(NamedTuple):
         return self.passed and self.excess <= MOST_EXCESS
 
     def to_array(self) -> np.ndarray:
-        """For a run's state."""
+        """Return the verdict as an array, for a run's state."""
         return np.array(self, np.float64)
 
     @classmethod
     def from_array(cls, array: np.ndarray) -> Verdict:
-        """The way back from `to_array`."""
+        """Read a verdict from what `to_array` returned."""
         return cls(float(array[0]), int(array[1]), bool(array[2]), float(array[3]))
 
 
@@ -113,7 +113,7 @@ class MomentTest:
         return np.asarray((high - low) ** 2 * part * (1.0 - part) / self._n_rows)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What was taken in."""
+        """Return what was taken in."""
         return {"n_calls": np.array(self._n_calls), "sums": self._sums}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:

@@ -28,7 +28,7 @@ FILL_IN = "fill the entries in by fastbm.complete"
 
 
 def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
-    """Whether the sums over hidden units, one for each distinct row of "rows" and "holdout", are soon done."""
+    """Tell whether the sums over hidden units, one for each distinct row of "rows" and "holdout", are soon done."""
     if hidden_are_independent(start):
         return True
     each = forecast_seconds(machine_of_hidden(start), moments=False)
@@ -37,14 +37,14 @@ def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
 
 
 def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, Any]) -> str | None:
-    """ "log_likelihood", or where that cannot be had "log_likelihood_bound"; None without either."""
+    """Return "log_likelihood", or where that cannot be had "log_likelihood_bound"; None without either."""
     if rows_are_summed(start, data):
         return "log_likelihood"
     return "log_likelihood_bound" if is_deep(start) else None
 
 
 def sums_of_rows(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, name: str) -> np.ndarray:
-    """log Z with the visible units held at each row of values, or a lower bound of it, as `name` says."""
+    """Return log Z with the visible units held at each row of values, or a lower bound of it, as `name` says."""
     if name == "log_likelihood_bound":
         return lower_bounds(model, rows, beta, threads)
     return log_sums(model, rows, beta, threads)[0]

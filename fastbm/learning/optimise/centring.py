@@ -1,16 +1,15 @@
-"""Centring of the gradient: units count from offsets mu, so that couplings and biases are learned apart.
+"""Centred parameters: units count from offsets mu, so that couplings and biases are learned apart.
 
-With D_ij the difference of both phases' <s_i s_j> and D_i that of their <s_i>, the slopes are G_ij = D_ij - mu_i D_j -
-D_i mu_j and G_i = D_i - sum_j G_ij mu_j. Flipping units, or 0 and 1 for -1 and 1, leaves what is learned as it is.
+`Offsets` centres the gradient of steps. With D_ij the difference of both phases' <s_i s_j> and D_i that of their <s_i>,
+the slopes are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu_j. Flipping units, or 0 and 1 for -1 and
+1, leaves what is learned as it is.
+
+`Centring` makes parameters that optimisers with curvature are given in place of plain ones: couplings W_ij times the
+standard deviations of both units, and biases b + W mu, with mu the data's means. Centring takes away most of what
+couples biases to couplings, so that tens of iterations do where plain parameters take hundreds.
 
 Montavon and Mueller, in Neural Networks: Tricks of the Trade (2012), doi:10.1007/978-3-642-35289-8_33; Melchior,
 Fischer and Wiskott, J. Mach. Learn. Res. 17(99), 1 (2016).
-
-Centred and scaled parameters, which optimisers with curvature are given in place of plain ones.
-
-Couplings W_ij times the standard deviations of both units, and biases b + W mu, with mu the data's means. Centring
-takes away most of what couples biases to couplings (Montavon and Mueller, 2012, doi:10.1007/978-3-642-35289-8_33), so
-that tens of iterations do where plain parameters take hundreds.
 """
 
 from __future__ import annotations
@@ -77,18 +76,18 @@ class Centring:
         return self._couplings.to_vector(self._couplings.pair_sums(x[None]))
 
     def vector(self, parameters: Parameters) -> np.ndarray:
-        """What the optimiser sees of parameters."""
+        """Return what the optimiser sees of parameters."""
         pull = self._couplings.with_arrays(parameters.weights).field(self.means[None])[0]
         return np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull]) * self.scale
 
     def parameters(self, vector: np.ndarray) -> Parameters:
-        """The way back from `vector`."""
+        """Return the parameters that such a vector stands for."""
         plain = vector / self.scale
         weights = self._couplings.from_vector(plain[: self.n_pairs])
         pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self.means[None])[0]
         return Parameters(weights, plain[self.n_pairs :] - pull)
 
     def slope(self, slope: Parameters) -> np.ndarray:
-        """The gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
+        """Return the gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
         cross = self._pairs(self.means + slope.bias) - self._products - self._pairs(slope.bias)
         return np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias]) / self.scale

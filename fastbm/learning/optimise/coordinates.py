@@ -1,19 +1,19 @@
-"""What an optimiser sees in place of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j.
+"""Coordinates that an optimiser sees in place of scaled couplings and biases, so that it needs fewer iterations.
 
-`Rotation`: with units that are close to independent, a change of D raises a local rule's objective by tr(D C D) up to a
-factor, C being the correlation matrix. With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b)
-/ 2 Y_ab^2, so that X_ab = Y_ab sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D
-is left out, so that X has n numbers too many, in whose directions the objective is flat.
+`Rotation`, of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j: with units that are close to
+independent, a change of D raises a local rule's objective by tr(D C D) up to a factor, C being the correlation matrix.
+With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b) / 2 Y_ab^2, so that X_ab = Y_ab
+sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D is left out, so that X has n
+numbers too many, in whose directions the objective is flat.
 
 `Split`: D = p - q with p, q >= 0, where an l1 penalty is linear: couplings that end at both bounds are exactly 0.
 
-Coordinates in which the likelihood of a visible machine is about as curved along one direction as along any other.
-
-At its maximum the curvature of the mean log-likelihood of a row is the covariance of the sufficient statistics
-(s_i s_j, s_i), the Fisher information, and there the machine's is the data's but for their noise. So the data's own
-covariance C is a metric at no cost: with C = R R^T the coordinates R^T theta need ten or twenty iterations where scaled
-parameters take a hundred. It is the natural gradient with a metric that is known beforehand: Amari, Neural Comput. 10,
-251 (1998), doi:10.1162/089976698300017746.
+`Whitened`: the likelihood of a visible machine is about as curved along one direction as along any other. At its
+maximum the curvature of the mean log-likelihood of a row is the covariance of the sufficient statistics (s_i s_j, s_i),
+the Fisher information, and there the machine's is the data's but for their noise. So the data's own covariance C is a
+metric at no cost: with C = R R^T the coordinates R^T theta need ten or twenty iterations where scaled parameters take a
+hundred. It is the natural gradient with a metric that is known beforehand: Amari, Neural Comput. 10, 251 (1998),
+doi:10.1162/089976698300017746.
 
 Statistics are two-valued, so a row's are bits, and the second moments of all of them are counts of bits that two words
 share: exact, and 64 rows at a time. Of moments alone there are no fourth ones; those of a Gaussian with the same
@@ -40,25 +40,25 @@ SHRINKAGE = 0.01  # part of the information of independent units that is added: 
 
 
 class Plain:
-    """The pairs themselves."""
+    """Coordinates that are the pairs themselves."""
 
     def __init__(self, n_pairs: int) -> None:
         self.size = n_pairs
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
-        """Coordinates that stand for `pairs`."""
+        """Return coordinates that stand for `pairs`."""
         return pairs
 
     def back(self, vector: np.ndarray) -> np.ndarray:
-        """The pairs that coordinates stand for."""
+        """Return the pairs that coordinates stand for."""
         return vector
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
-        """The gradient by the coordinates, penalty included, from that by the pairs."""
+        """Return the gradient by the coordinates, penalty included, from that by the pairs."""
         return pairs
 
     def penalty(self, vector: np.ndarray) -> float:
-        """What the coordinates themselves cost."""
+        """Return what the coordinates themselves cost."""
         return 0.0
 
     @property
@@ -68,7 +68,7 @@ class Plain:
 
 
 class Rotation(Plain):
-    """A vector of n_units^2 numbers X for the pairs of all units."""
+    """Coordinates by rotation: a vector of n_units^2 numbers X for the pairs of all units."""
 
     def __init__(self, correlations: np.ndarray) -> None:
         values, self._basis = np.linalg.eigh(correlations)
@@ -95,7 +95,7 @@ class Rotation(Plain):
 
 
 class Split(Plain):
-    """p, then q; `price` is what a unit of each pair's |D| costs."""
+    """Coordinates by D = p - q, p, then q; `price` is what a unit of each pair's |D| costs."""
 
     def __init__(self, price: np.ndarray) -> None:
         super().__init__(2 * price.size)
@@ -121,7 +121,7 @@ class Split(Plain):
 
 
 class Whitened(Plain):
-    """R^T times the centred and scaled parameters; `metric` is R R^T."""
+    """Coordinates by whitening: R^T times the centred and scaled parameters; `metric` is R R^T."""
 
     def __init__(self, metric: np.ndarray) -> None:
         super().__init__(len(metric))
@@ -141,12 +141,12 @@ class Whitened(Plain):
         return np.asarray(self._inverse @ pairs)
 
     def plain_slope(self, slope: np.ndarray) -> np.ndarray:
-        """The way back from `slope`."""
+        """Return the gradient by the centred and scaled parameters from that by the coordinates."""
         return np.asarray(self._root @ slope)
 
 
 def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, centring: Centring) -> Whitened | None:
-    """Coordinates for a machine without hidden units; None where it has too many parameters."""
+    """Return coordinates for a machine without hidden units; None where it has too many parameters."""
     if centring.scale.size > MOST_PARAMETERS:
         return None
     statistics = Statistics(like)

@@ -23,7 +23,7 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 def smallest_curvature(
     function: Objective, point: np.ndarray, generator: np.random.Generator
 ) -> tuple[float, float, np.ndarray]:
-    """The smallest and the largest eigenvalue of the Hessian, nearly, and the eigenvector of the smallest."""
+    """Find the smallest and the largest eigenvalue of the Hessian, nearly, and the eigenvector of the smallest."""
     n = point.size
     basis, diagonal, beside = np.zeros((0, n)), [], []
     vector = _unit(generator.normal(size=n))
@@ -43,7 +43,7 @@ def smallest_curvature(
 
 
 def way_down(function: Objective, point: np.ndarray, value: float, generator: np.random.Generator) -> np.ndarray | None:
-    """A lower point along the direction of the smallest curvature, or None where that is not negative."""
+    """Find a lower point along the direction of the smallest curvature, or None where that is not negative."""
     least, largest, direction = smallest_curvature(function, point, generator)
     if least >= -BENT * max(largest, -least):
         return None

@@ -125,7 +125,7 @@ class Lbfgs:
         return before - value <= ROUNDING * abs(value)
 
     def size(self, point: np.ndarray, value: float, gradient: np.ndarray) -> float:
-        """The largest entry of the gradient, as it is measured, that no bound holds up."""
+        """Return the largest entry of the gradient, as it is measured, that no bound holds up."""
         if self._measure is not None:
             return float(np.abs(self._measure(gradient)).max(initial=0.0))
         return float(np.abs(gradient[self._free(point, gradient)]).max(initial=0.0))
@@ -190,7 +190,7 @@ class Lbfgs:
         return step
 
     def state(self) -> dict[str, np.ndarray]:
-        """The record."""
+        """Return the record, which is all that is needed to go on."""
         found = {
             "values": np.array(self._values),
             "gradients": self._gradients[: len(self._values)],
@@ -216,7 +216,9 @@ class Lbfgs:
 
 
 def by_secants(gradient: np.ndarray, path: list[Point]) -> np.ndarray:
-    """The inverse Hessian that the last changes of point and gradient tell of, times the gradient: algorithm 7.4."""
+    """Return the inverse Hessian that the last changes of point and gradient tell of, times the gradient: algorithm
+    7.4.
+    """
     changes = [(b[0] - a[0], b[2] - a[2]) for a, b in pairwise(path)]
     changes = [(step, change) for step, change in changes if step @ change > 0]
     found, parts = gradient.copy(), []

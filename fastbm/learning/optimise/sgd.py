@@ -1,10 +1,8 @@
-"""Steps uphill: gradient ascent with momentum, Adam, and natural gradients (`fastbm.learning.optimise.natural`). Each
-is a pure function of parameters, gradient and its own state.
+"""Steps uphill: gradient ascent with momentum, and Adam; and how the learning rate falls from epoch to epoch.
 
-How the learning rate falls from epoch to epoch.
-
-With sampled gradients parameters settle only if it does. Robbins and Monro, Ann. Math. Stat. 22, 400 (1951),
-doi:10.1214/aoms/1177729586.
+Each step is a pure function of parameters, gradient and its own state, as natural gradients are
+(`fastbm.learning.optimise.natural`). With sampled gradients parameters settle only if the rate falls: Robbins and
+Monro, Ann. Math. Stat. 22, 400 (1951), doi:10.1214/aoms/1177729586.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class Sgd:
 
 
 class Adam:
-    """Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1."""
+    """Gradient ascent by Adam: Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1."""
 
     BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -91,5 +89,5 @@ OPTIMIZERS = (*PLAIN, "natural")
 
 
 def rate(schedule: str, learning_rate: float, epoch: int, epochs: int) -> float:
-    """The learning rate of an epoch, counted from 0."""
+    """Return the learning rate of an epoch, counted from 0."""
     return learning_rate * SCHEDULES[schedule](epoch / epochs)

@@ -1,8 +1,7 @@
 """The clamped phase: moments with the visible units held at the data, hidden units inferred.
 
 Each way to infer is one class with `moments(model, rows)`; `rows` are values (m, n_visible) in the machine's units.
-
-The clamped phase where rows lack entries, summed exactly: only what is known of a row is held.
+`GapsExact` is for rows that lack entries: only what is known of a row is held, and all else is summed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ HOTTEST = 0.1  # of the machine's beta, where cooling begins
 
 
 class ClampedExact(Phase):
-    """Hidden units summed exactly: in closed form where they are independent, else over all their states."""
+    """Clamped phase, hidden units summed exactly: in closed form where they are independent, else over all their
+    states.
+    """
 
     name = "exact"
 
@@ -74,7 +75,7 @@ class ClampedExact(Phase):
 
 
 class ClampedGibbs(Phase):
-    """Hidden units sampled: one chain for each row, with the row's pull as its bias.
+    """Clamped phase, hidden units sampled: one chain for each row, with the row's pull as its bias.
 
     Chains start anew for every batch; `clamped_sweeps` sweeps are thrown away and as many are averaged.
     """
@@ -134,7 +135,7 @@ class ClampedGibbs(Phase):
 
 
 class ClampedAnnealed(ClampedGibbs):
-    """Hidden units sampled after cooling for `clamped_sweeps` sweeps from a tenth of beta.
+    """Clamped phase, hidden units sampled after cooling for `clamped_sweeps` sweeps from a tenth of beta.
 
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), doi:10.1207/s15516709cog0901_7.
     """
@@ -144,7 +145,7 @@ class ClampedAnnealed(ClampedGibbs):
 
 
 class ClampedMeanField(Phase):
-    """Hidden units by mean field, their correlations by linear response."""
+    """Clamped phase, hidden units by mean field, their correlations by linear response."""
 
     name = "mean-field"
 
@@ -183,7 +184,8 @@ class ClampedMeanField(Phase):
 
 
 class GapsExact(Phase):
-    """Averages over rows of moments given what is known of a row, which are the gradient of log p(known).
+    """Clamped phase of incomplete rows: averages of moments given what is known of a row, which are the gradient of log
+    p(known).
 
     Louis, J. R. Stat. Soc. B 44, 226 (1982), eq. 3.1, doi:10.1111/j.2517-6161.1982.tb01203.x.
     """

@@ -1,16 +1,13 @@
-"""The clamped phase where rows lack entries, sampled: missing and hidden units turn, known ones are held.
+"""The free phase, moments of the machine with nothing clamped; and, sampled, the clamped phase of incomplete rows.
 
-One chain for each row holds all units. A known unit has, in place of its bias, one so strong that no random number
-there is can turn it, so that rows that lack different entries share the products with the couplings.
+Each way is one class with `moments(model, rows)`: a sum over all states, mean field, or chains. Free chains go on from
+where they were, start at the data, or start anew for every update, at once at the machine's temperature or cooled to
+it. Cooling is how free-running machines came to equilibrium first: Ackley, Hinton and Sejnowski, Cognitive Science 9,
+147 (1985), doi:10.1207/s15516709cog0901_7.
 
-The free phase: moments of the machine itself, nothing clamped.
-
-Each way is one class with `moments(model, rows)`.
-
-The free phase by chains that start anew for every update, at once at the machine's temperature or cooled to it.
-
-Cooling is how free-running machines came to equilibrium first: Ackley, Hinton and Sejnowski, Cognitive Science 9, 147
-(1985), doi:10.1207/s15516709cog0901_7.
+Where rows lack entries, missing and hidden units turn and known ones are held. One chain for each row holds all units.
+A known unit has, in place of its bias, one so strong that no random number there is can turn it, so that rows that lack
+different entries share the products with the couplings.
 """
 
 from __future__ import annotations
@@ -38,7 +35,9 @@ HELD = 40.0  # log-odds at which a known unit stays, at least; those of random n
 
 
 class GapsGibbs(Phase):
-    """Chains start anew for every batch; `clamped_sweeps` sweeps are thrown away and as many are averaged."""
+    """Clamped phase of incomplete rows by sampling: chains start anew for every batch; `clamped_sweeps` sweeps are
+    thrown away and as many are averaged.
+    """
 
     name = "gibbs"
     cooled = False
@@ -95,15 +94,17 @@ class GapsGibbs(Phase):
 
 
 class GapsAnnealed(GapsGibbs):
-    """Cooled for `clamped_sweeps` sweeps from a tenth of beta, then averaged for as many."""
+    """Clamped phase of incomplete rows, chains cooled for `clamped_sweeps` sweeps from a tenth of beta, then averaged
+    for as many.
+    """
 
     name = "annealed"
     cooled = True
 
 
 def held_bias(model: BoltzmannMachine, up: np.ndarray, known: np.ndarray, beta: float) -> np.ndarray:
-    """Biases (n_rows, n_units) that hold known visible units at their bits in `up`, in any state of the others, at
-    `beta` and below it in temperature.
+    """Return biases (n_rows, n_units) that hold known visible units at their bits in `up`, in any state of the others,
+    at `beta` and below it in temperature.
     """
     strongest = model.couplings.absolute_sums() + HELD / (beta * model.convention.span)
     held = np.zeros(up.shape, bool)
@@ -113,7 +114,7 @@ def held_bias(model: BoltzmannMachine, up: np.ndarray, known: np.ndarray, beta: 
 
 
 class FreeExact(Phase):
-    """All states summed."""
+    """Free phase by a sum over all states."""
 
     name = "exact"
 
@@ -132,7 +133,7 @@ class FreeExact(Phase):
 
 
 class FreeMeanField(Phase):
-    """Mean field with linear response: the deterministic machine.
+    """Free phase by mean field with linear response: the deterministic machine.
 
     Peterson and Anderson, Complex Systems 1, 995 (1987); Kappen and Rodriguez, Neural Comput. 10, 1137 (1998),
     doi:10.1162/089976698300017386.
@@ -151,7 +152,7 @@ class FreeMeanField(Phase):
 def average_states(
     model: BoltzmannMachine, up: np.ndarray, beta: float, noise: MomentNoise | None = None
 ) -> PhaseMoments:
-    """Moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
+    """Average moments of states (m, n_units) of 0 and 1, units of odd layers by their conditional means where there are
     layers; `noise` takes the same values in.
     """
     values = model.convention.values(up, SAMPLED)
@@ -165,7 +166,7 @@ def average_states(
 
 
 class FreeGibbs(Phase):
-    """Persistent chains, `n_sweeps` sweeps an update: they go on where the update before left them.
+    """Free phase by persistent chains, `n_sweeps` sweeps an update: they go on where the update before left them.
 
     Tieleman, ICML (2008), p. 1064, doi:10.1145/1390156.1390290; Younes, Stochastics 65, 177 (1999).
     """
@@ -215,7 +216,7 @@ class FreeGibbs(Phase):
 
 
 class FreeContrastive(Phase):
-    """Contrastive divergence: chains start at the mini-batch and run for `n_sweeps` sweeps only.
+    """Free phase of contrastive divergence: chains start at the mini-batch and run for `n_sweeps` sweeps only.
 
     The gradient is biased. Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018.
     """
@@ -257,7 +258,7 @@ class FreeContrastive(Phase):
 
 
 class FreeRestarted(Phase):
-    """Chains from random states: `n_sweeps` sweeps thrown away, and as many averaged."""
+    """Free phase by chains from random states: `n_sweeps` sweeps thrown away, and as many averaged."""
 
     name = "restarted"
     cooled = False
@@ -302,7 +303,9 @@ class FreeRestarted(Phase):
 
 
 class FreeAnnealed(FreeRestarted):
-    """Chains from random states, cooled for `n_sweeps` sweeps from a tenth of beta; as many more are averaged."""
+    """Free phase by chains from random states, cooled for `n_sweeps` sweeps from a tenth of beta; as many more are
+    averaged.
+    """
 
     name = "annealed"
     cooled = True

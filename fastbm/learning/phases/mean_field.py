@@ -1,11 +1,13 @@
-"""The clamped phase where rows lack entries, by mean field: known units are held, and the correlations of the missing
-and the hidden ones come by linear response.
+"""The clamped phase by mean field: of the variational bound, and of rows that lack entries by linear response.
 
-The clamped phase of the variational bound: hidden units as independent as mean field has them.
+`ClampedVariational` has hidden units as independent as mean field has them. With q the product distribution that mean
+field finds for a row, the slope of log p(v) >= S(q) - beta <E>_q - log Z at this q is that of the likelihood with <s_i
+s_j>_clamped replaced by the product of means. Linear response would give correlations too, at the price of one inverse
+a row, but no bound whose slope that is.
 
-With q the product distribution that mean field finds for a row, the slope of log p(v) >= S(q) - beta <E>_q - log Z at
-this q is that of the likelihood with <s_i s_j>_clamped replaced by the product of means. Linear response would give
-correlations too, at the price of one inverse a row, but no bound whose slope that is.
+`GapsMeanField` holds the known units of a row, and the correlations of the missing and the hidden ones come by linear
+response.
+
 Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448.
 """
 
@@ -25,7 +27,7 @@ from .phase import Phase
 
 
 class GapsMeanField(Phase):
-    """Rows that lack the same entries are solved together."""
+    """Clamped phase of incomplete rows by mean field; rows that lack the same entries are solved together."""
 
     name = "mean-field"
 
@@ -64,7 +66,7 @@ class GapsMeanField(Phase):
 
 
 class ClampedVariational(Phase):
-    """Hidden units by mean field, their correlations by products of means."""
+    """Clamped phase, hidden units by mean field, their correlations by products of means."""
 
     name = "variational"
 

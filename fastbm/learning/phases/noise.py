@@ -60,7 +60,7 @@ class PairChoice:
         self.units = np.ascontiguousarray(np.concatenate(units, axis=1), np.int64)
 
     def pick(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The pairs' numbers in arrays of the couplings' shape."""
+        """Return the pairs' numbers in arrays of the couplings' shape."""
         return np.concatenate([array[place] for array, place in zip(arrays, self._places, strict=True)])
 
 
@@ -137,7 +137,7 @@ class MomentNoise:
         self._n_clamped += 1
 
     def take(self, gap: np.ndarray | None = None) -> float:
-        """The noise of the epoch that is over; then begin another.
+        """Return the noise of the epoch that is over, and begin another.
 
         `gap` is the epoch's <s_i s_j>_clamped - <s_i s_j>_free at the pairs, where the clamped phase itself was not
         taken in.
@@ -163,7 +163,7 @@ class MomentNoise:
         return math.sqrt(variance.mean()) if len(variance) else 0.0
 
     def state(self) -> dict[str, np.ndarray]:
-        """What was taken in of an epoch that is not over."""
+        """Return what was taken in of an epoch that is not over."""
         return {
             "sums": self._sums, "counts": self._counts, "clamped": self._clamped,
             "n_clamped": np.array(self._n_clamped),

@@ -1,6 +1,6 @@
-"""What the clamped and the free phase have in common.
+"""What the clamped and the free phase have in common, and the clamped phase of many rows, a part of them at a time.
 
-The clamped phase of many rows, a part of them at a time, so that memory does not grow with their number.
+Rows are taken in parts so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PART_NUMBERS = 1 << 21  # values of units of a part
 
 @dataclass(frozen=True)
 class PhaseSettings:
-    """What phases need to know of the run.
+    """Settings of the run that phases need to know.
 
     `n_sweeps` free sweeps an update, `clamped_sweeps` sweeps of a row's hidden units, `n_chains` free chains, or
     ladders of `n_betas` replicas.
@@ -55,15 +55,15 @@ class Phase:
         """Make the chains, so that the run's first checkpoint holds them."""
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
-        """Moments of `model`; `rows` is the mini-batch, which free phases may ignore."""
+        """Return moments of `model`; `rows` is the mini-batch, which free phases may ignore."""
         raise NotImplementedError
 
     def samples(self) -> np.ndarray | None:
-        """Packed states of the phase's chains, where it has any that persist."""
+        """Return packed states of the phase's chains, where it has any that persist."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -71,7 +71,9 @@ class Phase:
 
 
 def parts_of(rows: Rows, n_units: int, chosen: np.ndarray | None = None) -> list[slice | np.ndarray]:
-    """All rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a row."""
+    """Return all rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a
+    row.
+    """
     step = max(PART_NUMBERS // n_units, 1)
     if chosen is None:
         return list(rows.blocks(step * rows.n_units))

@@ -37,7 +37,7 @@ LANES = 256  # rows whose equations are solved together
 def spin_moments(
     couplings: Couplings, beta: float, means: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """<s_i> and <s_i s_j> of coupled pairs, averaged by `weights` over solutions `means` (m, n_units) of spins.
+    """Return <s_i> and <s_i s_j> of coupled pairs, averaged by `weights` over solutions `means` (m, n_units) of spins.
 
     Units that are clamped have means of -1 or 1, and so no part in the second term.
     """
@@ -49,7 +49,7 @@ def spin_moments(
 
 
 def in_units(model: BoltzmannMachine, mean: np.ndarray, pairs: tuple[np.ndarray, ...], log_z: float) -> PhaseMoments:
-    """Moments of spins in the units of `model`; x_i x_j = (s_i s_j + s_i + s_j + 1) / 4 for x = (1 + s) / 2."""
+    """Return moments of spins in the units of `model`; x_i x_j = (s_i s_j + s_i + s_j + 1) / 4 for x = (1 + s) / 2."""
     if model.units == "binary":
         more, products = model.couplings.pair_sums((mean + 1.0)[None]), model.couplings.pair_sums(mean[None])
         pairs = tuple((p + a - b) / 4.0 for p, a, b in zip(pairs, more, products, strict=True))
@@ -58,13 +58,15 @@ def in_units(model: BoltzmannMachine, mean: np.ndarray, pairs: tuple[np.ndarray,
 
 
 def refuse_unsolved(phase: str, residual: float) -> None:
-    """Say that the equations have no solution to speak of; learning stops there."""
+    """Refuse to go on, as the equations have no solution to speak of; learning stops there."""
     if not residual <= UNSOLVED:
         raise Diverged(f"the TAP equations of the {phase} phase do not settle (residual {residual:.2g}).")
 
 
 class ClampedTap(Phase):
-    """Hidden units by the solution that starts from m = 0; exact where they are not coupled to one another."""
+    """Clamped phase, hidden units by the TAP solution that starts from m = 0; exact where they are not coupled to one
+    another.
+    """
 
     name = "tap"
 
@@ -98,7 +100,7 @@ class ClampedTap(Phase):
 
 
 class FreeTap(Phase):
-    """The machine itself by one solution, which every update follows from where the update before left it."""
+    """Free phase by one solution of the TAP equations, followed from where the update before left it."""
 
     name = "tap"
 

@@ -15,8 +15,8 @@ from .phase import SAMPLED, Phase
 
 
 class FreeTempering(Phase):
-    """Persistent ladders of `n_betas` replicas from beta 0 to the machine's, equally far apart; `n_sweeps` sweeps of
-    all replicas an update, swaps after each.
+    """Free phase by persistent ladders of `n_betas` replicas from beta 0 to the machine's, equally far apart;
+    `n_sweeps` sweeps of all replicas an update, swaps after each.
     """
 
     name = "tempering"

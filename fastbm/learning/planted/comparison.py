@@ -99,7 +99,7 @@ class RuleComparison:
 
     @classmethod
     def of(cls, cells: Iterable[Mapping[str, Any]], columns: Mapping[str, Any], seconds: Any) -> RuleComparison:
-        """Of the cells of a run's spec and what it wrote of them."""
+        """Make the comparison of the cells of a run's spec and what it wrote of them."""
         told = {value: key for key, value in CONVERGED.items()}
         columns = {name: columns[name] for name in (*NUMBERS, *TEXTS, "converged")}  # each is read once
         found = []
@@ -121,7 +121,7 @@ class RuleComparison:
         return [asdict(cell) for cell in self.cells]
 
     def summary(self, by: Sequence[str] = ("model", "rule")) -> list[Row]:
-        """What many cells say together: one row for each combination of the columns `by`.
+        """Return what many cells say together: one row for each combination of the columns `by`.
 
         Errors are root mean squares, "likelihood_off" and "seconds" means; "converged" is the part that did of the
         cells that tell, "n" their number and "skipped" that of cells with a reason why they lack something.

@@ -39,7 +39,8 @@ class Rows(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Of a machine at a temperature: log Z, and moments of its visible units in spins; `method` found them.
+    """What is measured of a machine at a temperature: log Z, and moments of its visible units in spins; `method` found
+    them.
 
     `pairs` is nan where a moment is not known; `log_p` the mean log-likelihood of rows, with the error of log Z.
     """
@@ -118,11 +119,11 @@ def _pairs(second_moment: Any, n: int) -> np.ndarray:
 
 
 def root_mean_square(difference: np.ndarray) -> float | None:
-    """Over what is known; None where nothing is."""
+    """Return the root mean square of what is known; None where nothing is."""
     known = difference[np.isfinite(difference)]
     return float(np.sqrt(np.mean(known**2))) if known.size else None
 
 
 def couplings_of(model: BoltzmannMachine) -> np.ndarray:
-    """Couplings of spins, of all pairs i < j in order."""
+    """Return the couplings of spins, of all pairs i < j in order."""
     return model.to_units("spin").couplings.matrix()[np.triu_indices(model.n_units, 1)]

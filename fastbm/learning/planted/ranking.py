@@ -20,7 +20,7 @@ SET_OF_ROWS = ("model", "beta", "n_rows", "seed")
 
 
 def summarise(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
-    """One row for each combination of the columns `by`; see `RuleComparison.summary`."""
+    """Return one row for each combination of the columns `by`; see `RuleComparison.summary`."""
     side_by_side: dict[tuple[Any, ...], list[Row]] = {}
     others = [name for name in by if name != "rule"]
     for row in rows:
@@ -37,7 +37,7 @@ def summarise(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
 
 
 def rank(rows: Sequence[Row], measure: str) -> str:
-    """What rules are worth on one machine, the best first, and how often they failed; empty for a single rule."""
+    """Return what rules are worth on one machine, the best first, and their failures; empty for a single rule."""
     found = summarise(rows, ("rule",))
     n_sets = len({_place(row) for row in rows})
     ranked = [row for row in found if row[measure] is not None]

@@ -1,7 +1,4 @@
-"""How large a dense matrix may be.
-
-What every kind of couplings can do.
-"""
+"""What every kind of couplings can do, and how large a dense matrix may be."""
 
 from __future__ import annotations
 
@@ -83,10 +80,10 @@ class Couplings(Protocol):
         """Couplings of the same kind and sizes that hold `arrays` (trusted)."""
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Arrays in the shape of `arrays` as one vector, each pair of units once."""
+        """The numbers of arrays in the shape of `arrays` as one vector, each pair of units once."""
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The way back from `to_vector`, with a zero diagonal."""
+        """The arrays whose numbers a vector holds, as `to_vector` made it, with a zero diagonal."""
 
 
 def frozen(array: np.ndarray, dtype: type = np.float64) -> np.ndarray:

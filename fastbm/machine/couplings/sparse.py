@@ -12,7 +12,7 @@ from .protocol import Csr, check_size, frozen, row_blocks
 
 
 def symmetric(n_units: int, edges: np.ndarray, values: np.ndarray) -> Any:
-    """The scipy.sparse.csr_array, without stored zeros, of edges i < j that are sorted by i, then j."""
+    """Return the symmetric matrix of sorted edges i < j as a scipy.sparse.csr_array without stored zeros."""
     from scipy.sparse import csr_array
 
     starts = np.concatenate([[0], np.cumsum(np.bincount(edges[:, 0], minlength=n_units))])

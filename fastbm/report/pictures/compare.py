@@ -1,6 +1,7 @@
-"""Pictures of comparisons: how far off methods are on every machine, what that costs, and whether error bars hold.
+"""Pictures of comparisons of inference methods, and of rules of learning.
 
-Pictures of the inverse problem: how far off rules are over temperatures and numbers of rows, and what they take.
+Of methods: how far off they are on every machine, what that costs, and whether error bars hold. Of rules, on the
+inverse problem: how far off they are over temperatures and numbers of rows, and what they take.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LOSS = "held-out loss, nats a row"
 
 
 def draw_comparison(run: Results) -> Figure:
-    """One panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
+    """Draw one panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
     them what errors cost in seconds, and errors in units of their error bars, where there are any.
     """
     comparison = run.comparison
@@ -136,9 +137,9 @@ def _error_bars(axes: Any, rows: Rows, styles: dict[str, Any]) -> None:
 
 
 def draw_rules(run: RulesRun) -> Figure:
-    """One column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings (of
-    pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the middle
-    beta; below them errors against seconds.
+    """Draw one column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings
+    (of pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the
+    middle beta; below them errors against seconds.
     """
     rows = run.rules.summary(("model", "beta", "n_rows", "rule"))
     models, rules = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "rule"))

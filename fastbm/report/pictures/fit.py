@@ -1,6 +1,6 @@
-"""Pictures of what a learned machine gets right of its data.
+"""Pictures of what a learned machine gets right of its data, and of the free chains of a learning run.
 
-Pictures of the free chains of a learning run: R-hat over epochs, and energies beside those of the data.
+Of chains R-hat is drawn over epochs, and their energies beside those of the data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
 
 
 def fidelity_figure(fidelity: Fidelity) -> Figure:
-    """Means, covariances and triples, machine against data, and the distribution of the population count."""
+    """Draw means, covariances and triples, machine against data, and the distribution of the population count."""
     figure = Figure(figsize=(9.0, 7.6), layout="constrained")
     fill_fidelity(figure, fidelity)
     return figure
@@ -134,12 +134,12 @@ def _population(axes: Any, fidelity: Fidelity) -> None:
 
 
 def has_chains(run: Learned) -> bool:
-    """Whether free chains were looked at."""
+    """Tell whether free chains were looked at."""
     return len(run.read("energies/epoch")) > 0
 
 
 def fill_mixing(figure: Any, run: Learned) -> None:
-    """Draw both panels into a figure, or a part of one."""
+    """Draw R-hat and energies of free chains into a figure, or a part of one."""
     left, right = figure.subplots(1, 2)
     _draw_r_hat(left, run)
     _draw_energies(right, run)

@@ -1,7 +1,4 @@
-"""Learned couplings with their standard errors, in order of size.
-
-Pictures of runs, with Matplotlib: one figure for each kind.
-"""
+"""Pictures of runs, with Matplotlib: one figure for each kind; and learned couplings with their standard errors."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ MOST_BARS = 400  # evenly spaced in order where there are more couplings
 
 
 def has_errors(run: Learned) -> bool:
-    """Whether the couplings have standard errors."""
+    """Tell whether the couplings have standard errors."""
     return len(run.errors.get("bias", ())) > 0
 
 

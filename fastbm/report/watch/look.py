@@ -54,7 +54,7 @@ class View:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the end, if it goes on like this; None where nothing tells."""
+        """Seconds until the end, if it goes on like this; None where nothing tells."""
         if self.standing.state != LIVE or not self.rate:
             return None
         left = (self.progress.total - self.progress.done) / self.rate

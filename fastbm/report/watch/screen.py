@@ -110,7 +110,7 @@ def _lines(seen: Watch, console: Console, every: float) -> View:
 
 
 def drawn(view: View, console: Console) -> RenderableType:
-    """The whole view, in the width of the console."""
+    """Draw the whole view, in the width of the console."""
     label = max([LABEL, *(len(line.label) for line in view.lines)])
     table = Table.grid(padding=(0, 1))
     table.add_column(style="bold", no_wrap=True, min_width=label)
@@ -140,7 +140,7 @@ def _bar(view: View) -> RenderableType:
 
 
 def how_far(view: View) -> str:
-    """Count, part, rate and time left, as far as they are known."""
+    """Say count, part, rate and time left, as far as they are known."""
     done, total, unit = view.progress
     percent = f"{100.0 * done / max(total, 1):.1f} %"
     words = [percent if unit == "part of the way" else f"{done} of {total}, {percent}"]
@@ -166,7 +166,7 @@ def _short(value: float) -> str:
 
 
 def in_one_line(view: View) -> str:
-    """What there is to say, in one plain line with the time before it."""
+    """Say what there is to say, in one plain line with the time before it."""
     said = [f"{line.label} {line.text}" for line in view.lines if line.label in OF_LINE]
     state, text, command = view.standing
     what = f"{state}: {text.rstrip('.')}" if state in (STOPPED, SILENT, DAMAGED) else state
@@ -176,7 +176,7 @@ def in_one_line(view: View) -> str:
 
 
 def spark(values: np.ndarray, width: int, *, ascii_only: bool = False) -> str:
-    """Numbers as a row of bars, at most `width`: means of as many even pieces; between the least and the largest."""
+    """Draw numbers as a row of bars, at most `width`, means of even pieces, between the least and the largest."""
     n = min(len(values), width)
     edges = np.linspace(0, len(values), n + 1).astype(int)
     means = np.array([values[a:b].mean() for a, b in itertools.pairwise(edges)])

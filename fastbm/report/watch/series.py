@@ -68,7 +68,7 @@ class Recent:
         self._windows: dict[str, Window] = {}
 
     def lines(self) -> list[Line]:
-        """What is to be told of the run, after a look at what is new."""
+        """Return what is to be told of the run, after a look at what is new."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # chains that do not move have no diagnostics
             return LINES[self._run.kind](self)
@@ -98,7 +98,7 @@ class Recent:
         return int(sum(self._run.config["model"]["sizes"]))
 
     def sample(self) -> list[Line]:
-        """Energies, diagnostics, and how temperatures mix."""
+        """Tell energies, diagnostics, and how temperatures mix."""
         if not self._samples.has_chains:
             return self._schedule()
         energy = self._rows("samples/energy")
@@ -169,7 +169,7 @@ class Recent:
         return lines
 
     def fit(self) -> list[Line]:
-        """The last of every metric, and the course of likelihood and moments."""
+        """Tell the last of every metric, and the course of likelihood and moments."""
         names = [name.removeprefix("metrics/") for name in self._reader.streams if name.startswith("metrics/")]
         lines = []
         for name in sorted(set(names) - {"step"}, key=lambda name: SPARKED.index(name) if name in SPARKED else 99):
@@ -181,7 +181,7 @@ class Recent:
         return lines
 
     def cells(self) -> list[Line]:
-        """The last result, and the cell at work."""
+        """Tell the last result, and the cell at work."""
         done = self._reader.n_rows(f"results/{RESULT}")
         lines = []
         if done:
@@ -193,7 +193,7 @@ class Recent:
         return lines + self._next(done)
 
     def rules(self) -> list[Line]:
-        """The last result of a comparison of rules, and the cell at work."""
+        """Tell the last result of a comparison of rules, and the cell at work."""
         done = self._reader.n_rows("results/gamma")
         lines = []
         if done:

@@ -1,7 +1,4 @@
-"""The rows that a fit learns from, in the file of its run, or in a file of their own that the run names.
-
-The data that `fit` is given, checked.
-"""
+"""The data that `fit` is given, checked; and the rows that a run learns from, in its file or in one that it names."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data
 
 
 def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
-    """What the spec says of where the rows called `name` came from; nothing of arrays.
+    """Say for the spec where the rows called `name` came from; nothing of arrays.
 
     Rows that are in memory go into the run's file, and nothing else is needed. Others stay where they are: they are
     read again when the run goes on, and told by their sha256.
@@ -46,7 +43,7 @@ def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
 
 
 def inputs_of(rows: Mapping[str, Rows]) -> Arrays:
-    """The arrays that a run keeps of its rows: those that are in memory, packed."""
+    """Return the arrays that a run keeps of its rows: those that are in memory, packed."""
     found: Arrays = {}
     for name, one in rows.items():
         if one.in_memory:
@@ -59,7 +56,7 @@ def inputs_of(rows: Mapping[str, Rows]) -> Arrays:
 def stored_rows(
     about: Mapping[str, Any], inputs: Mapping[str, np.ndarray], kind: Units, n_units: int, given: Mapping[str, Rows]
 ) -> dict[str, Rows]:
-    """The rows of a run: those at hand, those in its file, and those that are in files of their own."""
+    """Return the rows of a run: those at hand, those in its file, and those that are in files of their own."""
     found = dict(given)
     for name in GIVEN_AS:
         if name not in found and f"data/{name}" in inputs:
@@ -70,7 +67,7 @@ def stored_rows(
 
 
 def read_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Rows]:
-    """Rows that a user gives again, checked to be those that the run began with."""
+    """Read rows that a user gives again, and check that they are those that the run began with."""
     found = {}
     for name, data in given.items():
         about = spec.get("data", {}).get("origins", {}).get(name, {})
@@ -175,7 +172,7 @@ class FitData:
 
     @property
     def p(self) -> np.ndarray:
-        """The parts of rows in which units are up, kept from 0 and 1."""
+        """The part of the rows in which each unit is up, kept from 0 and 1."""
         if self.up is not None:
             return smoothed_means(self.up, self.weights)
         assert self.moments is not None
@@ -185,11 +182,11 @@ class FitData:
         return smoothed
 
     def base_rates(self, start: BoltzmannMachine) -> np.ndarray:
-        """What the learned machine carries as the base rates of its visible units."""
+        """Return what the learned machine carries as the base rates of its visible units."""
         return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
 
     def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
-        """`start` with couplings to hidden units of the size that the data ask for."""
+        """Return `start` with couplings to hidden units of the size that the data ask for."""
         p, units = self.p, self.kind
         return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
 
@@ -256,7 +253,7 @@ class FitData:
         check_classes(self.labels)
 
     def inputs(self) -> Arrays:
-        """The arrays that a run keeps."""
+        """Return the arrays that a run keeps."""
         if self.up is not None:
             more: Arrays = {} if self.weights is None else {"data/weights": self.weights}
             for name, labels in (("labels", self.labels), ("holdout_labels", self.holdout_labels)):
@@ -270,7 +267,7 @@ class FitData:
         return found
 
     def describe(self) -> dict[str, Any]:
-        """What the spec says of the data."""
+        """Return what the spec says of the data."""
         n_rows = self.n_rows if self.moments is None else self.moments.n_samples
         n_held = 0 if self.held is None else len(self.held)
         source = self.origins.get("rows", {}).get("source")
@@ -281,7 +278,7 @@ class FitData:
         return found
 
     def rows(self) -> dict[str, Rows]:
-        """Rows by the names that a run has for them."""
+        """Return rows by the names that a run has for them."""
         found = {"rows": self.up, "holdout": self.held}
         return {name: rows for name, rows in found.items() if rows is not None}
 

@@ -98,7 +98,7 @@ class Evaluation:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What a run writes of it."""
+        """Streams that a run writes of it."""
         names = []
         if self.method:
             names += ["log_z", "log_z_error", *self._likelihoods_told]

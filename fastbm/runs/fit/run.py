@@ -45,7 +45,7 @@ class FitRun(Learned):
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Why a longer run would not begin as this one did; empty if it would."""
+        """Say why a longer run would not begin as this one did; empty if it would."""
         if settings["optimizer"] == "none":
             return f"method={settings['method']!r} is a formula, which more epochs would not change"
         if settings["schedule"] != "constant":

@@ -40,7 +40,7 @@ class Ending:
         self._kept: Arrays = {}
 
     def begin(self, state: Callable[[], Arrays], n_written: Callable[[], Mapping[str, int]] | None) -> None:
-        """The end begins here, unless it has begun; without the numbers of rows that were written nothing is kept."""
+        """Keep the state where the end begins, once; nothing without the numbers of rows that were written."""
         if self._kept or n_written is None:
             return
         counts = n_written()
@@ -48,7 +48,9 @@ class Ending:
         self._kept[N_ROWS] = np.array([counts[name] for name in sorted(counts)], np.int64)
 
     def forget(self) -> None:
-        """It was no end: learning had stopped by itself before, which is not known after a resume until asked."""
+        """Drop the state, as it was no end: learning had stopped by itself before, which is not known after a resume
+        until asked.
+        """
         self._kept = {}
 
     def state(self) -> Arrays:
@@ -59,7 +61,7 @@ class Ending:
 
 
 def before_end(state: Mapping[str, np.ndarray], streams: Mapping[str, object]) -> tuple[Arrays, dict[str, int]] | None:
-    """The state of a finished run before its end, and its rows of each stream there; None if it was not kept."""
+    """Return the state of a finished run before its end, and its rows of each stream there; None if it was not kept."""
     kept = without_prefix(PREFIX, dict(state))
     if not kept:
         return None
@@ -145,7 +147,7 @@ class FitTask:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What the run writes."""
+        """Streams that the run writes."""
         return {
             **self.learner.streams,
             **({} if self._ais is None else self._ais.streams),
@@ -161,7 +163,9 @@ class FitTask:
 
     @property
     def atomic(self) -> bool:
-        """Looks at the likelihood, and iterations of L-BFGS, may be long and can be done again; steps are short."""
+        """Whether the next block may be broken off anywhere: looks at the likelihood and iterations of L-BFGS may be
+        long and can be done again; steps are short.
+        """
         return isinstance(self.learner.driver, Descent) or self.learner.over or self._ais_due
 
     @property
@@ -213,7 +217,7 @@ class FitTask:
         return self._ais(self.learner.driver.parameters.machine(self.start), self.n_epochs - 1)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit, also past the end."""
+        """Return all that is needed to go on, bit for bit, also past the end."""
         return {**self._state(), **self._ending.state()}
 
     def _state(self) -> dict[str, np.ndarray]:

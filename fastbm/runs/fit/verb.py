@@ -1,4 +1,4 @@
-"""The verb `fit`."""
+"""The verb `fit`: learn a machine from data, as a run."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LastRHat(NamedTuple):
 
 
 def last_r_hat(run: Learned) -> LastRHat | None:
-    """The last R-hat of the free chains that there is; None where nothing told it."""
+    """Return the last R-hat of the free chains that there is; None where nothing told it."""
     if "r_hat" not in run.metrics:
         return None
     values = run.metrics["r_hat"]
@@ -54,7 +54,7 @@ def warn_of_chains(run: Learned, more: str = "") -> bool:
 
 
 def verdict_of(run: Learned) -> Verdict | None:
-    """The verdict of a run that is finished; None where there is none."""
+    """Return the verdict of a run that is finished; None where there is none."""
     if f"{verdicts.GROUP}/converged" not in run.streams:
         return None
     columns = {name: run.read(name) for name in verdicts.STREAMS}
@@ -62,7 +62,7 @@ def verdict_of(run: Learned) -> Verdict | None:
 
 
 def statistic_of(run: Learned, verdict: Verdict) -> str:
-    """What the worst moment belongs to: the name of its parameter."""
+    """Say what the worst moment belongs to: the name of its parameter."""
     return Statistics(run.model).name(verdict.statistic)
 
 

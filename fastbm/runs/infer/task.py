@@ -68,7 +68,7 @@ class CellsTask:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What the run writes."""
+        """Streams that the run writes."""
         apart = {COMPILE_SECONDS: Stream("<f8")} if self._compiling_apart else {}
         return {f"results/{RESULT}": Stream("str"), "meta/seconds": Stream("<f8"), **apart}
 
@@ -204,7 +204,7 @@ class CellsTask:
         return {name: rows[name] for name in self.streams}
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on."""
+        """Return all that is needed to go on."""
         sizes = json.dumps(self._sizes, sort_keys=True).encode()
         found = {"n_done": np.array(self._n_done), "sizes": np.frombuffer(sizes, np.uint8)}
         if self._sums is not None:

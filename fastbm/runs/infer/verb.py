@@ -214,7 +214,7 @@ def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's, at any depth, for the spec."""
+    """Turn NumPy's numbers and arrays into Python's, at any depth, for the spec."""
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

@@ -42,7 +42,7 @@ class InverseTask:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What the run writes: one row for each cell; nan, "" and -1 (of "converged") stand for None."""
+        """Streams that the run writes: one row for each cell; nan, "" and -1 (of "converged") stand for None."""
         numbers = {f"results/{name}": Stream("<f8") for name in NUMBERS}
         texts = {f"results/{name}": Stream("str") for name in TEXTS}
         return {**numbers, **texts, "results/converged": Stream("<i8"), "meta/seconds": Stream("<f8")}
@@ -58,7 +58,7 @@ class InverseTask:
         return self._n_done, len(self._cells)
 
     def advance(self) -> dict[str, np.ndarray]:
-        """Do one cell; its row."""
+        """Do one cell; return its row."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = self._do(self._cells[self._n_done])
@@ -119,7 +119,7 @@ class InverseTask:
         }
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on: rows are drawn again."""
+        """Return all that is needed to go on: rows are drawn again."""
         return {"n_done": np.array(self._n_done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -128,7 +128,8 @@ class InverseTask:
 
 
 def parameters_off(model: BoltzmannMachine, beta: float, learned: BoltzmannMachine) -> dict[str, float]:
-    """Errors of couplings and biases, those of spins times beta; nothing where one of the machines has hidden units.
+    """Return the errors of couplings and biases, those of spins times beta; nothing where one of the machines has
+    hidden units.
 
     gamma = sqrt(sum (J - J*)^2 / sum J*^2), the others are root mean squares.
     """

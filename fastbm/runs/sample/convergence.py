@@ -54,7 +54,7 @@ class Judgement(NamedTuple):
 
 
 def groups(run: Samples) -> list[np.ndarray]:
-    """The chains, (k,) indices, of each temperature and clamped pattern."""
+    """Return the chains, (k,) indices, of each temperature and clamped pattern."""
     n_chains, n_patterns = len(run.beta), run.config["sample"].get("n_patterns") or 1
     pattern = np.arange(n_chains) // (n_chains // n_patterns)
     pairs = np.stack([run.beta, pattern])
@@ -100,12 +100,12 @@ def _series(run: Samples) -> dict[str, np.ndarray]:
 
 
 def spacing(run: Samples) -> int:
-    """Every which record is looked at."""
+    """Return how many records apart those are that are looked at."""
     return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
 def watched_names(run: Samples) -> dict[str, str]:
-    """The streams of the energy and of the observables that are numbers of chains or pairs."""
+    """Return the streams of the energy and of the observables that are numbers of chains or pairs."""
     settings, names = run.config["sample"], {"energy": "samples/energy"}
     for name, what in (settings.get("observables") or {}).items():
         stream = f"observables/{name}"
@@ -115,8 +115,8 @@ def watched_names(run: Samples) -> dict[str, str]:
 
 
 def judge(run: Samples) -> Judgement:
-    """Whether the chains agree in all that is told, the burn-in was found where it was asked for, and the stopping rule
-    was met; None where nothing tells.
+    """Judge whether the chains agree in all that is told, the burn-in was found where it was asked for, and the
+    stopping rule was met; None where nothing tells.
     """
     settings = run.config["sample"]
     if settings["sampler"] == "population-annealing":
@@ -156,12 +156,12 @@ def _disagreement(q: Quantity) -> str:
 
 
 def has_converged(run: Samples) -> bool | None:
-    """The verdict of `judge`."""
+    """Tell whether a run has converged, by the verdict of `judge`."""
     return judge(run).converged
 
 
 def verdicts(run: Samples) -> dict[str, bool | None]:
-    """The verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
+    """Return the verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
     found = judge(run)
     return {q.label: q.agrees and (found.converged or None) for q in found.quantities}
 
@@ -175,7 +175,7 @@ def _frozen(run: Samples) -> bool:
 
 
 def independent_families(run: Samples) -> float | None:
-    """How many families a population counts for at its last temperature, exp of the family entropy."""
+    """Return how many families a population counts for at its last temperature, exp of the family entropy."""
     entropy = run.read("population/family_entropy")
     return float(np.exp(entropy[-1])) if len(entropy) else None
 

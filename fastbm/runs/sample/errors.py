@@ -15,7 +15,7 @@ from .samples import Samples
 
 
 def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None) -> float:
-    """The standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature."""
+    """Return the standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature."""
     error = float(diagnostics.standard_error(energy))
     if error > 0.0:
         return error
@@ -24,8 +24,8 @@ def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None) ->
 
 
 def observable_error(values: np.ndarray, scale: float | None = None) -> float:
-    """The standard error of the mean of an observable; `scale` is what an unseen state would differ by, the value
-    itself, or 1 where that is 0, unless given.
+    """Return the standard error of the mean of an observable; `scale` is what an unseen state would differ by, the
+    value itself, or 1 where that is 0, unless given.
     """
     error = float(diagnostics.standard_error(values))
     if error > 0.0:
@@ -35,11 +35,11 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
 
 
 def heat_error(run: Samples, energy: np.ndarray, beta: float) -> float:
-    """The standard error of a specific heat per unit of energies that did not vary."""
+    """Return the standard error of a specific heat per unit of energies that did not vary."""
     height = beta * float(unseen(run._start, beta, energy.size).energy)
     return float(rarely(energy.size)) * height * height / run._start.n_units
 
 
 def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:
-    """An estimate whose error is not 0; one that cannot be told stays so."""
+    """Return an estimate whose error is not 0; one that cannot be told stays so."""
     return estimate._replace(error=floor) if estimate.error == 0.0 else estimate

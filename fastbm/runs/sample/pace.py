@@ -64,7 +64,7 @@ class Breakable:
         self._before: dict[str, np.ndarray] | None = None  # where chains go back to that were broken off
 
     def chains_state(self) -> dict[str, np.ndarray]:
-        """The state of the chains after the last whole block."""
+        """Return the state of the chains after the last whole block."""
         return dict(self.chains.state() if self._before is None else self._before)
 
     @property
@@ -131,12 +131,12 @@ class SamplingTask(Breakable):
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What the run writes."""
+        """Streams that the run writes."""
         return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
 
 
 def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:
-    """The streams of all samplers."""
+    """Return the streams of all samplers."""
     n_units, n_chains = subject.model.n_units, subject.n_chains
     attrs: dict[str, int | float | str] = {"n_units": n_units, "bitorder": "little", "one": subject.model.convention.hi}
     states = {"samples/states": Stream("|u1", (n_chains, -(-n_units // 8)), attrs)} if keep == "all" else {}
@@ -144,7 +144,7 @@ def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:
 
 
 def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.ndarray]:
-    """Rows of a sampler with states and energies of the whole machine, clamped units and offset included."""
+    """Turn rows of a sampler into rows of the whole machine, with clamped units in states and offset in energies."""
     found = dict(rows)
     if "samples/states" in rows:
         found["samples/states"] = subject.complete(rows["samples/states"])

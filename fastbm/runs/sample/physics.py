@@ -126,7 +126,7 @@ def _spin_magnetisation(run: Samples) -> np.ndarray | None:
 
 
 def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> OverlapDistribution:
-    """P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
+    """Return P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
     _check_one_pattern(run, "overlap_distribution")
     own = np.unique(run.beta)
@@ -158,7 +158,7 @@ def _overlaps(run: Samples) -> np.ndarray:
 
 
 def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
-    """Means at other inverse temperatures, each from the nearest one that was sampled."""
+    """Return means at other inverse temperatures, each from the nearest one that was sampled."""
     _check_series(run)
     _check_one_pattern(run, "reweight")
     wanted = checks.finite_array("betas", betas)
@@ -236,13 +236,13 @@ def by_temperature(run: Samples) -> list[Temperature]:
 
 
 def n_clamped_patterns(run: Samples) -> int:
-    """Patterns that are clamped, each of which makes another machine; 1 where nothing is."""
+    """Return the number of patterns that are clamped, each of which makes another machine; 1 where nothing is."""
     return int(run.config["sample"].get("n_patterns") or 1)
 
 
 def square_lattice(run: Samples) -> tuple[int, int] | None:
-    """The sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped units
-    it is another machine.
+    """Return the sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped
+    units it is another machine.
     """
     if run.config.get("sample", {}).get("n_patterns"):
         return None
@@ -254,7 +254,7 @@ def square_lattice(run: Samples) -> tuple[int, int] | None:
 
 
 def lattice_energy(rows: int, columns: int, beta: float) -> float:
-    """Exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
+    """Return the exact energy per unit of the periodic lattice: minus the derivative of Kaufman's log Z."""
     if beta < STEP:  # where it is linear to 1e-8
         return lattice_energy(rows, columns, STEP) * (beta / STEP)
     high, low = beta + STEP, beta - STEP

@@ -50,7 +50,7 @@ class SampleRun(Samples):
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Why a longer run would not begin as this one did; empty if it would."""
+        """Say why a longer run would not begin as this one did; empty if it would."""
         if not SAMPLERS[settings["sampler"]].ends:
             return ""
         return (

@@ -1,6 +1,6 @@
 """Sampling as a run: burn-in, then every `thin`-th sweep recorded, one block of rows at a time.
 
-Samplers that have an end of their own as runs: annealing, and annealing of a population.
+`ScheduleTask` is for samplers that have an end of their own: annealing, and annealing of a population.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class SampleTask(SamplingTask):
         return {}
 
     def state(self) -> Rows:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         found = self.chains_state()
         if self._relaxation is not None:
             found |= {"first_sweep": np.array(self._first), "settled": np.array(self._settled)}
@@ -232,7 +232,7 @@ class ScheduleTask(SamplingTask):
         return self._subject.complete(self.chains.packed()), self.chains.energies() + self._subject.offset
 
     def state(self) -> Rows:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return self.chains_state() | ({} if self._best is None else self._best.state())
 
     def restore(self, state: Rows) -> None:

@@ -48,7 +48,7 @@ def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> l
 
 
 def spaced(run: Samples) -> np.ndarray:
-    """An even number of packed states of every chain, evenly spaced."""
+    """Return an even number of packed states of every chain, evenly spaced."""
     n_samples = len(run.sweep)
     wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))
     packed = run.read("samples/states", max(1, n_samples // wanted))

@@ -1,4 +1,4 @@
-"""The verb `sample`."""
+"""The verb `sample`: draw states of a machine, as a run."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ KEYS = {
 
 
 def arguments(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """What `fit` is called with: data, holdout, and labels of both where there are any; `seed` draws the split.
+    """Return what `fit` is called with: data, holdout, and labels of both where there are any; `seed` draws the split.
 
     Raises
     ------

@@ -314,5 +314,5 @@ def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[st
 
 
 def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of [store]; the default output stands beside the file's name."""
+    """Return the settings of [store]; the default output stands beside the file's name."""
     return dict(tables.get("store", {}))

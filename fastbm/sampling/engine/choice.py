@@ -27,7 +27,7 @@ MANY_REPLICAS = 256  # chains from which multi-spin coding is the fastest
 
 
 def natural_kernel(couplings: Couplings, order: str) -> str:
-    """The kernel that goes with the way the couplings are stored."""
+    """Return the kernel that goes with the way the couplings are stored."""
     if isinstance(couplings, Layered):
         return "layered" if order in BY_LAYERS else "dense"
     return "sparse" if couplings.kind == "sparse" else "dense"
@@ -73,7 +73,7 @@ def _count_entries(couplings: Couplings) -> int:
 
 
 def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
-    """Why multi-spin coding cannot take these chains; empty if it can."""
+    """Return why multi-spin coding cannot take these chains; empty if it can."""
     try:
         multispin.unit_coupling(couplings, bias, units)
         multispin.check_words(len(beta), beta, first_chain)
@@ -124,7 +124,7 @@ def check_kernel(
 
 
 def make_streams(kernel: str, seed: int, n_chains: int, first_chain: int) -> np.ndarray:
-    """Random streams: one for each chain, or for each half word of 32."""
+    """Return random streams: one for each chain, or for each half word of 32."""
     if kernel == "multispin":
         return rng.streams(seed, n_chains // 32, first=first_chain // 32, purpose=rng.WORDS)
     return rng.streams(seed, n_chains, first=first_chain)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def lanes_of(n_chains: int) -> int:
-    """Round up to whole vectors."""
+    """Round a number of chains up to whole vectors of lanes."""
     return -(-n_chains // LANES) * LANES
 
 
@@ -264,7 +264,7 @@ class Engine:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What `record` returns beside states and energies: nothing."""
+        """Streams that `record` returns beside states and energies: none."""
         return {}
 
     @property
@@ -279,11 +279,11 @@ class Engine:
         return self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks))
 
     def energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), in float64 from the user's couplings."""
+        """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
         return np.concatenate(self._for_blocks(self._energies_block, 1))
 
     def quick_energies(self) -> np.ndarray:
-        """Energies without offset, (n_chains,), to the precision of the kernel's fields where these are at hand."""
+        """Return energies without offset, (n_chains,), as precise as the kernel's fields where these are at hand."""
         return self.energies()
 
     def gather(self, index: np.ndarray) -> None:
@@ -291,7 +291,7 @@ class Engine:
         self.load_bits(self.bits()[index])
 
     def bits(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, n_units) uint8."""
+        """Return the bits of all chains, (n_chains, n_units) uint8."""
         bits = np.empty((self.n_chains, self.n_units), np.uint8)
 
         def copy(k: int) -> None:
@@ -302,7 +302,7 @@ class Engine:
         return bits
 
     def packed(self) -> np.ndarray:
-        """The bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        """Return the bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         return self._pack()
 
     def _pack(self, *, whole: bool = False) -> np.ndarray:
@@ -311,7 +311,9 @@ class Engine:
         return packed
 
     def words(self, k: int) -> np.ndarray:
-        """The bits of block `k`, 64 chains a word: (n_units, ceil(chains / 64)) uint64, chain 0 in the lowest bit."""
+        """Return the bits of block `k`, 64 chains a word: (n_units, ceil(chains / 64)) uint64, chain 0 in the lowest
+        bit.
+        """
         n_chains = self.blocks[k].stop - self.blocks[k].start
         words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
         pack_chains(self.up[k], n_chains, words)
@@ -323,7 +325,7 @@ class Engine:
         return np.concatenate(streams)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is needed to go on, bit for bit."""
+        """Return all that is needed to go on, bit for bit."""
         return {
             "chains": self._pack(whole=True),
             "streams": self._stream_rows(),

@@ -25,7 +25,7 @@ class FixedPoint(NamedTuple):
     error: float
 
     def integers(self, values: np.ndarray) -> np.ndarray:
-        """Values as the nearest integers."""
+        """Return values as the nearest integers."""
         return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
 
     def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
@@ -43,7 +43,7 @@ class FixedPoint(NamedTuple):
             scale[: block.stop - block.start] = all_scales[block]
 
     def detail(self, kernel: str) -> dict[str, Any]:
-        """What a run says of its numbers."""
+        """Return what a run says of its kernel and these integers."""
         return {
             "kernel": kernel,
             "fields": f"{self.dtype.name} in units of 2^{-self.exponent}",

@@ -1,8 +1,7 @@
-"""What units of one layer that are on add to the fields of another.
+"""Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
-Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
-
-Units are on or off, so a product with the weights is a sum of rows; see `fastbm.kernels.bits`.
+What the units of one layer that are on add to the fields of another is a product of bits with the weights, a sum of
+rows (`fastbm.kernels.bits`).
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class BitProduct:
 
 
 class LayeredChains(Engine):
-    """Layers in order, each drawn given its neighbours.
+    """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.
     """
@@ -146,7 +145,7 @@ class LayeredChains(Engine):
         return start
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
-        """The field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
+        """Return the field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
         values, rows = self._values[k], self._layers[layer]
         field = np.empty((rows.stop - rows.start, values.shape[1]), self.dtype)
         field[:] = self._start[k][rows]

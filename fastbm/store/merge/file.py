@@ -1,16 +1,11 @@
-"""The file that HDF5 writes a merge to.
+"""The file that a merge writes: made by HDF5, its chunks put in without it, read back while it is written.
 
 HDF5 must never meet a disk error: it crashes when a write fails. So a failed write is noted here, later ones are
 dropped, and the first error is raised when HDF5 has closed its side.
 
 Large chunks do not go through HDF5: it is handed a blank in place of each, and where it puts that is a hole, which is
-filled when HDF5 is done.
-
-The checksum that HDF5's filter "fletcher32" puts behind each chunk of a dataset.
-
-Read a file back while it is written, from its start to its end, and hash what it holds.
-
-The chunks of a dataset, as HDF5 lays them out, made of rows without HDF5.
+filled when HDF5 is done. Chunks are made of rows as HDF5 lays them out, with the checksum that its filter "fletcher32"
+puts behind each. The file is read back from its start to its end and hashed.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ Write = Callable[[int, bytearray], None]
 
 
 class DiskFile(Placed):
-    """A file object for HDF5, all of whose changes go through `files`.
+    """A file object for HDF5, all of whose changes go through `fastbm.store.disk`.
 
     Attributes
     ----------
@@ -237,13 +232,13 @@ class Follower:
 
 
 def corners(stream: Stream, n_rows: int) -> Iterator[tuple[int, ...]]:
-    """The first index of every chunk that holds any of `n_rows` rows, in the order in which rows fill them."""
+    """Return the first index of every chunk that holds any of `n_rows` rows, in the order in which rows fill them."""
     size = chunk_shape(stream)
     yield from itertools.product(*(range(0, n, step) for n, step in zip((n_rows, *stream.shape), size, strict=True)))
 
 
 def chunk_bytes(stream: Stream) -> int:
-    """Bytes of one chunk in the file, with its checksum."""
+    """Return the number of bytes of one chunk in the file, with its checksum."""
     return math.prod(chunk_shape(stream)) * stream.item_bytes + SIZE
 
 

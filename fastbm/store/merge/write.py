@@ -1,6 +1,4 @@
-"""One pass through the segments of a run: every byte checked, the bytes of rows handed on.
-
-Write the one file of a merged run, in one pass through its segments.
+"""Write the one file of a merged run, in one pass through its segments: every byte is checked as it is read.
 
 HDF5 makes the file with holes for the chunks of rows, which are then filled in the order of the segments; one thread
 reads the segments ahead, and one reads the merged file behind. Rows of texts, and rows that are to be compressed, go
@@ -38,7 +36,7 @@ _BATCH_BYTES = 8 << 20
 
 
 def kept_rows(headers: Sequence[Header], n_base: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """How many rows of each stream count, of a merged file that segments go on from and of each segment.
+    """Return how many rows of each stream count, of a merged file that segments go on from and of each segment.
 
     Rows that a later segment puts others in the place of do not.
     """

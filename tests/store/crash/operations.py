@@ -25,7 +25,7 @@ class Operation:
     number : int
         Its place in the row of all operations.
     name : str
-        Out of `files.OPERATIONS`.
+        Out of `fastbm.store.disk.OPERATIONS`.
     path : Path
         The file or folder that it changes; of a rename the new name.
     arguments : tuple
