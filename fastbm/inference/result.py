@@ -19,6 +19,8 @@ from ..machine.couplings import DENSE_LIMIT
 from ..machine.units import Units
 from .subject import Subject
 
+TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -90,8 +92,7 @@ class Inference:
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
-        told = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}[self.converged]
-        lines = [f"{self.method}: {told}, {self.seconds:.3g} s"]
+        lines = [f"{self.method}: {TOLD[self.converged]}, {self.seconds:.3g} s"]
         if "doubt" in self.detail:
             lines.append(f"  {self.detail['doubt']}")
         if self.log_z is not None:
