@@ -135,6 +135,11 @@ def importance_sampling(
         If the machine has no layers.
     """
     if not has_marginal(model):
+        if not np.any(np.diff(model.couplings.csr()[0])):
+            raise ValueError(
+                "importance-sampling sums out one side of a layered machine; here no two free units are coupled, and "
+                'log Z is a sum over units. Use "mean-field", which is exact then, or "exact".'
+            )
         raise ValueError(
             "importance-sampling sums out one side of a layered machine; this one has no layers, or too many "
             'couplings for one matrix. Use "tempering" or "ais".'

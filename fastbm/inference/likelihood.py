@@ -23,7 +23,7 @@ from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
 from .conditional.layers import log_conditionals
 from .methods import check_options, infer, run_method
-from .result import Inference
+from .result import TOLD, Inference
 
 ROWS = 1024  # that are worked on at a time
 OTHER_SIDE = {
@@ -73,6 +73,9 @@ class LogLikelihood:
         lines.append(f"  between data sets of this size +- {self.spread:.2g}")
         if self.interval:
             lines.append(f"  bracket {self.interval[0]:.6g} to {self.interval[1]:.6g}")
+        if self.log_z is not None and self.log_z.converged is not True:
+            doubt = f": {self.log_z.detail['doubt']}" if "doubt" in self.log_z.detail else ""
+            lines.append(f"  log Z {TOLD[self.log_z.converged]}{doubt}")
         return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
-from .ais.method import ais, reverse_ais
+from .ais.method import MEANS, ais, reverse_ais
 from .exact.method import exact
 from .fixed_point.bethe import bethe
 from .fixed_point.mean_field import mean_field
@@ -171,8 +171,8 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
         found = _one(entry, clamped.machine(k), given, settings)
         if "witness" in entry.options:  # patterns share that of the first, and its base
             given["witness"] = False
-            if "start" in entry.options and given.get("start") is None:
-                given["start"] = found.detail["start"]
+            if "start" in entry.options and (given.get("start") is None or MEANS in found.detail):
+                given["start"] = found.detail.get(MEANS, found.detail["start"])
             if k and found.detail.get("doubt") == UNASKED:
                 told = {name: value for name, value in found.detail.items() if name != "doubt"}
                 found = replace(found, converged=results[0].converged, detail=told)

@@ -21,6 +21,7 @@ SECONDS = ("seconds", "compile_seconds")
 MANY = 1_000  # numbers from which an array is written as its bytes: as text it takes seconds, and three times the room
 BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endian, in C order
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
+TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ class Inference:
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
-        told = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}[self.converged]
-        lines = [f"{self.method}: {told}, {self.seconds:.3g} s"]
+        lines = [f"{self.method}: {TOLD[self.converged]}, {self.seconds:.3g} s"]
         if "doubt" in self.detail:
             lines.append(f"  {self.detail['doubt']}")
         if self.log_z is not None:

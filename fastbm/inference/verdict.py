@@ -9,6 +9,9 @@ began).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,9 +22,30 @@ from .scout.scout import Scout
 BARS = 3.0  # by which two independent estimates may differ
 ROUNDING = 1e-12  # of log Z
 SLACK = 0.05  # nats that nobody quarrels over
-ANSWERS = 'infer(model, "auto")'  # what finds an answer where one can be had
+_OF_AUTO: ContextVar[bool] = ContextVar("of_auto", default=False)
 UNASKED = "nothing stood witness: witness=False"
-TOO_SHORT = f"the call was too short for an independent tempering to stand witness; run longer, or take {ANSWERS}"
+
+
+@contextmanager
+def chosen_by_auto(chosen: bool = True) -> Iterator[None]:
+    """While "auto" runs the method that it chose, nobody is sent to "auto"."""
+    token = _OF_AUTO.set(chosen)
+    try:
+        yield
+    finally:
+        _OF_AUTO.reset(token)
+
+
+def way_out(longer: str) -> str:
+    """What to do about a doubt: `longer`, or what finds an answer where one can be had."""
+    if _OF_AUTO.get():
+        return "pass a larger budget, or name the method and pass it more chains"
+    return f'{longer}, or take infer(model, "auto")'
+
+
+def too_short() -> str:
+    """Why nothing stood witness, though it was asked."""
+    return f"the call was too short for an independent tempering to stand witness; {way_out('run longer')}"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .importance_sampling import averages, mix
 from .result import Inference
 from .scout.bases import log_odds
 from .scout.scout import Scout, attempt_seconds, scout
-from .verdict import ANSWERS, TOO_SHORT, Verdict, apart, below_bound
+from .verdict import Verdict, apart, below_bound, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
 N_DRAWS = 4_000
@@ -33,24 +33,27 @@ ENERGY_BARS = 5.0
 
 
 def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
-    """Return the result of a sampling method with what an independent look says of it."""
-    if found.converged is not True:
+    """Return the result of a sampling method with what an independent look says of it; one that says itself that it
+    cannot tell is held against the bound alone.
+    """
+    log_z, error = _claim(found)
+    if found.converged is False or (found.converged is None and log_z is None):
         return found
     seconds = float(found.detail.get("n_updates", 0)) * attempt_seconds(model)
     seen = scout(model, beta, SCOUT_PART * seconds, rng.derive(seed, SCOUT), threads)
     told: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
-    log_z, error = _claim(found)
     reason = "" if log_z is None else below_bound(log_z, error, seen)
     sure: bool | None = None if seen.up is None else True
-    if not reason and seen.up is not None:
+    if not reason and found.converged and seen.up is not None:
         look = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
         reason, more, sure = look(model, found, seen, beta, seconds, seed, threads)
         told |= more
     if reason:
-        checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted. Compare with {ANSWERS}.")
-    unsure = TOO_SHORT if seen.up is None else f"the look around was not sure itself; compare with {ANSWERS}"
+        checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted: {way_out('run longer')}.")
+    unsure = too_short() if seen.up is None else f"the look around was not sure itself; {way_out('run longer')}"
     verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), told)
-    return replace(found, converged=all_of([found.converged, verdict.converged]), detail=verdict.told | found.detail)
+    detail = found.detail | verdict.told if reason else verdict.told | found.detail
+    return replace(found, converged=all_of([found.converged, verdict.converged]), detail=detail)
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:

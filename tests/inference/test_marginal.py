@@ -127,6 +127,9 @@ def test_errors_of_importance_sampling_cover() -> None:
 def test_importance_sampling_says_where_it_fails() -> None:
     with pytest.raises(ValueError, match=r"sums out one side of a layered machine.*Use .tempering"):
         bm.infer(machine("visible"), "importance-sampling")
+    model = machine("restricted")
+    with pytest.raises(ValueError, match=r'no two free units are coupled.*Use "mean-field", which is exact'):
+        bm.infer(model, "importance-sampling", clamp=(range(model.n_visible), [1] * model.n_visible))
     wide = bm.models.restricted(120, 120, scale=0.5, seed=1, units="binary")
     with pytest.warns(bm.ConvergenceWarning, match="importance-sampling: .*Raise n_sweeps"):
         found = bm.infer(wide, "importance-sampling", n_samples=400, n_sweeps=25, moments=False)

@@ -11,7 +11,9 @@ import pytest
 import fastbm as bm
 from fastbm.inference import methods, witness
 from fastbm.inference.ais import method as annealed_job, path
+from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
+from fastbm.runs.infer import verb
 from tests.support import machines
 from tests.support.machines import calm, machine
 
@@ -30,6 +32,7 @@ LYING = [
     ("metropolis", {}),
     ("sampled-states", {}),
     ("tempering", {"n_sweeps": 300}),
+    ("tempering", {"n_sweeps": 300, "n_chains": 1}),  # which says of itself that it cannot tell
 ]
 
 
@@ -96,6 +99,14 @@ def test_a_warning_says_what_contradicts(hidden_valley: bm.BoltzmannMachine) -> 
     about = found.detail["witness"]
     assert about["log_z_bound"] <= TRUTH + 1e-9
     assert "NOT converged" in str(found)
+    assert "log Z NOT converged: log Z lies" in str(bm.log_likelihood(hidden_valley, np.ones((2, VISIBLE)), found))
+
+
+def test_auto_does_not_send_to_itself(hidden_valley: bm.BoltzmannMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "settle", lambda *a, **k: Settled("ais", {"start": "uniform", "n_betas": 300}))
+    with pytest.warns(bm.ConvergenceWarning, match="larger budget") as caught:
+        bm.infer(hidden_valley, "auto")
+    assert '"auto"' not in str(caught[0].message)
 
 
 @pytest.mark.usefixtures("no_sums")
@@ -140,9 +151,9 @@ def test_patterns_share_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
         plain = module.scout
         monkeypatch.setattr(module, "scout", lambda *a, plain=plain, **k: looks.append(1) or plain(*a, **k))
     clamp = ([0, 1], [[1, 1], [-1, 1], [1, -1]])
-    for method in ("ais", "gibbs"):
+    for method, options in (("ais", {}), ("ais", {"start": "tempering"}), ("gibbs", {})):
         looks.clear()
-        found = bm.infer(machine("layers"), method, clamp=clamp)
+        found = bm.infer(machine("layers"), method, clamp=clamp, **options)
         assert found.converged is True and len(looks) == 1
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from ..._base import checks, rng
 from ...machine.machine import BoltzmannMachine
@@ -22,7 +23,7 @@ from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import Scout, attempt_seconds, scout
-from ..verdict import ANSWERS, UNASKED, Verdict
+from ..verdict import UNASKED, Verdict, way_out
 from .election import tried
 from .path import PATHS, adapt_path, check_path, check_source, draw_starts
 from .verdict import of_walks
@@ -33,6 +34,7 @@ DOWN, SAMPLES, SCOUT, WITNESS = 1, 2, 3, 4  # what seeds are derived by
 SCOUT_PART = 0.35  # of what the walks take, for the tempering
 WITNESS_PART = 0.5  # of the walks, those that stand witness
 FEWEST_WITNESSES = 16
+MEANS = "start means"  # in `detail`, those of the base
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,9 @@ def reverse_ais(
 
 def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:
     about = {"log_weights": log_w, "n_betas": len(job.path), "start": job.start, "log_z_errors": found.errors}
+    if job.start == "tempering":  # can be passed as `start`, where another tempering would only cost
+        units = job.model.convention
+        about[MEANS] = units.lo + units.span * expit(job.base)
     return about | job.told
 
 
@@ -346,7 +351,7 @@ def _judge(
         if verdict.converged and not witness:
             verdict = Verdict(None, UNASKED, verdict.seen)
         if verdict.converged is False:
-            verdict = replace(verdict, reason=f"{verdict.reason}. Raise n_betas, or take {ANSWERS}")
+            verdict = replace(verdict, reason=f"{verdict.reason}; {way_out('raise n_betas')}")
     if verdict.converged is False:
         checks.warn(f"{name} has not converged, and its error bar is not to be trusted: {verdict.reason}.")
     return verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..scout.scout import Scout
-from ..verdict import TOO_SHORT, Verdict, apart, below_bound
+from ..verdict import Verdict, apart, below_bound, too_short
 from .weights import HEALTHY_ESS, Average
 
 
@@ -27,7 +27,7 @@ def of_walks(
     if reason:
         return Verdict(False, reason, seen)
     if up is None or down is None:
-        return Verdict(None, TOO_SHORT, seen)
+        return Verdict(None, too_short(), seen)
     if min(up.ess, down.ess) < HEALTHY_ESS:
         return Verdict(None, f"so few walks cannot tell; pass n_chains of {2 * HEALTHY_ESS:.0f} or more", seen)
     return Verdict(True, "", seen)

@@ -17,8 +17,8 @@ import numpy as np
 from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
 from ...sampling.engine.engine import BLOCK, lanes_of
+from ..scout.marginal import PIECE_SECONDS
 
-PIECE_SECONDS = 0.05  # work of a thread between two returns to Python, where an interruption takes effect
 GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
 from ...sampling.engine.engine import BLOCK
-from ...sampling.engine.layered import BitProduct
+from ...sampling.engine.layered import LOG_ODDS_ERROR, BitProduct
+from ..scout.scout import attempt_seconds
 from .walk import Walk
 
-FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
 ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
 
 
@@ -37,7 +37,7 @@ class LayersWalk(Walk):
         assert isinstance(model.couplings, Layered)
         form, field = up_form(model.couplings, model.flat_bias, model.convention)
         worst = beta * float((form.absolute_sums() + np.abs(field)).max())
-        dtype = np.dtype(np.float32 if worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
+        dtype = np.dtype(np.float32 if worst * 2.0**-22 <= LOG_ODDS_ERROR else np.float64)
         self._layers = model.couplings.layers
         self._evens, self._odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
         blocks = [(beta * block).astype(dtype) for block in form.arrays]
@@ -50,7 +50,7 @@ class LayersWalk(Walk):
         self._up = [arrays.zeros((model.n_units, n), dtype) for n in lanes]
         self._totals = [np.zeros(n) for n in lanes]
         self._tilts = [np.zeros(n) for n in lanes]
-        self.step_seconds = max(lanes) * (1e-9 * model.n_units + 5e-11 * sum(block.size for block in blocks))
+        self.step_seconds = max(lanes) * model.n_units * attempt_seconds(model)
         down = np.full((1, model.n_units), model.convention.lo)
         self.log_z0 -= beta * float(model.energy(down)[0])
         self.detail = {"kernel": "layered", "fields": dtype.name}

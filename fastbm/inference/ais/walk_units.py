@@ -19,6 +19,7 @@ from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
 from ...sampling.engine.choice import choose_kernel
 from ...sampling.engine.fixed_point import FixedPoint, choose
+from ..scout.scout import attempt_seconds
 from .walk import Walk
 
 
@@ -51,12 +52,10 @@ class UnitsWalk(Walk):
             self._rises = arrays.zeros((model.n_units, width), point.dtype)
             self._rises[:, : model.n_units] = point.integers(form.matrix())
             self._fields = [arrays.zeros((block.stop - block.start, width), point.dtype) for block in self.blocks]
-            each = 2e-9 + 2e-11 * model.n_units
         else:
             indptr, indices, rises = form.csr()
             self._graph = (indptr, indices, point.integers(rises), self._start)
-            each = 1e-9 + 5e-11 * len(indices) / model.n_units
-        self.step_seconds = max(lanes) * model.n_units * each
+        self.step_seconds = max(lanes) * model.n_units * attempt_seconds(model)
         self._unit = math.ldexp(beta, -point.exponent)
         self._log_f_down = beta * float((bias * units.lo).sum() + 0.5 * units.lo * self._sum_of_couplings())
         self.log_z0 += self._log_f_down - beta * model.offset

@@ -18,10 +18,11 @@ from scipy.special import expit
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
+from ...sampling.engine.layered import LOG_ODDS_ERROR
 
 LANES = 16  # chains of a block: their fields stay in the cache
-FLOAT32_LIMIT = 1e-4  # what float32 fields may change a log-odds by before float64 is taken
 PAIR_SECONDS = 1e-9  # that the draw of a kept unit takes for every summed one in a lane, about
+PIECE_SECONDS = 0.05  # work of a thread between two returns to Python, where an interruption takes effect
 ROWS = 1 << 22  # numbers that a block of states may take
 PAIRS = 1 << 26  # couplings of the two sides that are held as one matrix
 
@@ -81,7 +82,7 @@ class Marginal:
         """Return what the kernels take on a path from log-odds `base` (n_units,): weights, bias of the summed units,
         and pulls of `sweep_marginal`; float32 where that is fine enough.
         """
-        kind = np.dtype(np.float32 if self.worst * 2.0**-22 <= FLOAT32_LIMIT else np.float64)
+        kind = np.dtype(np.float32 if self.worst * 2.0**-22 <= LOG_ODDS_ERROR else np.float64)
         pulls = (
             np.ascontiguousarray(base[self.kept], np.float64),
             np.ascontiguousarray(self.bias[self.kept]),

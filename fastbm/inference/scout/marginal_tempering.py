@@ -16,9 +16,7 @@ from scipy.special import expit
 from ..._base import arrays, rng
 from ..._base.threads import fan_out
 from ...kernels.inference.marginal import set_fields, temper_marginal
-from .marginal import LANES, PAIR_SECONDS, Marginal
-
-PIECE_SECONDS = 0.05  # of work between two returns to Python, where an interruption takes effect
+from .marginal import LANES, PAIR_SECONDS, PIECE_SECONDS, Marginal
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,10 @@ class Tempered:
         States of the kept units.
     round_trips : (n_ladders,) int array
         Of replicas, from the machine to the product model and back.
-    swap_rate : float
     """
 
     up: np.ndarray
     round_trips: np.ndarray
-    swap_rate: float
 
 
 def temper_seconds(machine: Marginal, n_ladders: int, n_levels: int, n_rounds: int) -> float:
@@ -65,7 +61,7 @@ def temper(
     weights, bias, pulls = machine.arrays(base)
     streams, swaps = rng.streams(seed, n_ladders * lanes), rng.streams(seed, n_ladders, purpose=rng.SWAPS)
 
-    def climb(c: int) -> tuple[np.ndarray, int, int]:
+    def climb(c: int) -> tuple[np.ndarray, int]:
         generator = rng.keyed(seed, rng.INITIAL, c)
         up = arrays.copy((generator.random((m, lanes)) < expit(base[machine.kept])[:, None]).astype(np.uint8))
         up[:, 1::4], up[:, 3::4] = (
@@ -77,19 +73,13 @@ def temper(
         level = np.where(np.arange(lanes) < n_levels, np.arange(lanes), 0)
         mine = np.ascontiguousarray(streams[c * lanes : (c + 1) * lanes].T)
         own, ends = np.ascontiguousarray(swaps[c : c + 1].T), np.zeros(lanes, np.uint8)
-        visited, made, trips = np.empty((burn_in + n_rounds, m), np.uint8), 0, 0
+        visited, trips = np.empty((burn_in + n_rounds, m), np.uint8), 0
         for first in range(0, len(visited), piece):
             rows = visited[first : first + piece]
-            more = temper_marginal(
+            trips += temper_marginal(
                 up, fields, sums, weights, bias, pulls, ladder, level, ends, mine, own, rows, first
             )  # fmt: skip
-            made, trips = made + more[0], trips + more[1]
-        return visited[burn_in:], made, trips
+        return visited[burn_in:], trips
 
     found = fan_out(climb, range(n_ladders), threads)
-    tried = n_ladders * (burn_in + n_rounds) * (n_levels - 1) / 2
-    return Tempered(
-        np.stack([part[0] for part in found]),
-        np.array([part[2] for part in found]),
-        sum(part[1] for part in found) / max(tried, 1),
-    )
+    return Tempered(np.stack([part[0] for part in found]), np.array([part[1] for part in found]))

@@ -116,14 +116,14 @@ def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends,
     `ladder` (n_levels,) are the t of levels; replica r, in lane r, stands at level[r]; lanes beyond the levels idle at
     level 0. Of `visited` (n_rounds, m) every row gets the kept units of the last level. `ends` (lanes,) is 1 for a
     replica that has come down from the last level to the first, 2 for one that has been at the last; `first` is the
-    number of the first round.  Returns swaps made and round trips.  Cost: as `sweep_marginal`, and two sums over the
+    number of the first round.  Returns round trips.  Cost: as `sweep_marginal`, and two sums over the
     summed units a round.
     """
     n_levels, lanes = ladder.size, up.shape[1]
     steps, others, there = np.zeros(lanes), np.zeros(lanes), np.empty(lanes)
     replica, bits = np.empty(n_levels, np.int64), np.empty(1, np.uint32)
     base, field, _ = pulls
-    made, trips = 0, 0
+    trips = 0
     for t in range(visited.shape[0]):
         for lane in range(lanes):
             steps[lane] = ladder[level[lane]]
@@ -148,7 +148,6 @@ def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends,
             draw_bits(swaps, bits)
             if np.log((np.float64(bits[0]) + 0.5) * 2.0**-32) < there[a] + there[b]:
                 level[a], level[b] = k + 1, k
-                made += 1
         for r in range(n_levels):
             if level[r] == 0 and ends[r] == 2:
                 ends[r] = 1
@@ -157,7 +156,7 @@ def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends,
                 ends[r] = 2
                 for j in range(up.shape[0]):
                     visited[t, j] = up[j, r]
-    return made, trips
+    return trips
 
 
 @kernel

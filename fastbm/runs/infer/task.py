@@ -20,6 +20,7 @@ from ...inference.exact.sums import ExactSums
 from ...inference.methods import METHODS, run_method
 from ...inference.result import Inference, to_json
 from ...inference.subject import Subject, clamp_of
+from ...inference.verdict import chosen_by_auto
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
 
@@ -121,7 +122,7 @@ class CellsTask:
         return self._rows(cell, result, result.seconds, result.compile_seconds)
 
     def _run(self, cell: dict[str, Any], options: Mapping[str, Any]) -> Inference:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), chosen_by_auto("auto" in cell):
             if len(self._cells) > 1:  # the table says for each whether it converged
                 warnings.simplefilter("ignore", checks.ConvergenceWarning)
             return run_method(
