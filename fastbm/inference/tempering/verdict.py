@@ -72,7 +72,7 @@ def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
     shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
     coarse = ratios.detail.get("discretisation_error", 0.0)
     if shared < HEALTHY_OVERLAP:
-        return f"two neighbouring temperatures share {shared:.2g} effective samples, too few for the error bar of log Z"
+        return f"two neighbouring levels share {shared:.2g} effective samples, too few for the error bar of log Z"
     if coarse > COARSEST:
         return (
             f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats; "
@@ -87,7 +87,7 @@ def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) ->
     if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
         return "the first half of the samples differs from the second"
     if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
-        return f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
+        return f"replicas went from the target to the first level and back {round_trips.sum()} times, less than once a ladder"
     return ""
 
 
