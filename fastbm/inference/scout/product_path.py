@@ -126,9 +126,7 @@ def find_path(
 
 
 def make_levels(path: ProductPath, n_levels: int | None, seed: int, threads: int) -> np.ndarray:
-    """Levels from 0 to 1, in steps of equal thermodynamic length as a short pilot saw it; as many as `equal_steps` makes
-    unless told.
-    """
+    """Levels from 0 to 1, in steps of equal thermodynamic length as a short pilot saw it."""
     n_levels = None if n_levels is None else checks.whole("n_betas", n_levels, least=2)
     chains = LevelChains(path, PILOT_CHAINS, rng.derive(seed, rng.PILOT), threads)
     first = chains.measure()[1]

@@ -25,6 +25,7 @@ from .log_ratios import LogRatios, bennett, integrate, mbar, pymbar_solver
 from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
+BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 PIECE = 1 << 22  # bits of states that are held at once, about
 
 
@@ -136,13 +137,19 @@ def tempering(
         own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
         found = _result(model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder})
         tau = _tau_int(energies)
-    verdict = judge_ladders(model, energies, ratios, target.means() if target else None, tau, trips)
+    units = target.means() if target else None
+    verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
     return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
 def _burn_in(chains: TemperedChains | BasedChains, burn_in: int | str, n_sweeps: int) -> int:
     if isinstance(burn_in, str):
-        return find_burn_in(chains, n_sweeps)
+        burnt = find_burn_in(chains, n_sweeps)
+        if isinstance(chains, BasedChains):  # which begin in valleys that may be left seldom
+            more = max(int(BURN_IN * n_sweeps) - burnt, 0)
+            chains.sweep(more)
+            burnt += more
+        return burnt
     chains.sweep(burn_in)
     return burn_in
 
