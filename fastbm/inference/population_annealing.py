@@ -1,15 +1,11 @@
 """log Z and moments by population annealing from beta = 0, with errors from independent populations.
 
-Many populations are annealed side by side, down the same temperatures, in one engine. Each is resampled within itself,
-so that its exp(log Z) is an unbiased estimate of its own, and the spread of these is an error bar that knows of all
-that replicas of one population have in common.
-
 With Z_m the estimate of population m of M and x_m its mean of an observable, Z = mean Z_m is unbiased and the average
 of x is sum_m w_m x_m, w_m = Z_m / sum Z; to first order population m adds M w_m - 1 to log Z and M w_m (x_m - x) to x.
 
-Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010), sec.
-III (weighted averages of populations), doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92,
-063307 (2015), doi:10.1103/PhysRevE.92.063307 (rho_t, rho_s).
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010),
+doi:10.1103/PhysRevE.82.026704; Wang, Machta and Katzgraber, Phys. Rev. E 92, 063307 (2015),
+doi:10.1103/PhysRevE.92.063307 (rho_t, rho_s).
 """
 
 from __future__ import annotations
@@ -21,101 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from .._base import checks, rng
-from ..kernels.sampling.tempering import resample_systematic, sum_weights
+from .._base import checks
 from ..machine.machine import BoltzmannMachine
-from ..sampling.chains import make_chains
-from ..sampling.population import choose_step
 from ..sampling.unseen import rarely, unseen
 from .result import Inference, check_pairs, moments_of
+from .scout.product_path import find_path
+from .subpopulations import BasedPopulations, Subpopulations
 from .temperatures import KEY, curves, means_fit, spread_error
 from .tempering.ladder import check_ladder
 from .verdict import Verdict, judged
 
-LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
 FEWEST = 8  # populations, for their spread to be an error bar
 HEALTHY_FAMILIES = 100.0
 HEALTHY_PART = 0.5  # of the populations that must carry the average
-
-
-class Subpopulations:
-    """Populations at beta = 0, to be cooled.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-    n_chains, n_populations : int
-        Replicas, which the populations share as equally as can be.
-    highest_beta : float
-    seed, threads : int
-
-    Attributes
-    ----------
-    engine : Engine
-        The replicas; those of a population lie side by side.
-    groups : list of slice
-    beta : float
-    log_z : (n_populations,) array
-        Each population's estimate at `beta`, without offset.
-    family : (n_chains,) int64 array
-        The number of the initial replica that each descends from.
-    """
-
-    def __init__(
-        self,
-        model: BoltzmannMachine,
-        n_chains: int,
-        n_populations: int,
-        *,
-        highest_beta: float,
-        seed: int,
-        threads: int,
-    ) -> None:
-        self.engine = make_chains(model, n_chains, beta=0.0, seed=seed, threads=threads, highest_beta=highest_beta)
-        edges = np.arange(n_populations + 1) * n_chains // n_populations
-        self.groups = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-        self.beta, self.log_z = 0.0, np.full(n_populations, model.n_units * math.log(2.0))
-        self.family = np.arange(n_chains)
-        self._seed, self._n_steps = seed, 0
-
-    def next_beta(self, energies: np.ndarray, target: float, target_ess: float) -> float:
-        """Return the coldest temperature whose weights, of all replicas together, have an effective sample size of at
-        least `target_ess` times their number.
-        """
-        most = target - self.beta
-        step = choose_step(energies, float(energies.min()), most, target_ess)
-        return target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
-
-    def cool(self, beta: float, energies: np.ndarray) -> None:
-        """Weigh and resample every population, whose replicas have these energies without offset, for `beta`."""
-        step = beta - self.beta
-        parents = np.empty(len(energies), np.int64)
-        uniforms = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(len(self.groups))
-        for m, group in enumerate(self.groups):
-            own = energies[group]
-            least = float(own.min())
-            self.log_z[m] += math.log(sum_weights(own, least, step)[0] / len(own)) - step * least
-            resample_systematic(parents[group], own, least, step, uniforms[m])
-            parents[group] += group.start
-        self.family = self.family[parents]
-        self.engine.gather(parents)
-        self.engine.set_beta(np.full(len(energies), beta))
-        self.beta, self._n_steps = beta, self._n_steps + 1
-
-    def sweep(self, n_sweeps: int) -> None:
-        """Advance every replica, in pieces between which a stop can come."""
-        piece = max(1, int(LONGEST_SECONDS / self.engine.sweep_seconds))
-        for start in range(0, n_sweeps, piece):
-            self.engine.sweep(min(piece, n_sweeps - start))
-
-    def weights(self) -> np.ndarray:
-        """Return each population's part in averages: exp(log_z), normalised, (n_populations,)."""
-        w = np.exp(self.log_z - self.log_z.max())
-        return w / w.sum()
-
-    def means(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
-        return np.stack([values[group].mean(axis=0) for group in self.groups])
 
 
 def population_annealing(
@@ -130,6 +44,7 @@ def population_annealing(
     n_sweeps: int = 10,
     target_ess: float | None = None,
     betas: Any = None,
+    start: Any = "uniform",
 ) -> Inference:
     """Estimate log Z and moments by population annealing.
 
@@ -160,7 +75,8 @@ def population_annealing(
     Raises
     ------
     ValueError
-        If `betas` does not increase from 0 to `beta`, or there are too few replicas.
+        If `betas` does not increase from 0 to `beta`, there are too few replicas, or the machine does not have what
+        `start` takes.
     """
     n_populations = checks.whole("n_populations", n_populations, least=FEWEST)
     n_chains, n_sweeps = checks.whole("n_chains", n_chains, least=1), checks.whole("n_sweeps", n_sweeps, least=1)
@@ -177,18 +93,23 @@ def population_annealing(
         raise ValueError(f"target_ess is a part of the population, between 0 and 1; got {part:g}.")
     if moments:
         check_pairs(model.n_units)
-    populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
-    rows = list(_anneal(populations, beta, ladder, part, n_sweeps, moments))
-    found = _result(model, populations, rows, moments)
+    path = find_path(model, beta, start, n_chains * n_sweeps, seed, threads)
+    if path is None:
+        populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
+        rows = list(_anneal(populations, beta, ladder, part, n_sweeps, moments))
+    else:
+        populations = BasedPopulations(path, n_chains, n_populations, seed=seed, threads=threads)
+        rows = list(_anneal(populations, 1.0, None, part, n_sweeps, False))
+    found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
     return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
 
 def _anneal(
     populations: Subpopulations, beta: float, ladder: np.ndarray | None, target_ess: float, n_sweeps: int, moments: bool
 ) -> Iterator[dict[str, Any]]:
-    """Cool down to `beta`; yield what there is to say of every temperature."""
+    """Cool down to `beta`, the end of the ladder or of a path; yield what there is to say of every level."""
     for k in itertools.count():
-        energies = populations.engine.energies()
+        energies, rises = populations.measure()
         centre = float(energies.mean())
         # the number of temperatures is not known before the end
         gathered = moments and means_fit(len(populations.groups), k + 1, populations.engine.n_units)
@@ -203,8 +124,8 @@ def _anneal(
         }
         if populations.beta == beta:
             return
-        following = populations.next_beta(energies, beta, target_ess) if ladder is None else float(ladder[k + 1])
-        populations.cool(following, energies)
+        following = populations.next_beta(rises, beta, target_ess) if ladder is None else float(ladder[k + 1])
+        populations.cool(following, rises)
         populations.sweep(n_sweeps)
 
 
@@ -235,8 +156,16 @@ def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, flo
 
 
 def _result(
-    model: BoltzmannMachine, populations: Subpopulations, rows: list[dict[str, Any]], moments: bool
+    model: BoltzmannMachine,
+    beta: float,
+    populations: Subpopulations,
+    rows: list[dict[str, Any]],
+    moments: bool,
+    start: str,
 ) -> Inference:
+    n_levels = len(rows)
+    if start != "uniform":  # levels before the last are no temperatures
+        rows = [rows[-1] | {"beta": beta}]
     betas, centre = (np.array([row[name] for row in rows]) for name in ("beta", "centre"))
     own = np.array([row["log_z"] for row in rows]).T  # (n_populations, n_betas)
     energy, square = (np.array([row[name] for row in rows]).T for name in ("energy", "square"))
@@ -272,9 +201,11 @@ def _result(
         "n_updates": populations.engine.n_swept * len(populations.family) * model.n_units,
         **families,
         "log_weights": own[:, -1] - betas[-1] * model.offset,
-        "n_betas": len(betas),
-        KEY: found.as_detail(),
+        "n_betas": n_levels,
+        "start": start,
     }
+    if start == "uniform":
+        detail[KEY] = found.as_detail()
     return Inference(
         "population-annealing",
         log_z=float(found.log_z[-1]),

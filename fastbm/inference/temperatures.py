@@ -14,6 +14,7 @@ from ..sampling.unseen import Unseen
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
+VISITORS = ("tempering", "population-annealing")  # of many temperatures
 MOST_MEANS = 1 << 24
 FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
@@ -68,6 +69,12 @@ class Temperatures:
             detail = detail["patterns"][pattern]
         elif pattern is not None:
             raise ValueError(f"pattern goes with many clamped patterns, and there are none; got {pattern!r}.")
+        start = detail.get("start", "uniform")
+        if KEY not in detail and inference.method in VISITORS and start != "uniform":
+            raise ValueError(
+                f'{inference.method} came from start="{start}", and levels between a product model and the machine are '
+                'no temperatures, so it has no curves. Use start="uniform".'
+            )
         if KEY not in detail and inference.method == "tempering":
             raise ValueError("one sample tells no errors, and so has no curves. Raise n_sweeps or n_chains.")
         if KEY not in detail:

@@ -88,15 +88,15 @@ def energy_profile(
     )
     if halt is not None:
         chains.halt = halt
-    scale = _spread(chains.energies()) / math.sqrt(model.n_units)
-    betas = _grid(beta_low, beta_high, scale)
+    scale = spread_of(chains.energies()) / math.sqrt(model.n_units)
+    betas = asinh_grid(beta_low, beta_high, scale)
     work = chains.attempt_seconds * chains.n_units * chains.n_chains  # whatever the number of threads
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))
     found = np.array([_measure(chains, beta, n_sweeps) for beta in betas])
     return Profile(betas, found[:, 0], found[:, 1])
 
 
-def _grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
+def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
     """Inverse temperatures to measure at, the first and the last exactly as asked."""
     betas = np.linspace(beta_low, beta_high, GRID)
     if scale > 0.0:
@@ -115,10 +115,10 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
         chains.sweep(1)
         if 2 * t >= n_sweeps - 1:
             kept.append(chains.quick_energies())
-    return float(np.mean(kept)), _spread(np.array(kept))
+    return float(np.mean(kept)), spread_of(np.array(kept))
 
 
-def _spread(energies: np.ndarray) -> float:
+def spread_of(energies: np.ndarray) -> float:
     """The standard deviation, of energies whose squares may be no numbers."""
     energies, exponent = near_one(energies)
     return math.ldexp(float(np.std(energies)), exponent)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.inference.population_annealing import Subpopulations
 from fastbm.inference.result import from_json, to_json
+from fastbm.inference.subpopulations import Subpopulations
 from fastbm.inference.temperatures import Temperatures
 from tests.support.machines import KINDS, UNITS, assert_covers, assert_same_inference, calm, machine
 from tests.twins import tempering as slow

@@ -60,6 +60,10 @@ class LogRatios(NamedTuple):
     overlap: np.ndarray
     detail: dict[str, Any]
 
+    def last(self) -> LogRatios:
+        """Those of the last level alone."""
+        return self._replace(log_z=self.log_z[-1:], terms=self.terms[..., -1:], floor=self.floor[-1:])
+
 
 def fermi(x: np.ndarray) -> np.ndarray:
     """Return 1 / (1 + exp(x)), to full relative accuracy in both tails."""

@@ -16,13 +16,16 @@ from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..monte_carlo import TargetMoments, find_burn_in
 from ..result import Inference
+from ..scout.product_path import find_path, make_levels
 from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from ..verdict import judged
+from .based import BasedChains
 from .ladder import free_log_z, make_ladder
 from .log_ratios import LogRatios, bennett, integrate, mbar, pymbar_solver
 from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
+BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 PIECE = 1 << 22  # bits of states that are held at once, about
 
 
@@ -41,6 +44,7 @@ def tempering(
     betas: Any = None,
     engine: str = "bennett",
     swap_every: int = 1,
+    start: Any = "uniform",
 ) -> Inference:
     """Estimate log Z and moments by parallel tempering.
 
@@ -62,6 +66,9 @@ def tempering(
         thermodynamic integration of the mean energy.
     swap_every : int
         Sweeps between swaps.
+    start : {"uniform", "biases", "data", "mean-field", "tempering"} or array
+        The other end of the ladder: the machine at beta = 0, or one of the product models that `ais` knows. Levels
+        between that and the machine are no temperatures, so that there are no curves; each costs about twice as much.
 
     Returns
     -------
@@ -70,12 +77,12 @@ def tempering(
         from their own spread; None of one ladder, or of fewer than 4 samples of each. `detail["temperatures"]` holds
         the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of neighbours, "round_trips" of each
         ladder; "r_hat" of the energies and "r_hat_units"; of "ti" the "discretisation_error", which is part of
-        `log_z_error`.
+        `log_z_error`; "levels" from 0 to 1, where `start` is not "uniform".
 
     Raises
     ------
     ValueError
-        If `betas` does not increase from 0 to `beta`.
+        If `betas` does not increase from 0 to `beta`, or the machine does not have what `start` takes.
     ImportError
         If pymbar is asked for and not installed.
     """
@@ -91,13 +98,23 @@ def tempering(
     if burn_in != "auto":
         burn_in = checks.whole("burn_in", burn_in)
     target = TargetMoments(model, n_samples, n_chains) if moments else None
-    ladder = make_ladder(model, beta, betas, n_betas, seed=seed, threads=threads)
-    chains = TemperedChains(model, n_chains, ladder, seed=seed, threads=threads, swap_every=swap_every)
+    path = find_path(model, beta, start, n_chains * n_sweeps, seed, threads)
+    if path is None:
+        ladder = make_ladder(model, beta, betas, n_betas, seed=seed, threads=threads)
+    else:
+        ladder = make_levels(path, n_betas, seed, threads)
+    of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": swap_every}
+    chains: TemperedChains | BasedChains
+    chains = (
+        TemperedChains(model, n_chains, ladder, **of_chains)
+        if path is None
+        else BasedChains(path, n_chains, ladder, **of_chains)
+    )
     burnt = _burn_in(chains, burn_in, n_sweeps)
     before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-    gathered = moments and means_fit(n_chains, len(ladder), model.n_units)
+    gathered = moments and path is None and means_fit(n_chains, len(ladder), model.n_units)
     up = np.zeros((n_chains, len(ladder), model.n_units)) if gathered else None
-    energies = _record(chains, n_samples, thin, target, up)
+    energies, at_target = _record(chains, n_samples, thin, target, up)
     attempted, accepted, trips = (
         now - then for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
     )
@@ -105,6 +122,7 @@ def tempering(
     detail = {
         **chains.detail,
         "engine": engine,
+        "start": "uniform" if path is None else path.name,
         "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
         "burn_in": burnt,
         "swap_rates": accepted / np.maximum(attempted, 1),
@@ -112,40 +130,60 @@ def tempering(
         "round_trips": trips,
         **ratios.detail,
     }
-    found = _result(model, ladder, energies, ratios, target, up, detail)
-    verdict = judge_ladders(model, energies, ratios, target.means() if target else None, found.detail["tau_int"], trips)
+    if path is None:
+        found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail)
+        tau = found.detail["tau_int"]
+    else:
+        own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
+        found = _result(model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder})
+        tau = _tau_int(energies)
+    units = target.means() if target else None
+    verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
     return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
-def _burn_in(chains: TemperedChains, burn_in: int | str, n_sweeps: int) -> int:
+def _burn_in(chains: TemperedChains | BasedChains, burn_in: int | str, n_sweeps: int) -> int:
     if isinstance(burn_in, str):
-        return find_burn_in(chains, n_sweeps)
+        burnt = find_burn_in(chains, n_sweeps)
+        if isinstance(chains, BasedChains):  # which begin in valleys that may be left seldom
+            more = max(int(BURN_IN * n_sweeps) - burnt, 0)
+            chains.sweep(more)
+            burnt += more
+        return burnt
     chains.sweep(burn_in)
     return burn_in
 
 
 def _record(
-    chains: TemperedChains, n_samples: int, thin: int, target: TargetMoments | None, up: np.ndarray | None
-) -> np.ndarray:
-    """Energies with offset, (n_samples, n_chains, n_betas); states at the target go to `target`, and how often units
-    are up at every level to `up` (n_chains, n_betas, n_units).
+    chains: TemperedChains | BasedChains,
+    n_samples: int,
+    thin: int,
+    target: TargetMoments | None,
+    up: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What changes along the ladder, (n_samples, n_chains, n_betas), energies with offset or D of a path, and energies
+    at the target without offset, (n_samples, n_chains). States at the target go to `target`, and how often units are up
+    at every level to `up` (n_chains, n_betas, n_units).
     """
     energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
+    at_target = np.empty((n_samples, chains.n_chains))
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
     for start in range(0, n_samples, piece):
         step = min(piece, n_samples - start)
         rows = [chains.record(step, thin)] if up is None else [_counted(chains, thin, up) for _ in range(step)]
         energies[start : start + step] = np.concatenate([row["tempering/energy"] for row in rows])
+        at_target[start : start + step] = np.concatenate([row["samples/energy"] for row in rows])
         if target is not None:
             target.add(np.concatenate([row["samples/states"] for row in rows]))
     if up is not None:
         up /= n_samples
-    return energies
+    return energies, at_target
 
 
-def _counted(chains: TemperedChains, thin: int, up: np.ndarray) -> dict[str, np.ndarray]:
+def _counted(chains: TemperedChains | BasedChains, thin: int, up: np.ndarray) -> dict[str, np.ndarray]:
     """Record one sample, and count the units that are up at every level."""
     row = chains.record(1, thin)
+    assert isinstance(chains, TemperedChains)
     up += chains.engine.bits()[chains.lanes]
     return row
 
@@ -156,10 +194,15 @@ def _errors(terms: np.ndarray) -> np.ndarray:
     return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
 
 
+def _tau_int(energies: np.ndarray) -> np.ndarray:
+    return np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(energies.shape[-1])])
+
+
 def _result(
     model: BoltzmannMachine,
     betas: np.ndarray,
     energies: np.ndarray,
+    log_z0: float,
     ratios: LogRatios,
     target: TargetMoments | None,
     up: np.ndarray | None,
@@ -168,12 +211,12 @@ def _result(
     mean = energies.mean(axis=(0, 1))
     off = energies - mean
     variance = (off**2).mean(axis=(0, 1))
-    tau = np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(len(betas))])
+    tau = _tau_int(energies)
     ess = energies[..., 0].size / (2.0 * tau)
     missed = unseen(model, betas, ess)
     found = curves(
         betas,
-        free_log_z(model) + ratios.log_z,
+        log_z0 + ratios.log_z,
         ratios.terms,
         mean,
         variance,
@@ -188,6 +231,7 @@ def _result(
         found = found.with_means(model.convention, up, equal, missed, spread_error)
     result = {} if target is None else target.result(float(ess[-1]))
     alone = energies[..., 0].size == 1  # one sample tells no error
+    curved = not alone and detail["start"] == "uniform"
     return Inference(
         "tempering",
         log_z=float(found.log_z[-1]),
@@ -198,6 +242,6 @@ def _result(
         entropy=float(found.entropy[-1]),
         n_samples=energies[..., 0].size,
         ess=float(ess[-1]),
-        detail=detail | {"tau_int": tau} | ({} if alone else {KEY: found.as_detail()}),
+        detail=detail | {"tau_int": tau} | ({KEY: found.as_detail()} if curved else {}),
         **result,
     )

@@ -32,17 +32,20 @@ def judge_ladders(
     units: np.ndarray | None,
     tau: np.ndarray,
     round_trips: np.ndarray,
+    *,
+    based: bool = False,
 ) -> Verdict:
     """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
 
     `units` (n_blocks, n_ladders, n_units) are parts of the time that units are up at the target, `tau` the
-    autocorrelation time at every level, in samples. None where there is one ladder, or too few samples to compare.
+    autocorrelation time at every level, in samples; `based` says that the first level is no machine at beta = 0, which
+    finds all valleys, but a product model that may know one alone: ladders have to mix. None where there is one ladder, or too few samples to compare.
     """
     n_samples, n_ladders, _ = energies.shape
     seen = {"r_hat": _r_hat(energies)}
     if units is not None:
         seen["r_hat_units"] = _r_hat(units)
-    reason = _disagreement(model, seen, n_ladders)
+    reason = _disagreement(model, seen, n_ladders, LOOSE if n_ladders >= MANY_CHAINS and not based else None)
     if not reason and n_samples * n_ladders > 1:
         reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
     if not reason:
@@ -56,9 +59,9 @@ def judge_ladders(
     return Verdict(True, "", seen)
 
 
-def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int) -> str:
-    """Which ladders differ by more than their error bars know of."""
-    watched = [(seen["r_hat"], LOOSE if n_ladders >= MANY_CHAINS else diagnostics.R_HAT_LIMIT)]
+def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int, most: float | None) -> str:
+    """Which ladders differ by more than their error bars know of, R-hat of what swaps them above `most`."""
+    watched = [(seen["r_hat"], diagnostics.R_HAT_LIMIT if most is None else most)]
     if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not is_even(model, 1.0):
         watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
     for r_hat, limit in watched:
@@ -72,7 +75,7 @@ def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
     shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
     coarse = ratios.detail.get("discretisation_error", 0.0)
     if shared < HEALTHY_OVERLAP:
-        return f"two neighbouring temperatures share {shared:.2g} effective samples, too few for the error bar of log Z"
+        return f"two neighbouring levels share {shared:.2g} effective samples, too few for the error bar of log Z"
     if coarse > COARSEST:
         return (
             f"the temperatures are too far apart to integrate over, two rules differ by {coarse:.2g} nats; "
@@ -87,7 +90,10 @@ def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) ->
     if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
         return "the first half of the samples differs from the second"
     if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
-        return f"replicas went from the target to beta = 0 and back {round_trips.sum()} times, less than once a ladder"
+        return (
+            f"replicas went from the target to the first level and back {round_trips.sum()} times, less than once a "
+            "ladder"
+        )
     return ""
 
 

@@ -1,0 +1,135 @@
+"""Many independent populations that are annealed side by side, down the same temperatures, in one engine.
+
+Each population is resampled within itself, so that its exp(log Z) is an unbiased estimate of its own, and the spread of
+these is an error bar that knows of all that replicas of one population have in common.
+
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010), sec.
+III (weighted averages of populations), doi:10.1103/PhysRevE.82.026704.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from .._base import rng
+from ..kernels.sampling.tempering import resample_systematic, sum_weights
+from ..machine.machine import BoltzmannMachine
+from ..sampling.chains import make_chains
+from ..sampling.engine.engine import Engine
+from ..sampling.population import choose_step
+from .scout.product_path import LevelChains, ProductPath
+
+LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
+
+
+class Subpopulations:
+    """Populations at beta = 0, to be cooled.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    n_chains, n_populations : int
+        Replicas, which the populations share as equally as can be.
+    highest_beta : float
+    seed, threads : int
+
+    Attributes
+    ----------
+    engine : Engine
+        The replicas; those of a population lie side by side.
+    groups : list of slice
+    beta : float
+        Where the populations stand.
+    log_z : (n_populations,) array
+        Each population's estimate at `beta`, without offset.
+    family : (n_chains,) int64 array
+        The number of the initial replica that each descends from.
+    """
+
+    engine: Engine
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_chains: int,
+        n_populations: int,
+        *,
+        highest_beta: float,
+        seed: int,
+        threads: int,
+    ) -> None:
+        self.engine = make_chains(model, n_chains, beta=0.0, seed=seed, threads=threads, highest_beta=highest_beta)
+        self._divide(n_chains, n_populations, model.n_units * math.log(2.0), seed)
+
+    def _divide(self, n_chains: int, n_populations: int, log_z0: float, seed: int) -> None:
+        edges = np.arange(n_populations + 1) * n_chains // n_populations
+        self.groups = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self.beta, self.log_z = 0.0, np.full(n_populations, log_z0)
+        self.family = np.arange(n_chains)
+        self._seed, self._n_steps = seed, 0
+
+    def measure(self) -> tuple[np.ndarray, np.ndarray]:
+        """The energies of all replicas, without offset, and what weighs them when `beta` changes: the same."""
+        energies = self.engine.energies()
+        return energies, energies
+
+    def next_beta(self, energies: np.ndarray, target: float, target_ess: float) -> float:
+        """Return the coldest temperature whose weights, of all replicas together, have an effective sample size of at
+        least `target_ess` times their number.
+        """
+        most = target - self.beta
+        step = choose_step(energies, float(energies.min()), most, target_ess)
+        return target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
+
+    def cool(self, beta: float, energies: np.ndarray) -> None:
+        """Weigh and resample every population, whose replicas weigh by these energies, for `beta`."""
+        step = beta - self.beta
+        parents = np.empty(len(energies), np.int64)
+        uniforms = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(len(self.groups))
+        for m, group in enumerate(self.groups):
+            own = energies[group]
+            least = float(own.min())
+            self.log_z[m] += math.log(sum_weights(own, least, step)[0] / len(own)) - step * least
+            resample_systematic(parents[group], own, least, step, uniforms[m])
+            parents[group] += group.start
+        self.family = self.family[parents]
+        self.engine.gather(parents)
+        self._stand_at(beta)
+        self.beta, self._n_steps = beta, self._n_steps + 1
+
+    def _stand_at(self, beta: float) -> None:
+        self.engine.set_beta(np.full(self.engine.n_chains, beta))
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every replica, in pieces between which a stop can come."""
+        piece = max(1, int(LONGEST_SECONDS / self.engine.sweep_seconds))
+        for start in range(0, n_sweeps, piece):
+            self.engine.sweep(min(piece, n_sweeps - start))
+
+    def weights(self) -> np.ndarray:
+        """Each population's part in averages: exp(log_z), normalised, (n_populations,)."""
+        w = np.exp(self.log_z - self.log_z.max())
+        return w / w.sum()
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """The mean of values (n_chains, ...) over every population, (n_populations, ...)."""
+        return np.stack([values[group].mean(axis=0) for group in self.groups])
+
+
+class BasedPopulations(Subpopulations):
+    """Populations of states of a product model, that go along the path to the machine: `beta` goes from 0 to 1."""
+
+    def __init__(self, path: ProductPath, n_chains: int, n_populations: int, *, seed: int, threads: int) -> None:
+        self._chains = LevelChains(path, n_chains, seed, threads)
+        self.engine = self._chains.engine
+        self._divide(n_chains, n_populations, path.log_z0, seed)
+
+    def measure(self) -> tuple[np.ndarray, np.ndarray]:
+        """The energies of all replicas in the machine, without offset, and D, which weighs them."""
+        return self._chains.measure()
+
+    def _stand_at(self, beta: float) -> None:
+        self._chains.stand_at(beta)
