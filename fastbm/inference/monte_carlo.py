@@ -5,7 +5,7 @@ Means and second moments of recorded states are gathered piece by piece.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from .._base import checks
 from ..kernels.bits import count_pairs, pack_chains
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
-from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import rarely, unseen
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
@@ -23,7 +22,18 @@ from .temperatures import FEWEST_SPREAD, spread_error
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
-def find_burn_in(chains: Chains | TemperedChains, longest: int) -> int:
+class Sweeping(Protocol):
+    """Chains of any kind, as far as their burn-in needs to know them."""
+
+    @property
+    def n_chains(self) -> int: ...
+
+    def sweep(self, n_sweeps: int) -> None: ...
+
+    def energies(self) -> np.ndarray: ...
+
+
+def find_burn_in(chains: Sweeping, longest: int) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
