@@ -209,14 +209,15 @@ def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: boo
         )
     axes = panel.subplots()
     axes.set_facecolor(LIGHT)
-    limit = clip(sheet)[1] if signed else float(np.nanmax(np.abs(sheet))) or 1.0
+    _, far, told = clip(rows)
+    limit = far if signed else float(np.nanmax(np.abs(sheet))) or 1.0
     options = (
         {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
         if signed
         else {"cmap": "gray_r", "vmin": float(np.nanmin(sheet)), "vmax": limit}
     )
     axes.imshow(sheet, interpolation="nearest", **options)
-    axes.set_title(title)
+    axes.set_title(title + (f"\n{told}" if signed and told else ""))
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
 
