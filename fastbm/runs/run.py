@@ -186,6 +186,9 @@ class Run:
     def states(self) -> States:
         """Samples, (n_samples, n_chains, n_units) int8 in the model's units; from a file they are read as they are
         sliced.
+
+        Of a machine that is even under a flip of all units, averages of raw states tell only which valleys the chains
+        sit in: its means are 0 of spins, as the summary says.
         """
         self._need("samples/states", "samples")
         lazy = LazyStates(self._reader, "samples/states", convention(self.config["model"]["units"]))
