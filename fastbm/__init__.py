@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .runs.planted.verb import compare_rules
     from .runs.run import Run
     from .runs.sample.verb import sample
-    from .store.verify import Verification, verify
+    from .store.verification import Verification, verify
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ _PLACES = {
     "Source": "data.sources",
     "StorageError": "_base.checks",
     "Temperatures": "inference.temperatures",
-    "Verification": "store.verify",
+    "Verification": "store.verification",
     "compare": "runs.infer.compare",
     "compare_rules": "runs.planted.verb",
     "complete": "inference.conditional.apply",
@@ -69,7 +69,7 @@ _PLACES = {
     "sample": "runs.sample.verb",
     "smoothed_rates": "data.moments",
     "transform": "inference.conditional.apply",
-    "verify": "store.verify",
+    "verify": "store.verification",
 }
 _MODULES = {"data": "data", "diagnostics": "diagnostics", "lattice": "models.square_lattice", "models": "models"}
 

@@ -68,7 +68,8 @@ def source_hash(path: Path | None = None) -> str:
     files = set(PACKAGE.rglob("*.py")) if path is None else {PACKAGE / "jit.py", *called(path)}
     digest = hashlib.sha256()
     for one in sorted(files):
-        digest.update(one.relative_to(PACKAGE).as_posix().encode() + b"\0" + one.read_bytes())
+        name = one.relative_to(PACKAGE) if PACKAGE in one.parents else one
+        digest.update(name.as_posix().encode() + b"\0" + one.read_bytes())
     return digest.hexdigest()[:16]
 
 

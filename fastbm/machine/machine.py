@@ -382,7 +382,7 @@ def check_machine(model: Any, argument: str = "model") -> None:
     if isinstance(model, BoltzmannMachine):
         return
     way_out = ""
-    if type(model).__name__ == "Run":
+    if any(one.__name__ == "Run" for one in type(model).__mro__):
         way_out = f" Of a run take its machine: {argument}=run.model."
     elif isinstance(model, (str, Path)):
         way_out = " A stored one is read by fastbm.load(path), that of a run is fastbm.open(path).model."

@@ -67,8 +67,9 @@ class Run:
                 return object.__getattribute__(self, name)  # which raises again what it raised
             if name.startswith("_"):
                 raise AttributeError(name)
+            what = "results" if name in ("inference", "comparison") else name
             streams = ", ".join(self._reader.streams)
-            raise AttributeError(f"this run of kind {self.kind!r} has no {name}; its streams are {streams}")
+            raise AttributeError(f"this run of kind {self.kind!r} has no {what}; its streams are {streams}")
 
     @property
     def metrics(self) -> Columns:

@@ -3,15 +3,15 @@
 A run killed at any instant resumes and ends with every dataset byte-identical to the uninterrupted run's.
 """
 
-from .create import create
+from .creation import create
 from .holder import Holder
 from .memory import Memory
 from .merge.merge import discard, merge_parts
 from .reader import Reader, open_reader
 from .recent import Commit, commit_at, counters, is_there, last_commit, last_rows
-from .resume import resume
+from .resumption import resume
 from .schema import Extension, Stream
-from .verify import Verification, verify
+from .verification import Verification, verify
 from .writer import Writer
 
 __all__ = [

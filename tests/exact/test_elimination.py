@@ -13,6 +13,7 @@ import fastbm as bm
 from fastbm import lattice as known
 from fastbm._base.halting import Halted
 from fastbm.exact.elimination import tables
+from fastbm.machine.couplings import Sparse
 from tests.support.elimination import GRAPHS, every_pair, lattice, on_graph, plan, summed
 from tests.support.machines import KINDS, UNITS, enumerate_machine, machine, parameters
 from tests.twins import elimination as twin
@@ -155,7 +156,7 @@ def test_tree_against_belief_propagation():
     generator = np.random.default_rng(5)
     parents = np.array([0, *(generator.integers(max(0, k - 20), k) for k in range(1, n))])
     couplings, bias = generator.normal(size=n), generator.normal(size=n)
-    pairs = bm.couplings.Sparse.of_pairs(n, np.arange(1, n), parents[1:], couplings[1:])
+    pairs = Sparse.of_pairs(n, np.arange(1, n), parents[1:], couplings[1:])
     log_z, means, products = twin.believe(parents.tolist(), couplings.tolist(), bias.tolist(), 0.8)
     planned = plan(bm.BoltzmannMachine(pairs, bias), 0.8)
     part = planned.piece(0, 1)

@@ -163,7 +163,7 @@ def test_large_sparse_machines_have_moments_on_their_edges(method: str, monkeypa
     clamp = ([0, 2], [1, 0])
     whole = [bm.infer(model, method, clamp=c) for c in (None, clamp)]
     for module in ("response", "bethe"):
-        monkeypatch.setattr(f"fastbm.inference.{module}.DENSE_LIMIT", 3)
+        monkeypatch.setattr(f"fastbm.inference.fixed_point.{module}.DENSE_LIMIT", 3)
     coupled = (machines.parameters(model)[0] != 0) | np.eye(model.n_units, dtype=bool)
     for full, given in zip(whole, (None, clamp), strict=True):
         found = bm.infer(model, method, clamp=given)

@@ -11,7 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm.inference.conditional.layers import lower_bounds
 from fastbm.inference.likelihood import log_sums
-from fastbm.runs.summary import _bracket
+from fastbm.runs.fit.summary import _bracket
 from tests.support.crash import assert_same_run
 
 

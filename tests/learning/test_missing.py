@@ -109,11 +109,11 @@ def test_l_bfgs_climbs_the_likelihood_of_what_is_known(kind: str, units: str, we
 
 
 def settings_of(model: bm.BoltzmannMachine, n_rows: int, **changes: Any) -> FitSettings:
-    from fastbm.learning import settings
+    from fastbm.learning import rules
 
     names = FitSettings.__dataclass_fields__
     given = {name: None for name in names if name not in ("method", "engine")}
-    return settings.check(model, n_rows, "exact", given | {"seed": 0} | changes, gaps=True)
+    return rules.check(model, n_rows, "exact", given | {"seed": 0} | changes, gaps=True)
 
 
 def phase_settings(beta: float, n_rows: int, seed: int, sweeps: int) -> PhaseSettings:

@@ -11,7 +11,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.data import packing
-from fastbm.learning import missing
+from fastbm.learning.monitor import row_sums
 from fastbm.runs.fit import evaluation
 from tests.support import missing as gaps
 from tests.support.machines import UNITS, draw, machine, parameters
@@ -84,7 +84,7 @@ def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.Monk
     run = bm.fit(rows, method="pcd", n_hidden=8, epochs=1, n_chains=16, holdout=np.nan_to_num(rows))
     assert sorted(run.evaluation) == ["holdout_log_likelihood", "log_z", "log_z_error"]
     assert f"{100 * np.isnan(rows).mean():.1f} % of entries missing" in str(run.summary())
-    monkeypatch.setattr(missing, "LONGEST_SECONDS", 1e-9)
+    monkeypatch.setattr(row_sums, "LONGEST_SECONDS", 1e-9)
     with pytest.raises(ValueError, match="evaluate='exact' asks for the likelihood of rows that lack entries"):
         bm.fit(rows[:, :8][:50], method="monte-carlo", evaluate="exact")
 

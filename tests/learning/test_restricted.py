@@ -10,7 +10,7 @@ import pytest
 import fastbm as bm
 from fastbm._base import rng
 from fastbm.kernels.learning.contrastive import draw_words, sum_words, turn_words, unpack_words, write_means
-from fastbm.learning import settings as fit_settings
+from fastbm.learning import rules
 from fastbm.learning.learners import restricted
 from fastbm.learning.learners.restricted import RestrictedSteps
 
@@ -37,7 +37,7 @@ def steps(
     values.pop("method")
     if method == "cd":
         values["n_chains"] = None
-    settings = fit_settings.check(start, len(up), method, values)
+    settings = rules.check(start, len(up), method, values)
     assert settings.engine == "lanes"
     return RestrictedSteps(start, up, settings, threads)
 

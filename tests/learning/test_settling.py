@@ -9,7 +9,7 @@ import pytest
 
 import fastbm as bm
 from fastbm._base.checks import ConvergenceWarning
-from fastbm.learning import settings as fit_settings
+from fastbm.learning import rules
 from fastbm.learning.errors.statistics import Statistics
 from fastbm.learning.moments import PhaseMoments
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
@@ -91,7 +91,7 @@ def test_tests_of_moments_go_on_from_any_state() -> None:
     start = bm.BoltzmannMachine(np.zeros((4, 4)), units="binary")
     given = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__) | {"seed": 1, "n_chains": 8, "n_sweeps": 1}
     given.pop("method")
-    settings = fit_settings.check(start, len(rows), "monte-carlo", given)
+    settings = rules.check(start, len(rows), "monte-carlo", given)
 
     def task() -> FitTask:
         return FitTask(start, {"rows": rows}, settings, classify=None, threads=1)

@@ -6,7 +6,7 @@ import fastbm as bm
 from fastbm.report.watch.look import Watch
 from fastbm.runs import begin as run_module
 from fastbm.runs.progress import COUNTERS, progress_of
-from fastbm.runs.spec import build
+from fastbm.runs.spec import Given, build
 from fastbm.store import open_reader
 from tests.support import runs, samples
 from tests.support.machines import calm
@@ -74,7 +74,7 @@ def test_pieces_of_one_sum(tmp_path):
     reader = open_reader(tmp_path / "run.h5")
     spec = reader.spec
     spec["cells"][0]["plan"]["min_pieces"] = 8
-    task = build(spec, reader.inputs, 1)
+    task = build(spec, reader.inputs, 1, Given())
     seen = []
     while not task.done:
         state = task.state()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.runs.spec import build, describe, model_inputs
+from fastbm.runs.spec import Given, build, describe, model_inputs
 from fastbm.sampling.clamped import Conditioned
 from fastbm.sampling.own_temperatures import hot_beta, own_betas
 from fastbm.sampling.samplers import SAMPLERS, SPECIAL
@@ -150,7 +150,7 @@ def test_old_runs_go_on_with_the_kernel_they_had(n_chains: int, kernel: str) -> 
     if kernel == "layered":
         model = machines.machine("restricted")
     run = bm.sample(model, n_chains=n_chains, n_sweeps=40, thin=10, beta=0.3, kernel=kernel)
-    task = build(old_spec(model, run.config["sample"]), model_inputs(model), 1)
+    task = build(old_spec(model, run.config["sample"]), model_inputs(model), 1, Given())
     assert task.detail["kernel"] == kernel  # type: ignore[attr-defined]
     state = {name: array for name, array in task.state().items() if name != "n_flips"}
     task.restore(state)

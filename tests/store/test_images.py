@@ -206,7 +206,7 @@ def test_a_record_that_differs_from_the_attributes_is_told(tmp_path: Path, monke
 def test_a_flipped_hash_in_the_trailer_of_an_unhashed_segment_is_found(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastbm.store.resume.HASHED_ON_RESUME", 1)
+    monkeypatch.setattr("fastbm.store.resumption.HASHED_ON_RESUME", 1)
     path = tmp_path / "run.h5"
     one = begun(path) / "seg-00000003.h5"
     data = bytearray(one.read_bytes())

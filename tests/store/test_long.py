@@ -59,8 +59,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patch:
         for name in ("listdir", "stat"):
             patch.setattr(os, name, count(name, getattr(os, name)))
-        for module, name in [("header", "read_tail"), ("header", "check_hash"), ("header", "open_image"),
-                             ("chain", "open_image"), ("segment", "open_image"), ("reader", "open_image")]:  # fmt: skip
+        for module, name in [("segment", "read_tail"), ("segment", "check_hash"), ("segment", "open_image"),
+                             ("chain", "open_image"), ("reader", "open_image")]:  # fmt: skip
             place = f"fastbm.store.{module}.{name}"
             patch.setattr(place, count(name, getattr(sys.modules[f"fastbm.store.{module}"], name)))
         yield asked

@@ -37,7 +37,7 @@ def test_another_spec_is_refused_by_field(tmp_path: Path) -> None:
 def test_other_versions_are_refused_unless_inexact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.h5"
     begun(path)
-    monkeypatch.setattr("fastbm.store.resume.package_version", lambda name: "9.9" if name == "numpy" else "x")
+    monkeypatch.setattr("fastbm.store.resumption.package_version", lambda name: "9.9" if name == "numpy" else "x")
     refused(lambda: resume(path), f"numpy is 9.9 here and {np.__version__} in the file")
     with resume(path, exact=False) as writer:
         assert writer.n_blocks == 6

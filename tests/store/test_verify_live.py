@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fastbm.store import chain, merge_parts, open_reader, parts, verify, verify as verifying
+from fastbm.store import chain, merge_parts, open_reader, parts, verification as verifying, verify
 from tests.support import store
 from tests.support.store import N_BLOCKS, append, begin, check_rows, complete, refused, state_after
 

@@ -179,11 +179,11 @@ def begin(path: Path | None, **options: Any) -> bm.Inference:
 
 
 def task_of(path: Path) -> CellsTask:
-    from fastbm.runs.spec import build
+    from fastbm.runs.spec import Given, build
     from fastbm.store import open_reader
 
     reader = open_reader(path)
-    return build(reader.spec, reader.inputs, 1)
+    return build(reader.spec, reader.inputs, 1, Given())
 
 
 def test_what_was_chosen_stands_in_the_spec_and_is_not_chosen_again(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from fastbm.learning import make as drivers
+from fastbm.learning import learn, make as drivers
 from fastbm.runs import begin
 from tests.support.run_kinds import Kind
 
@@ -51,7 +51,9 @@ def drivers_of(make: Callable[[int], Any]) -> set[str]:
         found.update(type(phase).__name__ for phase in both)
         return both
 
-    with mock.patch.object(drivers, "make", note), mock.patch.object(drivers, "phases", note_phases):
+    with ExitStack() as patches:
+        for place, name, noted in ((learn, "make", note), (drivers, "make", note), (drivers, "phases", note_phases)):
+            patches.enter_context(mock.patch.object(place, name, noted))
         task = make(1)
         if type(task.learner.driver).__name__ in ("Pretraining", "AutoSteps"):  # which make others as they go
             while not task.done:

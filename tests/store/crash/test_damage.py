@@ -133,7 +133,7 @@ def check_files_of_others(tmp_path: Path) -> None:
 def test_damage_older_than_a_resume_looks_is_found_by_the_merge(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastbm.store.resume.HASHED_ON_RESUME", 2)
+    monkeypatch.setattr("fastbm.store.resumption.HASHED_ON_RESUME", 2)
     path = tmp_path / "run.h5"
     parts = begun(path)
     flip(parts / "seg-00000002.h5", 8 * 3000)

@@ -77,7 +77,7 @@ def test_a_disk_that_fills_up_in_the_merge_leaves_the_parts(
     with begin(path) as writer:
         append(writer, 0, N_BLOCKS)
         with monkeypatch.context() as patch, pytest.raises(StorageError, match="no space left"):
-            patch.setattr("fastbm.store.merge.file.files", Full(5))
+            patch.setattr("fastbm.store.merge.file.disk", Full(5))
             writer.finish(state_after(N_BLOCKS))
     assert sorted(os.listdir(tmp_path)) == ["run.h5.parts", "whole.h5"]
     with resume(path) as writer:

@@ -12,7 +12,7 @@ from .._base.checks import StorageError, warn
 from . import disk
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
-from .create import clear_leftovers, give_up, write_first
+from .creation import clear_leftovers, give_up, write_first
 from .find import Merged, Standing, find
 from .hdf import copy_arrays
 from .image import Damaged
