@@ -13,8 +13,9 @@ from fastbm.kernels.learning.contrastive import draw_words, sum_words, turn_word
 from fastbm.learning import rules
 from fastbm.learning.learners import restricted
 from fastbm.learning.learners.restricted import RestrictedSteps
+from fastbm.learning.settings import FitSettings
 
-GIVEN: dict[str, Any] = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__)
+GIVEN: dict[str, Any] = dict.fromkeys(FitSettings.__dataclass_fields__)
 
 
 def rows_of(m: int, n: int, seed: int = 0) -> np.ndarray:

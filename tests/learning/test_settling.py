@@ -13,6 +13,7 @@ from fastbm.learning import rules
 from fastbm.learning.errors.statistics import Statistics
 from fastbm.learning.moments import PhaseMoments
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
+from fastbm.learning.settings import FitSettings
 from fastbm.runs.fit.task import FitTask
 from tests.support.machines import DATA, draw
 
@@ -89,7 +90,7 @@ def test_tests_of_moments_go_on_from_any_state() -> None:
     """A run that is stopped inside of a test before an epoch ends in the same bits."""
     rows = (glass(0.5, 4)[:60, :4] > 0).astype(np.uint8)
     start = bm.BoltzmannMachine(np.zeros((4, 4)), units="binary")
-    given = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__) | {"seed": 1, "n_chains": 8, "n_sweeps": 1}
+    given = dict.fromkeys(FitSettings.__dataclass_fields__) | {"seed": 1, "n_chains": 8, "n_sweeps": 1}
     given.pop("method")
     settings = rules.check(start, len(rows), "monte-carlo", given)
 

@@ -189,7 +189,7 @@ def no_first_commit() -> AbstractContextManager[None]:
 
 def one_word_lost() -> AbstractContextManager[None]:
     """One word of one random stream is not what it was."""
-    read_state = store.resuming.read_state
+    read_state = store.resumption.read_state
 
     def read(*arguments: Any) -> dict[str, np.ndarray]:
         state = read_state(*arguments)
