@@ -19,11 +19,12 @@ from ..sampling.unseen import rarely, unseen
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 from .temperatures import FEWEST_SPREAD, spread_error
+from .tempering.based import BasedChains
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
-def find_burn_in(chains: Chains | TemperedChains, longest: int) -> int:
+def find_burn_in(chains: Chains | TemperedChains | BasedChains, longest: int) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.

@@ -42,7 +42,7 @@ class BasedChains(Adapter):
         self._at = np.tile(levels[1:], n_chains)
         self.engine = path.chains(len(self._at), self._at, seed, threads)
         self._free = rng.keyed(seed, rng.STARTS)
-        self._up = self._begin(len(levels))
+        self._up = path.draw(self._free, n_chains * len(levels)).reshape(n_chains, len(levels), -1)
         self._load()
         self._swaps = rng.streams(seed, n_chains, purpose=rng.SWAPS)
         self._counts = np.zeros((2, len(levels) - 1), np.int64)
@@ -50,14 +50,6 @@ class BasedChains(Adapter):
         self.level = np.tile(np.arange(len(levels)), (n_chains, 1))
         count_round_trips(self._end, self.round_trips, self.level)
         self._measure()
-
-    def _begin(self, n_levels: int) -> np.ndarray:
-        """States of the product model, and at random in every second replica: those of a product model that knows one
-        valley would all agree, and be wrong, until chains have found the others.
-        """
-        up = self.path.draw(self._free, self.n_chains * n_levels)
-        up[1::2] = self._free.integers(0, 2, up[1::2].shape, np.uint8)
-        return up.reshape(self.n_chains, n_levels, -1)
 
     def _load(self) -> None:
         self.engine.load_bits(self._up[:, 1:].reshape(-1, self.n_units))
@@ -115,7 +107,7 @@ class BasedChains(Adapter):
             ``samples/states`` and ``samples/energy`` at the machine as `TemperedChains.record` has them, and in
             ``tempering/energy`` (n_samples, n_chains, n_levels), in place of the energy, D at every level.
         """
-        rows = {
+        rows: dict[str, np.ndarray] = {
             "samples/states": np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8),
             "samples/energy": np.empty((n_samples, self.n_chains)),
             "tempering/energy": np.empty((n_samples, self.n_chains, len(self.betas))),

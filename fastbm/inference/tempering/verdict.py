@@ -38,8 +38,8 @@ def judge_ladders(
     """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
 
     `units` (n_blocks, n_ladders, n_units) are parts of the time that units are up at the target, `tau` the
-    autocorrelation time at every level, in samples; `based` says that the first level is no machine at beta = 0, which
-    finds all valleys, but a product model that may know one alone: ladders have to mix. None where there is one ladder, or too few samples to compare.
+    autocorrelation time at every level, in samples. None where there is one ladder, or too few samples to compare.
+    `based` says that ladders lead to a product model, which may know one valley alone: they have to mix.
     """
     n_samples, n_ladders, _ = energies.shape
     seen = {"r_hat": _r_hat(energies)}
