@@ -5,7 +5,7 @@ Means and second moments of recorded states, gathered piece by piece.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,17 +14,27 @@ from .._base import checks
 from ..kernels.bits import count_pairs, pack_chains
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
-from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import rarely, unseen
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 from .temperatures import FEWEST_SPREAD, spread_error
-from .tempering.based import BasedChains
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
-def find_burn_in(chains: Chains | TemperedChains | BasedChains, longest: int) -> int:
+class Sweeping(Protocol):
+    """What can be burnt in."""
+
+    n_chains: int
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain."""
+
+    def energies(self) -> np.ndarray:
+        """What has to become stationary, (n_chains,)."""
+
+
+def find_burn_in(chains: Sweeping, longest: int) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
