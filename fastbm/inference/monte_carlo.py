@@ -1,6 +1,6 @@
 """Moments by Markov chain Monte Carlo, with error bars from the chains' autocorrelation.
 
-Means and second moments of recorded states are gathered piece by piece.
+Means and second moments of recorded states, gathered piece by piece.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ N_BLOCKS = 32  # means over this many blocks of every chain are kept for the err
 
 
 class Sweeping(Protocol):
-    """Chains of any kind, as far as their burn-in needs to know them."""
+    """What can be burnt in."""
 
-    @property
-    def n_chains(self) -> int: ...
+    n_chains: int
 
-    def sweep(self, n_sweeps: int) -> None: ...
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain."""
 
-    def energies(self) -> np.ndarray: ...
+    def energies(self) -> np.ndarray:
+        """What has to become stationary, (n_chains,)."""
 
 
 def find_burn_in(chains: Sweeping, longest: int) -> int:
@@ -61,7 +62,7 @@ class PairCounts:
         self.n += chains.n_chains
 
     def up(self) -> np.ndarray:
-        """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
+        """P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
         upper = np.triu(self.counts)
         return (upper + np.triu(upper, 1).T) / self.n
 
@@ -206,11 +207,11 @@ class TargetMoments:
         self._done += len(packed)
 
     def means(self) -> np.ndarray:
-        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
+        """The part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
         return self._sums / np.bincount(self._block)[:, None, None]
 
     def result(self, ess: float) -> dict[str, Any]:
-        """Return moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
+        """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
         blocks = self.means()
         error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
         if blocks.shape[1] >= FEWEST_SPREAD:

@@ -29,7 +29,7 @@ def test_error_bars_cover(method: str, units: str) -> None:
         model = machine(kind, units, seed=2, offset=1.5, scale=0.8)
         model = model.with_base_rates(np.linspace(0.3, 0.7, model.n_visible))
         truth = bm.infer(model, "exact", beta=1.3)
-        for seed, start in enumerate(("biases", "data", "mean-field", "tempering", np.full(model.n_visible, 0.4)) * 3):
+        for seed, start in enumerate(("biases", "data", "mean-field", "tempering", np.full(model.n_visible, 0.4)) * 2):
             about = {"beta": 1.3, "seed": seed, "threads": 1, "witness": False}
             found = calm(bm.infer, model, method, start=start, **about, **SHORT[method])
             assert found.detail["start"] == (start if isinstance(start, str) else "means")
@@ -60,7 +60,7 @@ def test_the_hidden_valley_is_found_or_missed_knowingly(method: str) -> None:
         found = calm(bm.infer, model, method, start=start, n_sweeps=10 if method != "tempering" else 400)
         right = abs(found.log_z - 31.089) < 0.1
         assert right or found.converged is False
-        assert right or not isinstance(start, str) or start != "tempering"
+        assert right or not (isinstance(start, str) and start == "tempering")
 
 
 def test_ladders_that_leave_the_valley_of_their_base_seldom_are_not_believed() -> None:
