@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +80,17 @@ def test_blocks_that_are_broken_off_are_done_again(
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     work(name, whole)
     monkeypatch.setattr(blocks, "LONG_SECONDS", 0.0)
-    do, count = blocks.Breakable.work, [0]
+    do, count = blocks.Breakable.block, [0]
 
-    def fickle(task: blocks.Breakable, act: Callable[[], Any], n: int, pace: blocks.Pace) -> Any:
+    @contextmanager
+    def fickle(task: blocks.Breakable, n: int, pace: blocks.Pace) -> Iterator[None]:
         count[0] += 1
+        with do(task, n, pace):
+            yield
+            if count[0] % 3 == 0:
+                raise blocks.Halted
 
-        def wasted() -> None:
-            act()
-            raise blocks.Halted
-
-        return do(task, wasted if count[0] % 3 == 0 else act, n, pace)
-
-    monkeypatch.setattr(blocks.Breakable, "work", fickle)
+    monkeypatch.setattr(blocks.Breakable, "block", fickle)
     work(name, path)
     crash.assert_same_run(whole, path)
     assert count[0] > 3
