@@ -16,13 +16,13 @@ import numpy as np
 from .._base import checks, rng
 from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
-from .ais.method import FEWEST_WITNESSES, SCOUT, SCOUT_PART
+from .ais.method import FEWEST_WITNESSES, SCOUT
 from .ais.walks import make_walk
 from .ais.weights import average
 from .importance_sampling import averages, mix
 from .result import Inference
 from .scout.bases import log_odds
-from .scout.scout import Scout, attempt_seconds, scout
+from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .verdict import Verdict, apart, below_bound, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers

@@ -256,11 +256,5 @@ class KernelCache:
         """Give the right to compile back."""
         _locks.leave(self._lock)
 
-    def enable(self) -> None:
-        """Do nothing: Numba asks for this, and the cache always is enabled."""
-
-    def disable(self) -> None:
-        """Do nothing: Numba asks for this, and the cache always is enabled."""
-
     def flush(self) -> None:
         """Do nothing: Numba asks for this, and what is there is right."""

@@ -38,7 +38,7 @@ class Run:
     takes : set of str
         What no file can hold and must be given again: "observables", "executor", "data".
     verb : str
-        What begins another one.
+        What begins another one, of runs that have an end of their own.
     """
 
     counted = ""

@@ -22,7 +22,7 @@ from ...machine.machine import BoltzmannMachine
 from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.marginal import PAIR_SECONDS, n_pairs
-from ..scout.scout import Scout, attempt_seconds, scout
+from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from ..verdict import UNASKED, Verdict, way_out
 from .election import tried
 from .path import PATHS, adapt_path, check_path, check_source, draw_starts
@@ -31,7 +31,6 @@ from .walks import check_walk, make_walk
 from .weights import Average, average, weighted_moments
 
 DOWN, SAMPLES, SCOUT, WITNESS = 1, 2, 3, 4  # what seeds are derived by
-SCOUT_PART = 0.35  # of what the walks take, for the tempering
 WITNESS_PART = 0.5  # of the walks, those that stand witness
 FEWEST_WITNESSES = 16
 MEANS = "start means"  # in `detail`, those of the base

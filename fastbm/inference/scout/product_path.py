@@ -20,9 +20,8 @@ from ...sampling.engine.choice import choose_kernel
 from ...sampling.engine.engine import Engine
 from ...sampling.ladder import GRID, SECONDS, SWEEPS, Profile, asinh_grid, equal_steps, spread_of
 from .bases import check_start, log_odds
-from .scout import attempt_seconds, scout
+from .scout import SCOUT_PART, attempt_seconds, scout
 
-SCOUT_PART = 0.35  # of what a call takes, for the tempering whose means start="tempering" takes
 PILOT_CHAINS = 64
 FEWEST_LEVELS = 8  # unless told: chains cross between valleys that the product model lacks at levels between
 

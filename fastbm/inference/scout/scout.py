@@ -23,6 +23,7 @@ from ..fixed_point.mean_field import climb
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
+SCOUT_PART = 0.35  # of what a call takes, for the look around
 LADDERS = 4
 LEVELS = 40  # of the path on one side of a layered machine
 MOST_ROUNDS, FEWEST_ROUNDS = 250, 25  # on one side of a layered machine
