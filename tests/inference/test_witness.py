@@ -13,6 +13,7 @@ from fastbm.inference import methods, witness
 from fastbm.inference.ais import method as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
+from fastbm.inference.scout.scout import scout
 from fastbm.runs.infer import verb
 from tests.support import machines
 from tests.support.machines import calm, machine
@@ -193,3 +194,12 @@ def test_machines_of_digits(rule: dict[str, Any]) -> None:
         log_z, error = witness._claim(result)
         if log_z is not None and abs(log_z - truth) > max(4 * (error or 0.0), 0.05):
             assert result.converged is not True
+
+
+@pytest.mark.parametrize("layered", [False, True])
+def test_a_look_at_an_even_machine_sees_both_of_its_mirrored_valleys(layered: bool) -> None:
+    """Ladders that fell into one valley would lend their means, and their word, to walks that miss half of Z."""
+    blocks = [np.full((20, 8), 0.5)]
+    model = bm.BoltzmannMachine(blocks) if layered else bm.models.curie_weiss(40)
+    found = scout(model, 4.0, 0.0, seed=1, threads=1, must=True)
+    assert np.abs(found.ladders().mean(axis=(1, 2)) - 0.5).max() < 0.1

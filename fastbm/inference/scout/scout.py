@@ -17,6 +17,7 @@ from ..._base import rng
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import free_spread
+from ...sampling.valleys import is_even
 from ..fixed_point.equations import MeanFieldEquations
 from ..fixed_point.iterate import Settings, starting_means
 from ..fixed_point.mean_field import climb
@@ -113,6 +114,8 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
         side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
         burn_in=int(BURN_IN * rounds), seed=seed, threads=threads,
     )  # fmt: skip
+    if is_even(model, beta):
+        _mirror(found.up)
     states = found.up.reshape(-1, len(side.kept))
     bound = float(logsumexp(side.log_f(np.unique(states, axis=0))))
     up = side.complete(states, rng.keyed(seed, rng.STARTS))
@@ -132,9 +135,20 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     for t in range(rounds):
         chains.sweep(1)
         visited[:, t] = chains.bits()
+    if is_even(model, beta):
+        _mirror(visited)
     up = visited.reshape(-1, model.n_units)
     energies = model.energy_of_bits(np.unique(up, axis=0))
     return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
+
+
+def _mirror(up: np.ndarray) -> None:
+    """Flip all units of every second state, (n_ladders, n_rounds, n_units) in place.
+
+    Of a machine that is even these are as probable, and ladders that all fell into one of two mirrored valleys would
+    not know of the other.
+    """
+    up[:, 1::2] ^= 1
 
 
 def _rounds(seconds: float, each: float, most: int) -> int:
