@@ -177,7 +177,7 @@ def sampled_states(
     energies, _ = _each(visit(model, n_chains // 2, *run, seed=seed, **about), states.add)
     others = visit(model, n_chains - n_chains // 2, *run, seed=rng.derive(seed, 1), **about)
     witnessed, inside = _each(others, lambda packed, _: states.contains(packed))
-    detail = _correction(_log_sum(states, beta) - beta * model.offset, inside.astype(np.float64))
+    detail = _correction(_log_sum(states, beta) - beta * model.offset, inside.astype(np.float64), witnessed)
     both = np.concatenate([energies, witnessed], axis=1)
     detail["r_hat"] = float(diagnostics.r_hat(both)) if len(both) >= 4 else math.inf
     alone = math.isinf(states.ceiling) and len(energies) > 1 and float(diagnostics.tau_int(energies)) <= INDEPENDENT
@@ -258,12 +258,13 @@ def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
     return {"probability": probability, "log_z_corrected": None, "log_z_corrected_error": None}
 
 
-def _correction(log_z: float, inside: np.ndarray) -> dict[str, Any]:
+def _correction(log_z: float, inside: np.ndarray, energies: np.ndarray) -> dict[str, Any]:
     """The estimate of log Z from the probability of the set, with its error; None, after a warning, where that is 0."""
     probability = float(inside.mean())
     if probability == 0.0:
         return _uncorrected("no independent sample fell among the states visited", 0.0)
-    ess = min(float(diagnostics.ess(inside)), inside.size)
+    # where all samples, or all but a few, are inside, these do not tell how slowly chains move, and energies do
+    ess = min(float(diagnostics.ess(inside)), float(diagnostics.ess(energies)), inside.size)
     smoothed = (probability * ess + 1.0) / (ess + 2.0)  # Laplace's rule: an error bar where all samples agree
     of_chains = inside.mean(axis=0)
     spread = float(spread_error(of_chains - probability)) if len(of_chains) > 1 else 0.0
