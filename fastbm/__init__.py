@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from ._base.checks import ConvergenceWarning, Interrupted, StorageError
     from .data.moments import Moments, smoothed_rates
     from .data.sources import Packed, Source
+    from .inference import estimators as methods
     from .inference.comparison import Comparison
     from .inference.conditional.apply import complete, reconstruct, transform
     from .inference.likelihood import LogLikelihood, log_likelihood, pseudo_likelihood
     from .inference.result import Inference
     from .inference.temperatures import Temperatures
+    from .learning import methods as rules
     from .learning.classifier.classifier import BoltzmannClassifier
     from .learning.fidelity.fidelity import fidelity
     from .learning.planted.comparison import RuleComparison
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from .runs.planted.verb import compare_rules
     from .runs.run import Run
     from .runs.sample.verb import sample
+    from .sampling import samplers
     from .store.verification import Verification, verify
 
 __version__ = "0.1.0"
@@ -71,7 +74,15 @@ _PLACES = {
     "transform": "inference.conditional.apply",
     "verify": "store.verification",
 }
-_MODULES = {"data": "data", "diagnostics": "diagnostics", "lattice": "models.square_lattice", "models": "models"}
+_MODULES = {
+    "data": "data",
+    "diagnostics": "diagnostics",
+    "lattice": "models.square_lattice",
+    "methods": "inference.estimators",
+    "models": "models",
+    "rules": "learning.methods",
+    "samplers": "sampling.samplers",
+}
 
 __all__ = [
     "BoltzmannClassifier",
@@ -102,12 +113,15 @@ __all__ = [
     "load",
     "log_likelihood",
     "merge",
+    "methods",
     "models",
     "open",
     "pseudo_likelihood",
     "reconstruct",
     "resume",
+    "rules",
     "sample",
+    "samplers",
     "smoothed_rates",
     "transform",
     "verify",

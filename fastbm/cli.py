@@ -177,6 +177,16 @@ def plot(
     tables.draw(out, picture)
 
 
+@app.command("help")
+def help_(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of a sampler, a method or a rule.")] = None,
+) -> None:
+    """Say what a sampler, a method of inference or a rule of learning does, and what its options mean."""
+    from .report.options import describe
+
+    typer.echo(describe(name))
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code.
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from .._base.options import Above, Options, options, pick
 from ..exact.choice import duration
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.couplings import DENSE_LIMIT
 from ..machine.machine import BoltzmannMachine
 from ..machine.magnitude import refuse_beyond_range
+from .estimator import BETAS, SWEEPS
 from .exact.method import forecast_seconds
 from .importance_sampling import N_SWEEPS
-from .methods import BETAS, SWEEPS, run_method
+from .methods import METHODS, run_method
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper_seconds
 from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
@@ -40,6 +42,34 @@ KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not te
 SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
 FIRST = 2.0  # times the budget that a first trial, which is slower, may take and yet be repeated
 LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
+
+
+@options
+class Auto(Options):
+    """Choose a method by what fits a budget: an exact sum if it does, else what estimates best.
+
+    Parameters
+    ----------
+    budget : float
+        Seconds.
+    exact : bool
+        Whether an exact sum may be taken.
+    """
+
+    name: ClassVar[str] = "auto"
+    kind: ClassVar[str] = "method of inference"
+
+    budget: Annotated[float, Above(0.0)] = BUDGET
+    exact: bool = True
+
+
+BY_NAME: dict[str, type[Options]] = {**METHODS, Auto.name: Auto}
+
+
+def named(method: Any, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of a method, which may be an object that bears them."""
+    found: Any = pick("method", method, BY_NAME, given)
+    return (found.name, found.given()) if isinstance(found, Options) else (method, dict(given))
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
 from .._base import checks, rng
+from .._base.options import Least, options
 from .._base.threads import single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from ..sampling.unseen import rarely
 from .ais.weights import Average, average
+from .estimator import Estimator, Knob
 from .result import Inference, check_pairs, moments_of
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper
@@ -103,16 +105,8 @@ def _log_q(up: np.ndarray, visited: np.ndarray) -> np.ndarray:
     return found
 
 
-def importance_sampling(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_samples: int = 20_000,
-    n_sweeps: int = N_SWEEPS,
-) -> Inference:
+@options
+class ImportanceSampling(Estimator):
     """Estimate log Z and moments of a layered machine by importance sampling around the states of a tempering.
 
     Parameters
@@ -123,66 +117,73 @@ def importance_sampling(
         Rounds of the tempering on the smaller side, of 4 ladders of 40 levels from the visible biases. Where the draws
         do not agree it is done again with twice as many.
 
-    Returns
-    -------
-    Inference
-        `converged` where at least 100 draws carry the average and every ladder alone agrees with all. Best for up to
-        about 25 units in the smaller side; beyond 100 the mixture is too wide.
-
     Raises
     ------
     ValueError
         If the machine has no layers.
+
+    Notes
+    -----
+    `converged` where at least 100 draws carry the average and every ladder alone agrees with all. Best for up to
+    about 25 units in the smaller side; beyond 100 the mixture is too wide.
     """
-    if not has_marginal(model):
-        if not np.any(np.diff(model.couplings.csr()[0])):
+
+    name: ClassVar[str] = "importance-sampling"
+    knob: ClassVar[Knob | None] = Knob("n_sweeps", 250, 100_000)
+    all_pairs: ClassVar[bool] = True
+
+    n_samples: Annotated[int, Least(2 * LADDERS)] = 20_000
+    n_sweeps: Annotated[int, Least(1)] = N_SWEEPS
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        if not has_marginal(model):
+            if not np.any(np.diff(model.couplings.csr()[0])):
+                raise ValueError(
+                    "importance-sampling sums out one side of a layered machine; here no two free units are coupled, "
+                    'and log Z is a sum over units. Use "mean-field", which is exact then, or "exact".'
+                )
             raise ValueError(
-                "importance-sampling sums out one side of a layered machine; here no two free units are coupled, and "
-                'log Z is a sum over units. Use "mean-field", which is exact then, or "exact".'
+                "importance-sampling sums out one side of a layered machine; this one has no layers, or too many "
+                'couplings for one matrix. Use "tempering" or "ais".'
             )
-        raise ValueError(
-            "importance-sampling sums out one side of a layered machine; this one has no layers, or too many "
-            'couplings for one matrix. Use "tempering" or "ais".'
+        if moments:
+            check_pairs(model.n_units)
+        side = Marginal.of(model, beta)
+        for attempt, rounds in enumerate((self.n_sweeps, 2 * self.n_sweeps)):
+            visited = temper(
+                side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
+                burn_in=int(BURN_IN * rounds), seed=rng.derive(seed, attempt), threads=threads,
+            )  # fmt: skip
+            found = mix(side, visited.up, self.n_samples, rng.derive(seed, attempt))
+            if not found.doubt:
+                break
+        doubt = found.doubt
+        bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed, threads)
+        if not doubt and apart(bound - found.all.log_mean, found.all.error):
+            doubt = f"log Z lies {bound - found.all.log_mean:.3g} nats below the bound of mean field"
+        if doubt:
+            checks.warn(
+                f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
+                'tens of units in the smaller side, use "ais" with walk="marginal".'
+            )
+        detail = {
+            "n_states": len(np.unique(visited.up.reshape(-1, visited.up.shape[2]), axis=0)),
+            "n_sweeps": rounds,
+            "round_trips": visited.round_trips,
+            "log_z of ladders": np.array([one.log_mean for one in found.each]),
+            "log_z_errors": found.all.errors,
+        }
+        return Inference(
+            "importance-sampling",
+            log_z=found.all.log_mean,
+            log_z_error=found.all.error,
+            **averages(model, beta, side, found, moments),
+            converged=not doubt,
+            n_samples=len(found.log_w),
+            ess=found.all.ess,
+            detail=detail,
         )
-    n_samples = checks.whole("n_samples", n_samples, least=2 * LADDERS)
-    n_sweeps = checks.whole("n_sweeps", n_sweeps, least=1)
-    if moments:
-        check_pairs(model.n_units)
-    side = Marginal.of(model, beta)
-    for attempt, rounds in enumerate((n_sweeps, 2 * n_sweeps)):
-        visited = temper(
-            side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
-            burn_in=int(BURN_IN * rounds), seed=rng.derive(seed, attempt), threads=threads,
-        )  # fmt: skip
-        found = mix(side, visited.up, n_samples, rng.derive(seed, attempt))
-        if not found.doubt:
-            break
-    doubt = found.doubt
-    bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed, threads)
-    if not doubt and apart(bound - found.all.log_mean, found.all.error):
-        doubt = f"log Z lies {bound - found.all.log_mean:.3g} nats below the bound of mean field"
-    if doubt:
-        checks.warn(
-            f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
-            'tens of units in the smaller side, use "ais" with walk="marginal".'
-        )
-    detail = {
-        "n_states": len(np.unique(visited.up.reshape(-1, visited.up.shape[2]), axis=0)),
-        "n_sweeps": rounds,
-        "round_trips": visited.round_trips,
-        "log_z of ladders": np.array([one.log_mean for one in found.each]),
-        "log_z_errors": found.all.errors,
-    }
-    return Inference(
-        "importance-sampling",
-        log_z=found.all.log_mean,
-        log_z_error=found.all.error,
-        **averages(model, beta, side, found, moments),
-        converged=not doubt,
-        n_samples=len(found.log_w),
-        ess=found.all.ess,
-        detail=detail,
-    )
 
 
 def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
 from .conditional.layers import log_conditionals
-from .methods import check_options, infer, run_method
+from .methods import infer, make_estimator, run_method
 from .result import TOLD, Inference
 
 ROWS = 1024  # that are worked on at a time
@@ -128,7 +128,7 @@ def log_likelihood(
     beta, n_threads = checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
     refuse_beyond_range(model, beta)
-    check_options(clamped, {})
+    make_estimator(clamped, {})
     log_z = method
     if isinstance(log_z, Inference):
         if options:

@@ -2,177 +2,138 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from .._base import checks, rng, threads as threads_module
+from .._base.options import pick
 from .._base.threads import single_threaded_blas
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
-from .ais.method import MEANS, ais, reverse_ais
-from .exact.method import exact
-from .fixed_point.bethe import bethe
-from .fixed_point.mean_field import mean_field
-from .fixed_point.tap import tap
-from .idle import refuse_idle
-from .importance_sampling import importance_sampling
-from .monte_carlo import monte_carlo
-from .population_annealing import population_annealing
+from .ais.method import AIS, MEANS, ReverseAIS
+from .estimator import Estimator, Examined
+from .exact.method import Exact
+from .fixed_point.bethe import Bethe
+from .fixed_point.mean_field import MeanField
+from .fixed_point.tap import TAP
+from .importance_sampling import ImportanceSampling
+from .monte_carlo import Gibbs, Metropolis
+from .population_annealing import PopulationAnnealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
-from .sampled_states.method import sampled_states
+from .sampled_states.method import SampledStates
 from .subject import Subject, clamp_of
-from .tempering.method import tempering
+from .tempering.method import Tempering
 from .verdict import UNASKED
 from .witness import examine
 
-SETTINGS = ("model", "rule", "beta", "clamp", "moments", "seed", "threads", "executor", "plan")
+METHODS: dict[str, type[Estimator]] = {
+    cls.name: cls
+    for cls in (
+        Exact, SampledStates, MeanField, TAP, Bethe, AIS, Gibbs, Metropolis, Tempering, PopulationAnnealing, ReverseAIS,
+        ImportanceSampling,
+    )
+}  # fmt: skip
 
 
-WITNESS = inspect.Parameter("witness", inspect.Parameter.KEYWORD_ONLY, default=True, annotation=bool)
+def make_estimator(method: Any, options: Mapping[str, Any]) -> Estimator:
+    """Return the method that a name and its options, or an object, stand for.
 
-
-class Knob(NamedTuple):
-    """The option that makes a method take longer, and better, about in proportion: a multiple of `least`."""
-
-    name: str
-    least: int
-    most: int
-
-
-@dataclass(frozen=True)
-class Method:
-    """One row of the table. `knob` is what a budget decides; `all_pairs` says that moments come as a full matrix;
-    `examined`, that an independent look may contradict the result (see `fastbm.inference.witness`).
+    Raises
+    ------
+    TypeError, ValueError
+        For a method or option that is unknown, naming the nearest, and for options that would do nothing.
     """
-
-    function: Callable[..., Inference]
-    knob: Knob | None = None
-    all_pairs: bool = False
-    examined: bool = False
-
-    @cached_property
-    def settings(self) -> set[str]:
-        """Which of the common settings the function takes."""
-        return set(inspect.signature(self.function).parameters) & set(SETTINGS)
-
-    @cached_property
-    def options(self) -> dict[str, inspect.Parameter]:
-        """Options that are the method's own."""
-        own = {k: p for k, p in inspect.signature(self.function).parameters.items() if k not in SETTINGS}
-        return own | ({"witness": WITNESS} if self.examined else {})
-
-
-SWEEPS = Knob("n_sweeps", 50, 10_000_000)
-BETAS = Knob("n_betas", 20, 1_000_000)
-
-METHODS = {
-    "exact": Method(exact),
-    "sampled-states": Method(sampled_states, knob=SWEEPS, all_pairs=True, examined=True),
-    "mean-field": Method(mean_field),
-    "tap": Method(tap),
-    "bethe": Method(bethe),
-    "ais": Method(ais, knob=BETAS, all_pairs=True),
-    "gibbs": Method(partial(monte_carlo, rule="gibbs"), knob=SWEEPS, all_pairs=True, examined=True),
-    "metropolis": Method(partial(monte_carlo, rule="metropolis"), knob=SWEEPS, all_pairs=True, examined=True),
-    "tempering": Method(tempering, knob=SWEEPS, all_pairs=True, examined=True),
-    "population-annealing": Method(
-        population_annealing, knob=Knob("n_chains", 256, 1 << 20), all_pairs=True, examined=True
-    ),
-    "reverse-ais": Method(reverse_ais, knob=BETAS),
-    "importance-sampling": Method(importance_sampling, knob=Knob("n_sweeps", 250, 100_000), all_pairs=True),
-}
-
-
-def check_options(method: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown method or option, naming the nearest and listing those there are, and what would do nothing."""
     if method == "auto":
         raise ValueError("auto chooses a method for infer alone; name one here.")
-    valid = METHODS[checks.choice("method", method, METHODS)].options
+    cls: Any = pick("method", method, METHODS, options)
+    if isinstance(cls, Estimator):
+        return cls
     for name in options:
-        if name not in valid:
+        if name not in cls.names():
             raise TypeError(
-                f"{method} has no option {name!r}.{checks.nearest(name, valid)} It takes: {', '.join(valid) or 'none'}."
+                f"{method} has no option {name!r}.{checks.nearest(name, cls.names())} It takes: "
+                f"{', '.join(cls.names()) or 'none'}."
             )
-    refuse_idle(method, options)
+    found: Estimator = cls(**{name: value for name, value in options.items() if value is not None})
+    return found
 
 
 def check_call(
-    model: BoltzmannMachine, method: str, beta: float, clamp: Any, options: Mapping[str, Any], moments: bool = False
-) -> None:
-    """Refuse, before anything is computed or written, what cannot be done; "exact" looks at its costs, and at what it
-    can hold, when it plans.
+    model: BoltzmannMachine, method: Any, beta: float, clamp: Any, options: Mapping[str, Any], moments: bool = False
+) -> Estimator:
+    """Return the method, or refuse, before anything is computed or written, what cannot be done; "exact" looks at its
+    costs, and at what it can hold, when it plans.
     """
-    check_options(method, options)
-    if method != "exact":
+    chosen = make_estimator(method, options)
+    if not isinstance(chosen, Exact):
         refuse_beyond_range(model, beta)
     if clamp is not None:
         if not isinstance(clamp, (tuple, list)) or len(clamp) != 2:
             raise ValueError(f"clamp must be a pair (indices, values); got {clamp!r}.")
         Clamped.of(model, *clamp)
-    if moments and METHODS[method].all_pairs:
+    if moments and chosen.all_pairs:
         check_pairs(model.n_units)
+    return chosen
 
 
 def run_method(
     model: BoltzmannMachine,
-    method: str,
+    method: str | Estimator,
     *,
     beta: float,
     clamp: Any,
     moments: bool,
     seed: int,
     threads: int,
+    plan: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Inference:
-    """Run a checked method on a machine, or on what clamping leaves of it."""
+    """Run a method on a machine, or on what clamping leaves of it; `plan` is what was chosen before for "exact"."""
     watch = Stopwatch()
-    if method == "exact":  # its engines hold BLAS to a thread where they need it, and small sums are soon done
-        result = exact(model, beta=beta, clamp=clamp, moments=moments, threads=threads, **options)
+    chosen = make_estimator(method, options)
+    if isinstance(chosen, Exact):  # its engines hold BLAS to a thread where they need it, and small sums are soon done
+        result = chosen.sum(model, beta=beta, clamp=clamp, moments=moments, threads=threads, plan=plan)
     else:
         with single_threaded_blas() if model.is_layered else nullcontext():
-            settings = {"moments": moments, "seed": seed, "threads": threads} | options
             try:
-                result = _dispatch(model, method, beta, clamp, settings)
+                result = _dispatch(
+                    model, chosen, clamp, {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
+                )
             except MemoryError as error:
-                raise ValueError(f"{method} does not fit into memory ({error}). Lower {_sizes(method)}.") from None
+                raise ValueError(f"{chosen.name} does not fit into memory ({error}). Lower {_sizes(chosen)}.") from None
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
     about: dict[str, Any] = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
-    return replace(result, method=method, seconds=watch.seconds, **about)
+    return replace(result, method=chosen.name, seconds=watch.seconds, **about)
 
 
-def _sizes(method: str) -> str:
+def _sizes(chosen: Estimator) -> str:
     """The options that say how much is held at once."""
-    return " or ".join(name for name in METHODS[method].options if name.startswith("n_"))
+    return " or ".join(name for name in chosen.names() if name.startswith("n_"))
 
 
-def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, settings: dict[str, Any]) -> Inference:
-    entry = METHODS[method]
-    given = {"beta": beta} | {k: v for k, v in settings.items() if k in entry.settings or k not in SETTINGS}
+def _dispatch(model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: dict[str, Any]) -> Inference:
     if clamp is None:
-        return _one(entry, model, given, settings)
+        return _one(chosen, model, common)
     indices, values = clamp
     clamped = Clamped.of(model, indices, values)
     results: list[Inference] = []
     for k in range(clamped.n_patterns):
         if not clamped.free.size:
-            results.append(nothing_free(clamped, k, beta, settings["moments"]))
+            results.append(nothing_free(clamped, k, common["beta"], common["moments"]))
             continue
-        if "seed" in given and clamped.n_patterns > 1:
-            given["seed"] = rng.derive(settings["seed"], k)
-        found = _one(entry, clamped.machine(k), given, settings)
-        if "witness" in entry.options:  # patterns share that of the first, and its base
-            given["witness"] = False
-            if "start" in entry.options and (given.get("start") is None or MEANS in found.detail):
-                given["start"] = found.detail.get(MEANS, found.detail["start"])
+        own = common | {"seed": rng.derive(common["seed"], k)} if clamped.n_patterns > 1 else common
+        found = _one(chosen, clamped.machine(k), own)
+        if isinstance(chosen, Examined):  # patterns share the witness of the first, and its base
+            chosen = chosen.filled(witness=False)
+            if "start" in chosen.names() and (getattr(chosen, "start", None) is None or MEANS in found.detail):
+                chosen = chosen.filled(start=found.detail.get(MEANS, found.detail["start"]))
             if k and found.detail.get("doubt") == UNASKED:
                 told = {name: value for name, value in found.detail.items() if name != "doubt"}
                 found = replace(found, converged=results[0].converged, detail=told)
@@ -180,22 +141,19 @@ def _dispatch(model: BoltzmannMachine, method: str, beta: float, clamp: Any, set
     return stack(results) if np.ndim(values) == 2 else results[0]
 
 
-def _one(entry: Method, model: BoltzmannMachine, given: Mapping[str, Any], settings: Mapping[str, Any]) -> Inference:
-    """Run a method on one machine; what it says of itself is examined."""
-    if not entry.examined:
-        return entry.function(model, **given)
-    witness = given.get("witness", True)
-    if not isinstance(witness, (bool, np.bool_)):
-        raise TypeError(f"witness must be True or False; got {witness!r}.")
-    found = entry.function(model, **{name: value for name, value in given.items() if name != "witness"})
-    if witness:
-        return examine(model, found, given["beta"], given["seed"], settings["threads"])
+def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:
+    """Run a method on one machine; what it says of itself is examined, unless it sees to that itself."""
+    found = chosen.run(model, **common)
+    if not isinstance(chosen, Examined) or chosen.itself:
+        return found
+    if chosen.witness:
+        return examine(model, found, common["beta"], common["seed"], common["threads"])
     return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if found.converged else found
 
 
 def infer(
     model: BoltzmannMachine,
-    method: str,
+    method: str | Estimator,
     *,
     beta: float = 1.0,
     clamp: tuple[Any, Any] | None = None,
@@ -207,14 +165,13 @@ def infer(
     """Check the arguments and run one method; `fastbm.infer` adds storage."""
     check_machine(model)
     beta = checks.real("beta", beta, least=0.0)
-    check_call(model, method, beta, clamp, options, moments)
+    chosen = check_call(model, method, beta, clamp, options, moments)
     return run_method(
         model,
-        method,
+        chosen,
         beta=beta,
         clamp=clamp,
         moments=moments,
         seed=rng.resolve(seed),
         threads=threads_module.resolve(threads),
-        **options,
     )

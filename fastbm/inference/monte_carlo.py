@@ -5,16 +5,17 @@ Means and second moments of recorded states, gathered piece by piece.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from .. import diagnostics
-from .._base import checks
+from .._base.options import Least, options
 from ..kernels.bits import count_pairs, pack_chains
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.unseen import rarely, unseen
+from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 from .temperatures import FEWEST_SPREAD, spread_error
@@ -67,22 +68,9 @@ class PairCounts:
         return (upper + np.triu(upper, 1).T) / self.n
 
 
-def monte_carlo(
-    model: BoltzmannMachine,
-    rule: str,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_chains: int = 64,
-    n_sweeps: int = 1_000,
-    burn_in: int | str = "auto",
-    thin: int = 1,
-    order: str | None = None,
-    initial: Any = "random",
-) -> Inference:
-    """Estimate moments from chains of single-unit updates.
+@options
+class _Chains(Examined):
+    """Moments from chains of single-unit updates.
 
     Parameters
     ----------
@@ -90,55 +78,99 @@ def monte_carlo(
         Every `thin`-th of `n_sweeps` sweeps of every chain is used.
     burn_in : int or "auto"
         Sweeps that are thrown away first; "auto" goes on until the energy is stationary, for at most `n_sweeps`.
-    order : {"sequential", "permuted", "random"}, optional
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; left out, sequential for Gibbs and random for Metropolis.
     initial : "random", "up" or array
-
-    Returns
-    -------
-    Inference
-        Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
-        the means that a machine without biases is known to have, and by whether halves of the run differ. None where
-        chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
-        machine is known to have one valley only; `detail["doubt"]` says why.
+        Where chains start.
     """
-    n_sweeps, thin = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("thin", thin, least=1)
-    n_samples = n_sweeps // thin
-    if not n_samples:
-        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
-    pairs = PairCounts(model.n_units) if moments else None
-    chains = make_chains(
-        model, n_chains, rule=rule, order=order, beta=beta, seed=seed, initial=initial, threads=threads
-    )
-    if burn_in == "auto":
-        burnt = find_burn_in(chains, n_sweeps)
-    else:
-        burnt = checks.whole("burn_in", burn_in)
-        chains.sweep(burnt)
-    halves = PairHalves(model.n_units, n_chains, n_samples) if moments else None
-    flips = chains.n_flips
-    energies = np.empty((n_samples, n_chains))
-    n_blocks = min(N_BLOCKS, n_samples)
-    sums = np.zeros((n_blocks, n_chains, model.n_units))
-    sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
-    for t in range(n_samples):
-        chains.sweep(thin)
-        energies[t] = chains.energies() + model.offset
-        up = chains.bits()
-        sums[t * n_blocks // n_samples] += up
-        if pairs is not None and halves is not None:
-            pairs.add(chains)
-            halves.add(up)
-    frozen = n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
-    blocks = sums / sizes[:, None, None]
-    tau = float(diagnostics.tau_int(energies))
-    errors = _error_of_fractions(blocks, energies.size / (2 * tau))
-    verdict = judge_chains(
-        model, beta, energies, blocks, errors, halves, one_point=_is_one_point(initial), frozen=frozen
-    )
-    warn_of_chains(rule, verdict, frozen=frozen)
-    n_updates = chains.n_swept * chains.n_chains * chains.n_units
-    detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
-    return _result(model, rule, beta, energies, blocks, errors, pairs, verdict, detail)
+
+    knob: ClassVar[Knob | None] = SWEEPS
+    all_pairs: ClassVar[bool] = True
+
+    n_chains: Annotated[int, Least(1)] = 64
+    n_sweeps: Annotated[int, Least(1)] = 1_000
+    burn_in: Annotated[int | Literal["auto"], sweeps] = "auto"
+    thin: Annotated[int, Least(1)] = 1
+    order: Order | None = None
+    initial: Any = "random"
+
+    def _check_together(self) -> None:
+        refuse_no_samples(self.n_sweeps, self.thin)
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        n_samples = self.n_sweeps // self.thin
+        pairs = PairCounts(model.n_units) if moments else None
+        chains = make_chains(
+            model,
+            self.n_chains,
+            rule=self.name,
+            order=self.order,
+            beta=beta,
+            seed=seed,
+            initial=self.initial,
+            threads=threads,
+        )
+        if self.burn_in == "auto":
+            burnt = find_burn_in(chains, self.n_sweeps)
+        else:
+            burnt = int(self.burn_in)
+            chains.sweep(burnt)
+        halves = PairHalves(model.n_units, self.n_chains, n_samples) if moments else None
+        flips = chains.n_flips
+        energies = np.empty((n_samples, self.n_chains))
+        n_blocks = min(N_BLOCKS, n_samples)
+        sums = np.zeros((n_blocks, self.n_chains, model.n_units))
+        sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
+        for t in range(n_samples):
+            chains.sweep(self.thin)
+            energies[t] = chains.energies() + model.offset
+            up = chains.bits()
+            sums[t * n_blocks // n_samples] += up
+            if pairs is not None and halves is not None:
+                pairs.add(chains)
+                halves.add(up)
+        frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
+        blocks = sums / sizes[:, None, None]
+        tau = float(diagnostics.tau_int(energies))
+        errors = _error_of_fractions(blocks, energies.size / (2 * tau))
+        verdict = judge_chains(
+            model, beta, energies, blocks, errors, halves, one_point=_is_one_point(self.initial), frozen=frozen
+        )
+        warn_of_chains(self.name, verdict, frozen=frozen)
+        n_updates = chains.n_swept * chains.n_chains * chains.n_units
+        detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
+        return _result(model, self.name, beta, energies, blocks, errors, pairs, verdict, detail)
+
+
+@options
+class Gibbs(_Chains):
+    """Estimate moments from chains that draw one unit after the other given all others.
+
+    Notes
+    -----
+    Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
+    the means that a machine without biases is known to have, and by whether halves of the run differ. None where
+    chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
+    machine is known to have one valley only; `detail["doubt"]` says why.
+    """
+
+    name: ClassVar[str] = "gibbs"
+
+
+@options
+class Metropolis(_Chains):
+    """Estimate moments from chains that propose to flip one unit after the other.
+
+    Notes
+    -----
+    Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
+    the means that a machine without biases is known to have, and by whether halves of the run differ. None where
+    chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
+    machine is known to have one valley only; `detail["doubt"]` says why.
+    """
+
+    name: ClassVar[str] = "metropolis"
 
 
 def _is_one_point(initial: Any) -> bool:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from .._base import checks
+from .._base.options import Least, options
 from ..machine.machine import BoltzmannMachine
+from ..sampling.population import TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
+from .estimator import Examined, Knob, refuse_beside_betas
 from .result import Inference, check_pairs, moments_of
 from .scout.product_path import find_path
 from .subpopulations import BasedPopulations, Subpopulations
@@ -32,20 +34,8 @@ HEALTHY_FAMILIES = 100.0
 HEALTHY_PART = 0.5  # of the populations that must carry the average
 
 
-def population_annealing(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_chains: int = 2_048,
-    n_populations: int = 32,
-    n_sweeps: int = 10,
-    target_ess: float | None = None,
-    betas: Any = None,
-    start: Any = "uniform",
-) -> Inference:
+@options
+class PopulationAnnealing(Examined):
     """Estimate log Z and moments by population annealing.
 
     Parameters
@@ -63,45 +53,60 @@ def population_annealing(
     betas : (n_betas,) array, optional
         The temperatures themselves, increasing from 0.0 to `beta`; log Z is then unbiased in Z, steps chosen on the way
         change it by little.
-
-    Returns
-    -------
-    Inference
-        `ess` is 1 / sum nu^2 with nu the weight of each family, all descendants of one initial replica.
-        `detail["temperatures"]` holds the curves of all temperatures, see `Temperatures.of`; "family_entropy",
-        "n_families", "rho_t" = n_chains / ess and "rho_s" = n_chains / exp(family_entropy); "log_weights", log Z of
-        each population.
+    start : {"uniform", "biases", "data", "mean-field", "tempering"} or array
+        Where the population begins: at beta = 0, or at one of the product models that "ais" knows. Levels between that
+        and the machine are no temperatures, so that there are no curves.
 
     Raises
     ------
     ValueError
         If `betas` does not increase from 0 to `beta`, there are too few replicas, or the machine does not have what
         `start` takes.
+
+    Notes
+    -----
+    `ess` is 1 / sum nu^2 with nu the weight of each family, all descendants of one initial replica.
+    `detail["temperatures"]` holds the curves of all temperatures, see `Temperatures.of`; "family_entropy",
+    "n_families", "rho_t" = n_chains / ess and "rho_s" = n_chains / exp(family_entropy); "log_weights", log Z of
+    each population.
     """
-    n_populations = checks.whole("n_populations", n_populations, least=FEWEST)
-    n_chains, n_sweeps = checks.whole("n_chains", n_chains, least=1), checks.whole("n_sweeps", n_sweeps, least=1)
-    if n_chains < 2 * n_populations:
-        raise ValueError(
-            f"n_chains must be at least 2 for each of {n_populations} populations; got {n_chains}. Raise it, or lower "
-            "n_populations."
-        )
-    ladder = None if betas is None else check_ladder(betas, beta)
-    if ladder is not None and target_ess is not None:
-        raise ValueError("betas say all that target_ess would: leave one of them out.")
-    part = 0.9 if target_ess is None else checks.real("target_ess", target_ess, above=0.0)
-    if part >= 1.0:
-        raise ValueError(f"target_ess is a part of the population, between 0 and 1; got {part:g}.")
-    if moments:
-        check_pairs(model.n_units)
-    path = find_path(model, beta, start, n_chains * n_sweeps, seed, threads)
-    if path is None:
-        populations = Subpopulations(model, n_chains, n_populations, highest_beta=beta, seed=seed, threads=threads)
-        rows = list(_anneal(populations, beta, ladder, part, n_sweeps, moments))
-    else:
-        populations = BasedPopulations(path, n_chains, n_populations, seed=seed, threads=threads)
-        rows = list(_anneal(populations, 1.0, None, part, n_sweeps, False))
-    found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
-    return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
+
+    name: ClassVar[str] = "population-annealing"
+    knob: ClassVar[Knob | None] = Knob("n_chains", 256, 1 << 20)
+    all_pairs: ClassVar[bool] = True
+
+    n_chains: Annotated[int, Least(1)] = 2_048
+    n_populations: Annotated[int, Least(FEWEST)] = 32
+    n_sweeps: Annotated[int, Least(1)] = 10
+    target_ess: Annotated[float | None, part_of_population] = None
+    betas: Any = None
+    start: Any = "uniform"
+
+    def _check_together(self) -> None:
+        if self.n_chains < 2 * self.n_populations:
+            raise ValueError(
+                f"n_chains must be at least 2 for each of {self.n_populations} populations; got {self.n_chains}. Raise "
+                "it, or lower n_populations."
+            )
+        refuse_beside_betas(self)
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        ladder = None if self.betas is None else check_ladder(self.betas, beta)
+        part = TARGET_ESS if self.target_ess is None else self.target_ess
+        if moments:
+            check_pairs(model.n_units)
+        path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
+        if path is None:
+            populations = Subpopulations(
+                model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads
+            )
+            rows = list(_anneal(populations, beta, ladder, part, self.n_sweeps, moments))
+        else:
+            populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)
+            rows = list(_anneal(populations, 1.0, None, part, self.n_sweeps, False))
+        found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
+        return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
 
 def _anneal(

@@ -16,6 +16,7 @@ from .learners.pretraining import Pretraining
 from .learners.protocol import Driver
 from .learners.restricted import RestrictedSteps
 from .learners.steps import Steps
+from .methods import PRESETS
 from .phases.exact import GapsExact
 from .phases.gibbs import GapsAnnealed, GapsGibbs
 from .phases.mean_field import GapsMeanField
@@ -33,7 +34,7 @@ def make(
     if settings.free == "auto":
         other = rng.derive(settings.seed, rng.SWAPS)  # ladders that take over must not repeat the chains' numbers
         return AutoSteps(settings, lambda s: make(start, sample, s, threads, other if s.free == "tempering" else None))
-    kind = rules.PRESETS[settings.method].driver
+    kind = PRESETS[settings.method].driver
     if kind == "closed":
         return ClosedForm(start, sample, settings)
     if kind == "local":

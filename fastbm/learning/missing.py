@@ -11,8 +11,8 @@ from ..data.rows import Rows
 from ..inference.conditional.completions import forecast_of_known
 from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
+from .methods import PRESETS
 from .monitor.row_sums import FILL_IN, LONGEST_SECONDS, about, forecast_of_lacking
-from .rules import PRESETS
 from .settings import FitSettings
 
 EXACT_SECONDS = 0.1  # of a mini-batch, up to which a preset's exact clamped phase stays so

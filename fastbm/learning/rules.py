@@ -6,20 +6,20 @@ Options that nothing would look at are better refused than ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from .._base import checks, rng
+from .._base.options import option_checks
 from ..inference.conditional.layers import is_deep
 from ..machine.couplings import Dense
 from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
 from .closed_forms.learn import CLOSED_FORMS
-from .learners.local_objectives import RULES
+from .learners.local_objectives import RULES as LOCAL_RULES
 from .learners.restricted import serves
-from .optimise.sgd import OPTIMIZERS, PLAIN, SCHEDULES
+from .methods import OF_MONITOR, OF_RULES, PRESETS, RULES, Preset
+from .optimise.sgd import OPTIMIZERS, PLAIN
 from .phases.exact import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
 from .phases.gibbs import FreeAnnealed, FreeContrastive, FreeExact, FreeGibbs, FreeMeanField, FreeRestarted
 from .phases.mean_field import ClampedVariational
@@ -45,44 +45,6 @@ ERRORS = ("fisher", "bootstrap")
 N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
 STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
 N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
-STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Defaults of a method; `batch_size` 0 stands for all rows.
-
-    `driver` tells what moves the parameters: "phases", by the difference of two phases, or "local", by a rule for each
-    unit given the others, or "closed", by a formula; these have no phases (theirs are then called "none").
-    """
-
-    clamped: str
-    free: str
-    optimizer: str = "sgd"
-    epochs: int = 100
-    learning_rate: float = 0.05
-    batch_size: int = 100
-    n_sweeps: int = 1
-    driver: str = "phases"
-    settles: bool = False
-
-
-PRESETS = {
-    # maximum likelihood, all states summed
-    "exact": Preset("exact", "exact", "l-bfgs", 500, 0.1, 0),
-    # clamped and free chains, hidden units anywhere
-    "monte-carlo": Preset("gibbs", "gibbs", "sgd", 200, 0.05, 0, 10, settles=True),
-    # persistent contrastive divergence
-    "pcd": Preset("exact", "gibbs"),
-    # contrastive divergence
-    "cd": Preset("exact", "contrastive"),
-    # the deterministic machine, with linear response
-    "mean-field": Preset("mean-field", "mean-field", "sgd", 500, 0.05, 0),
-    # closed forms for visible machines
-    **{name: Preset("none", "none", "none", 1, 0.1, 0, driver="closed") for name in CLOSED_FORMS},
-    # convex rules for visible machines
-    **{rule: Preset("none", "none", "l-bfgs", 1000, 0.1, 0, driver="local") for rule in RULES},
-}
 
 
 def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> tuple[Preset, str, str]:
@@ -192,58 +154,31 @@ def check(
     `n_rows` is 0 where data are moments; `gaps` tells that entries of rows are missing.
     """
     preset, clamped, free = resolve(model, method, given.pop("clamped"), given.pop("free"))
-    values = {name: value for name, value in given.items() if value is not None}
-
-    def whole(name: str, default: int, least: int = 1) -> int:
-        return checks.whole(name, values.get(name, default), least=least)
-
-    def real(name: str, default: float) -> float:
-        return checks.real(name, values.get(name, default), least=0.0)
-
+    check_of = option_checks(FitSettings)
+    named = (name for name in (*OF_RULES, *OF_MONITOR) if given.get(name) is not None)
+    values: dict[str, Any] = {name: check_of[name](name, given[name]) for name in named}
     preset = _settling(preset, values)
     optimizer = _optimizer(preset, method, clamped, free, values)
     _check_rules(preset, method, values)
-    batch_size = whole("batch_size", preset.batch_size or max(n_rows, 1))
+    batch_size = values.get("batch_size", preset.batch_size or max(n_rows, 1))
     if optimizer == "l-bfgs" and batch_size < n_rows:
         raise ValueError(f'optimizer="l-bfgs" needs all {n_rows} rows in each step; got batch_size={batch_size}.')
-    evaluate = values.get("evaluate", "auto")
-    errors = values.get("errors")
-    found = FitSettings(
-        method=method,
-        clamped=clamped,
-        free=free,
-        optimizer=optimizer,
-        beta=checks.real("beta", values.get("beta", 1.0), above=0.0),
-        epochs=whole("epochs", preset.epochs),
-        learning_rate=checks.real("learning_rate", values.get("learning_rate", preset.learning_rate), above=0.0),
-        momentum=_momentum(real("momentum", 0.0)),
-        batch_size=min(batch_size, max(n_rows, 1)),
-        n_chains=whole("n_chains", 128),
-        n_sweeps=whole("n_sweeps", preset.n_sweeps),
-        clamped_sweeps=whole("clamped_sweeps", 10),
-        l2=real("l2", 0.0),
-        l2_bias=real("l2_bias", 0.0),
-        tolerance=checks.real("tolerance", values.get("tolerance", 1e-6), above=0.0),
-        seed=rng.resolve(given["seed"]),
-        weights_every=whole("weights_every", 1, least=0),
-        samples_every=whole("samples_every", 0, least=0),
-        monitor_every=whole("monitor_every", 1),
-        evaluate=None if evaluate == "none" else checks.choice("evaluate", evaluate, ("auto", "exact", "ais")),
-        l1=real("l1", 0.0),
-        schedule=checks.choice("schedule", values.get("schedule", "constant"), SCHEDULES),
-        centring=_flag("centring", values.get("centring", False)),
-        n_betas=whole("n_betas", 10, least=2),
-        until=_until(values.get("until")),
-        patience=whole("patience", 0, least=0),
-        flip_noise=real("flip_noise", 0.0),
-        ridge=real("ridge", 0.0),
-        errors=None if errors is None else checks.choice("errors", errors, ERRORS),
-        n_resamples=whole("n_resamples", 100, least=2),
-        fidelity=_flag("fidelity", values.get("fidelity", False)),
-        pretrain_epochs=whole("pretrain_epochs", 0, least=0),
-        ais_every=whole("ais_every", 0, least=0),
-        n_starts=whole("n_starts", N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1),
-    )
+    usual: dict[str, Any] = {
+        "epochs": preset.epochs,
+        "learning_rate": preset.learning_rate,
+        "n_sweeps": preset.n_sweeps,
+        "n_starts": N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1,
+    }
+    fixed: dict[str, Any] = {
+        "method": method,
+        "clamped": clamped,
+        "free": free,
+        "optimizer": optimizer,
+        "batch_size": min(batch_size, max(n_rows, 1)),
+        "seed": rng.resolve(given["seed"]),
+        "evaluate": None if values.get("evaluate") == "none" else values.get("evaluate", "auto"),
+    }
+    found = FitSettings(**usual | values | fixed)
     _check_pretraining(model, found)
     if found.free == AUTO and found.n_chains == 1:
         raise ValueError(
@@ -251,6 +186,7 @@ def check(
             " Use free='gibbs' or 'tempering' for one chain."
         )
     refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
+    _refuse_foreign(method, values)
     return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
 
 
@@ -282,7 +218,7 @@ def _optimizer(preset: Preset, method: str, clamped: str, free: str, values: dic
 def _check_rules(preset: Preset, method: str, values: dict[str, Any]) -> None:
     """Refuse what another kind of method would take."""
     for name, driver, rules in (
-        ("l1", "local", RULES),
+        ("l1", "local", LOCAL_RULES),
         ("flip_noise", "closed", CLOSED_FORMS),
         ("ridge", "closed", CLOSED_FORMS),
     ):
@@ -316,24 +252,10 @@ def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:
         )
 
 
-def _momentum(value: float) -> float:
-    if value >= 1.0:
-        raise ValueError(f"momentum must be below 1, or steps grow without end; got {value:g}.")
-    return value
-
-
-def _until(given: Any) -> dict[str, float] | None:
-    if given is None:
-        return None
-    if not isinstance(given, Mapping) or not given:
-        raise TypeError(f'until must be a dict such as {{"moment_error": 0.02}}; got {given!r}.')
-    return {
-        checks.choice("until", name, STOPPING): checks.real(f"until[{name!r}]", value, above=0.0)
-        for name, value in given.items()
-    }
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False; got {value!r}.")
-    return bool(value)
+def _refuse_foreign(method: str, values: Mapping[str, Any]) -> None:
+    """Refuse options of other rules that nothing else has refused."""
+    own = {*RULES[method].names(), *OF_MONITOR}
+    for name, value in values.items():
+        if name not in own and value not in OFF:
+            others = ", ".join(repr(other) for other, cls in RULES.items() if name in cls.names())
+            raise ValueError(f"{name} goes with methods {others}; got method={method!r}. Leave {name} out.")

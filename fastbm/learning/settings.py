@@ -1,51 +1,225 @@
-"""All that a learning run is told; plain values, so that a run can be rebuilt from its file."""
+"""Options of learning: those that rules share, those of what is watched, and all that a run is learned with.
+
+Each option is a field of one class here; rules are made of these.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from .._base import checks
+from .._base.options import CHOSEN, Above, Least, Options, options
+
+Clamped = Literal["exact", "gibbs", "annealed", "mean-field", "variational", "tap"]
+Free = Literal["exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"]
 
 
-@dataclass(frozen=True)
-class FitSettings:
-    """Resolved settings of `fastbm.fit`; its docstring says what each means."""
+def momentum(name: str, value: Any) -> float:
+    """Check a momentum."""
+    if (found := checks.real(name, value, least=0.0)) >= 1.0:
+        raise ValueError(f"{name} must be below 1, or steps grow without end; got {found:g}.")
+    return found
+
+
+def until(name: str, given: Any) -> dict[str, float]:
+    """Check metrics that a run may wait for, and their values."""
+    if not isinstance(given, Mapping) or not given:
+        raise TypeError(f'{name} must be a dict such as {{"moment_error": 0.02}}; got {given!r}.')
+    return {
+        checks.choice(name, metric, STOPPING): checks.real(f"{name}[{metric!r}]", value, above=0.0)
+        for metric, value in given.items()
+    }
+
+
+STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
+
+
+@options
+class Rule(Options):
+    """A rule of learning.
+
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature at which the machine is learned.
+    """
+
+    kind: ClassVar[str] = "rule of learning"
+
+    beta: Annotated[float, Above(0.0)] = 1.0
+
+
+@options
+class Repeated(Rule):
+    """Rules that learn in epochs.
+
+    Parameters
+    ----------
+    optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
+        "natural" takes steps in the data's own metric that shorten as noise takes over
+        (`fastbm.learning.optimise.natural`), and is what "monte-carlo" does unless `learning_rate`, `momentum`,
+        `schedule` or `centring` say how to step; then, as with the other methods of chains, it is "sgd" with these.
+        Convex rules are learned by "l-bfgs" alone, and so is "exact" unless told otherwise.
+    epochs, batch_size : int
+        Rows that fill no mini-batch sit an epoch out; for "l-bfgs" an epoch is one iteration with all rows.
+    l2, l2_bias : float
+        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
+        objective; biases are free unless `l2_bias` says otherwise.
+    tolerance : float
+        For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
+    """
+
+    optimizer: Literal["sgd", "adam", "natural", "l-bfgs"] = CHOSEN
+    epochs: Annotated[int, Least(1)] = CHOSEN
+    batch_size: Annotated[int, Least(1)] = CHOSEN
+    l2: Annotated[float, Least(0.0)] = 0.0
+    l2_bias: Annotated[float, Least(0.0)] = 0.0
+    tolerance: Annotated[float, Above(0.0)] = 1e-6
+
+
+@options
+class Phased(Repeated):
+    """Rules that learn from the difference of a clamped and a free phase.
+
+    Parameters
+    ----------
+    clamped : {"exact", "gibbs", "annealed", "mean-field", "variational", "tap"}, optional
+        How hidden units and missing entries are inferred given the rows, in place of the rule's own way. "mean-field"
+        takes correlations from linear response; "variational" takes none, which makes the slope that of a lower bound
+        of the likelihood, and is what "pcd" does on deep machines; "tap" on both sides climbs the likelihood that TAP
+        gives (`fastbm.learning.phases.tap`).
+    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
+        How the machine is inferred when it is free. Chains of "gibbs" persist, those of "restarted" start anew for
+        every update, those of "annealed" are cooled before; "tempering" takes `n_chains` persistent ladders of
+        `n_betas` replicas from beta 0 on. "auto" is "gibbs" that answers chains which do not mix: `n_sweeps` doubles,
+        up to four times; then ladders take over.
+    learning_rate, momentum : float
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
+    schedule : {"constant", "linear", "cosine", "inverse"}
+        How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
+    centring : bool
+        Units count from offsets: the data's means, and sliding means of hidden units
+        (`fastbm.learning.optimise.centring`).
+    n_chains, n_sweeps : int
+        Free chains, and sweeps for each update.
+    clamped_sweeps : int
+        Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
+    n_betas : int
+        Replicas of a ladder, for free="tempering" and "auto".
+    n_starts : int, optional
+        For "l-bfgs" with hidden units, whose likelihood has saddles and several maxima: draws of their couplings to
+        start from, the best of which is learned to the end. 8, or with `init`, which is the first of them, 1.
+    pretrain_epochs : int
+        For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
+        divergence, from below, before the whole machine is (`fastbm.learning.learners.pretraining`).
+    """
+
+    clamped: Clamped = CHOSEN
+    free: Free = CHOSEN
+    learning_rate: Annotated[float, Above(0.0)] = CHOSEN
+    momentum: Annotated[float, momentum] = 0.0
+    schedule: Literal["constant", "linear", "cosine", "inverse"] = "constant"
+    centring: bool = False
+    n_chains: Annotated[int, Least(1)] = 128
+    n_sweeps: Annotated[int, Least(1)] = CHOSEN
+    clamped_sweeps: Annotated[int, Least(1)] = 10
+    n_betas: Annotated[int, Least(2)] = 10
+    n_starts: Annotated[int, Least(1)] = CHOSEN
+    pretrain_epochs: int = 0
+
+
+@options
+class Convex(Repeated):
+    """Rules of each unit given the others, which need no log Z and no chains.
+
+    Parameters
+    ----------
+    l1 : float
+        Adds l1 sum_{i<j} |W_ij| to the objective; couplings that it puts out are exactly 0.
+    """
+
+    l1: Annotated[float, Least(0.0)] = 0.0
+
+
+@options
+class Formula(Rule):
+    """Couplings and biases from means and covariances, in one step.
+
+    Parameters
+    ----------
+    flip_noise : float
+        The probability that a unit of the data is flipped, applied to the moments.
+    ridge : float
+        What is added to the diagonal of the covariance, in units of the mean variance.
+    """
+
+    flip_noise: Annotated[float, Least(0.0)] = 0.0
+    ridge: Annotated[float, Least(0.0)] = 0.0
+
+
+@options
+class Monitor(Options):
+    """What is recorded and watched as a machine is learned, and what is measured at the end.
+
+    Parameters
+    ----------
+    weights_every, samples_every, monitor_every : int
+        Epochs between two records of weights, of the free chains' states (0: never; there are none where chains start
+        anew), of metrics.
+    until : dict, optional
+        Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
+        to the noise of the chains, which is above its target, learning ends too, with a warning that says how many
+        chains the target needs.
+    patience : int
+        Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
+    evaluate : {"auto", "exact", "ais", "none"}
+        How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
+        down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
+    errors : {"fisher", "bootstrap"}, optional
+        Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
+        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
+        formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
+        leave open are inf.
+    n_resamples : int
+        Fits of the bootstrap.
+    fidelity : bool
+        Hold the learned machine against the data at the end (`fastbm.fidelity`).
+    ais_every : int
+        Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
+        of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
+        `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
+        "holdout_log_likelihood_bound". 0: never. Not for machines of other layouts whose hidden units are coupled to
+        one another.
+    """
+
+    name: ClassVar[str] = "monitor"
+    kind: ClassVar[str] = "monitor"
+
+    weights_every: int = 1
+    samples_every: int = 0
+    monitor_every: Annotated[int, Least(1)] = 1
+    until: Annotated[dict[str, float] | None, until] = None
+    patience: int = 0
+    evaluate: Literal["auto", "exact", "ais", "none"] | None = "auto"
+    errors: Literal["fisher", "bootstrap"] | None = None
+    n_resamples: Annotated[int, Least(2)] = 100
+    fidelity: bool = False
+    ais_every: int = 0
+
+
+@options
+class FitSettings(Phased, Convex, Formula, Monitor):
+    """All that a machine is learned with, nothing left to choose; what its rule has no use for is as it comes.
+
+    `clamped`, `free` are "none" of rules without phases, and so is the `optimizer` of formulas; `evaluate` is None
+    where it was "none". Defaults stand for what versions did that did not write an option into their specs.
+    """
 
     method: str
-    clamped: str
-    free: str
-    optimizer: str
-    beta: float
-    epochs: int
-    learning_rate: float
-    momentum: float
-    batch_size: int
-    n_chains: int
-    n_sweeps: int
-    clamped_sweeps: int
-    l2: float
-    l2_bias: float
-    tolerance: float
     seed: int
-    weights_every: int
-    samples_every: int
-    monitor_every: int
-    evaluate: str | None
-    l1: float = 0.0
-    engine: str = "phases"
-    schedule: str = "constant"
-    centring: bool = False
-    n_betas: int = 10
-    until: dict[str, float] | None = None
-    patience: int = 0
-    flip_noise: float = 0.0
-    ridge: float = 0.0
-    errors: str | None = None
-    n_resamples: int = 100
-    fidelity: bool = False
-    pretrain_epochs: int = 0
-    ais_every: int = 0
     n_starts: int = 1
+    engine: str = "phases"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values, for the spec."""
-        return asdict(self)
+    def __post_init__(self) -> None:
+        """All is checked when the settings are resolved."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,9 +44,7 @@ def begin(
     """Make the task, and the place for its rows, and start; `functions`, `model`, `executor`, `data` as for `build`."""
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
-    if unknown := set(storage) - set(STORAGE):
-        name = min(unknown)
-        raise TypeError(f"{spec['kind']} has no argument {name!r}.{checks.nearest(name, [*arguments, *STORAGE])}")
+    part(spec["kind"], storage, (), arguments)
     _check_storage(out, **storage)
     stop = _stop(stop, out, max_seconds)
     with stop:
@@ -61,6 +59,23 @@ def begin(
                 if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
                     store.discard(writer.names)  # it was refused before anything was computed
                 raise
+
+
+def part(
+    kind: str, options: Mapping[str, Any], own: Collection[str], arguments: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part the options of a call into those of a method, whose names are `own`, and those of the storage.
+
+    Raises
+    ------
+    TypeError
+        For others; `arguments` are the names that `kind` takes besides, one of which may have been meant.
+    """
+    for name in options:
+        if name not in own and name not in STORAGE:
+            raise TypeError(f"{kind} has no argument {name!r}.{checks.nearest(name, [*arguments, *own, *STORAGE])}")
+    found = {name: value for name, value in options.items() if name in own}
+    return found, {name: value for name, value in options.items() if name in STORAGE}
 
 
 def _place(

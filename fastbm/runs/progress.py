@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..sampling.population import PARTS
+from ..sampling.samplers import read_settings
 from ..sampling.settings import SampleSettings
 from .loop import Task
 
@@ -54,7 +55,7 @@ def progress_of(spec: Mapping[str, Any], counters: Counters, n_sums: int = 1) ->
         Clamped patterns of an exact sum.
     """
     if spec["kind"] == "sample":
-        return _of_sample(SampleSettings.read(spec["sample"]), counters)
+        return _of_sample(read_settings(spec["sample"]), counters)
     if spec["kind"] == "fit":
         return Progress(int(counters["n_epochs"]), spec["fit"]["epochs"], "epoch")
     if len(spec["cells"]) == 1 and "sums/n_results" in counters:

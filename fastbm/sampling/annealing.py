@@ -6,17 +6,19 @@ Kirkpatrick, Gelatt and Vecchi, Science 220, 671 (1983), doi:10.1126/science.220
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from .._base.options import options
 from .._base.streams import Stream
 from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .chains import make_chains
+from .clamped import Conditioned
 from .ladder import MOST_BETAS, energy_profile, equal_steps
+from .settings import Cooled, SampleSettings, knots
 
-SCHEDULES = ("linear", "geometric", "adaptive")
 STEPS = 1000  # distinct temperatures of a schedule: a change of temperature takes 10 to 100 microseconds
 REPORTS = 64  # energies that are kept along the way
 
@@ -206,3 +208,55 @@ def last_samples(packed: np.ndarray, energies: np.ndarray, n_swept: int) -> dict
         "samples/energy": energies[None],
         "samples/sweep": np.array([n_swept], np.int64),
     }
+
+
+@options
+class Annealing(Cooled):
+    """Simulated annealing: chains that are cooled once and recorded at the end.
+
+    Unless `beta`, the last inverse temperature, is given, it is taken from the machine's own fields, so that multiples
+    of the couplings are searched alike.
+
+    Parameters
+    ----------
+    betas : list of float, optional
+        Inverse temperatures, held for equal parts of the sweeps each; not decreasing, the target last.
+    schedule : {"linear", "geometric", "adaptive"}, optional
+        From `lowest_beta` to `beta` evenly in beta ("linear", unless given), in its logarithm, or in the fluctuations
+        of the energy that a pilot finds.
+
+    References
+    ----------
+    Kirkpatrick, Gelatt and Vecchi, Science 220, 671 (1983), doi:10.1126/science.220.4598.671.
+    """
+
+    name: ClassVar[str] = "annealing"
+    takes: ClassVar[frozenset[str]] = frozenset({"clamp", "initial", "first_chain", "thin"})
+    ends: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
+
+    betas: Annotated[tuple[float, ...], knots] = ()
+    schedule: Literal["linear", "geometric", "adaptive"] | None = None
+
+    def completed(self) -> Any:
+        """Return the same with the order of updates, and the usual schedule where no betas are given."""
+        own = super().completed()
+        return own if self.betas else own.filled(schedule=self.schedule or "linear")
+
+    def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+        """Return the settings with the knots of the schedule and a kernel."""
+        if not self.betas:
+            betas = resolve_schedule(
+                subject.machine, str(self.schedule), beta_low=float(self.lowest_beta or 0.0), beta=settings.beta[0],
+                rule=self.rule, seed=settings.seed, threads=threads,
+            )  # fmt: skip
+            settings = settings.with_own(betas=tuple(betas))
+        return super().resolve(settings, subject, threads)
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> AnnealedChains:
+        """Return chains at the beginning of the schedule."""
+        return AnnealedChains(
+            subject.machine, settings.n_chains, initial=initial, first_chain=settings.first_chain,
+            betas=make_schedule(settings.n_sweeps, self.schedule, self.betas), offset=subject.offset,
+            **self.common(settings, subject, threads),
+        )  # fmt: skip

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .._base import rng
 from .._base.halting import Halted, never
+from .._base.options import options
 from .._base.streams import Stream
 from .._base.threads import fan_out
 from ..kernels.energy import energies_sparse
-from ..kernels.graph import fix_gauge
 from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
 from ..machine.couplings import Couplings
 from ..machine.units import Units
-from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
+from .clamped import Conditioned
+from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD, start_bits
+from .settings import Sampler, SampleSettings
 
 RULES = ("wolff", "swendsen-wang")
 BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times
@@ -29,52 +32,6 @@ UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decid
 TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
 _EVEN = 0.7  # a strength at which a bond is about as likely as not
 LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
-
-
-def find_gauge(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray | None, tuple[int, int] | None]:
-    """Find the signs that turn couplings into a ferromagnet, or an edge of a loop that forbids it.
-
-    Parameters
-    ----------
-    indptr, indices, values : arrays
-        The whole symmetric matrix by rows (CSR), without stored zeros.
-
-    Returns
-    -------
-    signs : (n_units,) int8 array or None
-        1 and -1, the first unit of every connected part being 1; None if a loop is frustrated.
-    edge : (int, int) or None
-        Two coupled units on a frustrated loop (one whose couplings have a negative product), the smaller first.
-
-    Notes
-    -----
-    Breadth first along every connected part.  Cost O(n_units + edges).
-    """
-    n_units = len(indptr) - 1
-    signs = np.zeros(n_units, np.int8)
-    i, j = fix_gauge(signs, np.empty(n_units, np.int32), indptr, indices, values)
-    return (signs, None) if i < 0 else (None, (min(i, j), max(i, j)))
-
-
-def require_gauge(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, sampler: str) -> np.ndarray:
-    """Return the signs of `find_gauge`.
-
-    Raises
-    ------
-    ValueError
-        If couplings are frustrated; the text names an edge of such a loop and the samplers to use.
-    """
-    signs, edge = find_gauge(indptr, indices, values)
-    if signs is None:
-        assert edge is not None
-        raise ValueError(
-            f'sampler="{sampler}" needs couplings without frustration; the loop through units {edge[0]} and {edge[1]} '
-            'is frustrated (the product of its couplings is negative). Use sampler="tempering", which takes any '
-            "couplings."
-        )
-    return signs
 
 
 def bond_cuts(strength: np.ndarray) -> np.ndarray:
@@ -331,3 +288,42 @@ def _spin_bias(graph: tuple[np.ndarray, np.ndarray, np.ndarray], bias: np.ndarra
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     spins: np.ndarray = bias / 2 + np.bincount(rows, values, len(indptr) - 1) / 4
     return spins
+
+
+@options
+class _Clusters(Sampler):
+    many_betas: ClassVar[bool] = True
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> ClusterChains:
+        """Return independent chains."""
+        s, machine = settings, subject.machine
+        up = start_bits(initial, machine.n_units, s.n_chains, s.seed, s.first_chain, machine.convention)
+        return ClusterChains(
+            machine.couplings, machine.flat_bias if subject.bias is None else subject.bias, machine.convention, up,
+            rng.streams(s.seed, s.n_chains, first=s.first_chain), beta=s.by_chain, rule=self.name, seed=s.seed,
+            threads=threads, burn_in=0 if s.burn_in == "auto" else int(s.burn_in),
+        )  # fmt: skip
+
+
+@options
+class Wolff(_Clusters):
+    """Single clusters, for couplings without frustration; a sweep is one cluster. It has no options of its own.
+
+    References
+    ----------
+    Wolff, Phys. Rev. Lett. 62, 361 (1989), doi:10.1103/PhysRevLett.62.361.
+    """
+
+    name: ClassVar[str] = "wolff"
+
+
+@options
+class SwendsenWang(_Clusters):
+    """All clusters at once, for couplings without frustration. It has no options of its own.
+
+    References
+    ----------
+    Swendsen and Wang, Phys. Rev. Lett. 58, 86 (1987), doi:10.1103/PhysRevLett.58.86.
+    """
+
+    name: ClassVar[str] = "swendsen-wang"

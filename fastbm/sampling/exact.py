@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from .._base import rng
 from .._base.halting import never
+from .._base.options import CHOSEN, Above, options
 from .._base.streams import Stream
 from .._base.threads import fan_out
 from ..exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, SMALL, candidates, duration
@@ -22,7 +24,7 @@ from ..exact.plan import Forecast, Source
 from ..kernels.energy import energies_sparse
 from ..machine.machine import BoltzmannMachine
 from .clamped import Conditioned
-from .settings import SampleSettings
+from .settings import OPEN, Sampler, SampleSettings
 
 ENGINES = {"blocks": "blocks.draws", "layers": "layers.draws", "elimination": "elimination.draws"}  # in fastbm.exact
 USUAL_DRAWS = 64_000  # those of a run of 64 chains and 1000 sweeps; by them engines are compared
@@ -62,7 +64,7 @@ def _group(engine: str, settings: SampleSettings, subject: Conditioned, threads:
         _machine(subject, k * each),
         float(settings.by_chain[k * each]),
         threads=threads,
-        max_bytes=1e9 * (settings.max_gigabytes or LARGEST_GIGABYTES) / count,
+        max_bytes=1e9 * _own(settings).max_gigabytes / count,
         speeds=BUILT_IN,
     )
     return Group(slice(k * each, (k + 1) * each), source)
@@ -91,7 +93,8 @@ def choose_engine(settings: SampleSettings, subject: Conditioned, threads: int) 
     """
     machine = subject.machine
     usual = ENGINES if machine.n_units <= SMALL else [name for name in candidates(machine) if name in ENGINES]
-    names = [settings.engine] if settings.engine else usual
+    given = _own(settings).engine
+    names: list[str] = [given] if given else list(usual)
     found = {name: _first_forecast(name, settings, subject) for name in names}
     able = {name: seconds for name, (seconds, _) in found.items() if math.isfinite(seconds)}
     costs = {name: forecast for name, (_, forecast) in found.items()}
@@ -117,17 +120,18 @@ def _all(groups: list[Group]) -> Forecast:
 
 
 def _fits(cost: Forecast, settings: SampleSettings) -> bool:
-    seconds, size = settings.max_forecast_seconds or LONGEST_SECONDS, settings.max_gigabytes or LARGEST_GIGABYTES
-    return cost.seconds <= seconds and cost.n_bytes <= 1e9 * size
+    own = _own(settings)
+    return cost.seconds <= own.max_forecast_seconds and cost.n_bytes <= 1e9 * own.max_gigabytes
 
 
 def _refusal(costs: Mapping[str, Forecast], settings: SampleSettings, subject: Conditioned, threads: int) -> str:
-    if settings.engine == "layers" and not subject.machine.is_layered:
+    own = _own(settings)
+    if own.engine == "layers" and not subject.machine.is_layered:
         return 'engine="layers" needs a layered machine (weights as a list of blocks). Leave engine out.'
     count, n_units = n_groups(settings, subject), subject.machine.n_units
     of = f"{count} machines (betas and clamped patterns) of {n_units} units" if count > 1 else f"{n_units} units"
     on = f"{threads} thread{'s' if threads > 1 else ''}"
-    limits = f"max_forecast_seconds={settings.max_forecast_seconds:g} and max_gigabytes={settings.max_gigabytes:g}"
+    limits = f"max_forecast_seconds={own.max_forecast_seconds:g} and max_gigabytes={own.max_gigabytes:g}"
     told = "; ".join(_told(name, cost) for name, cost in costs.items())
     return (
         f"sampler='exact' cannot make its tables for {of} on {on} within {limits}: {told}. Raise the limits, use "
@@ -271,3 +275,45 @@ class ExactChains:
         """Go back to what `state` returned."""
         self._load(state["streams"])
         self.n_swept = int(state["n_swept"])
+
+
+@options
+class Exact(Sampler):
+    """Independent draws from the exact distribution, for machines that exact sums can take; a sweep is one draw.
+
+    Parameters
+    ----------
+    engine : {"blocks", "layers", "elimination"}, optional
+        What makes the tables that are drawn from: products of three blocks of units for up to some 40, sums over one
+        side of layered machines, elimination for graphs of low treewidth. The cheapest by forecast unless given. Each
+        gives its own draws.
+    max_forecast_seconds, max_gigabytes : float
+        Refuse tables that would take longer or more memory; those of several betas and clamped patterns share it.
+    """
+
+    name: ClassVar[str] = "exact"
+    takes: ClassVar[frozenset[str]] = OPEN - {"initial"}
+    many_betas: ClassVar[bool] = True
+    relaxes: ClassVar[bool] = False
+
+    engine: Literal["blocks", "layers", "elimination"] = CHOSEN
+    max_forecast_seconds: Annotated[float, Above(0.0)] = LONGEST_SECONDS
+    max_gigabytes: Annotated[float, Above(0.0)] = LARGEST_GIGABYTES
+
+    def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+        """Return the settings with the engine that is named, or the cheapest whose tables are within the limits."""
+        return settings.with_own(engine=choose_engine(settings, subject, threads))
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> ExactChains:
+        """Return chains whose tables are made when they are first needed."""
+        s, machine = settings, subject.machine
+        return ExactChains(
+            machine, machine.flat_bias if subject.bias is None else subject.bias,
+            make_groups(self.engine, s, subject, threads), rng.streams(s.seed, s.n_chains, first=s.first_chain),
+            engine=self.engine, threads=threads,
+        )  # fmt: skip
+
+
+def _own(settings: SampleSettings) -> Exact:
+    assert isinstance(settings.own, Exact)
+    return settings.own

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from .clamped import Conditioned
 from .engine.engine import lanes_of
-from .resolve import n_lanes
-from .samplers import SAMPLERS
-from .settings import SampleSettings
+from .settings import SampleSettings, SingleUnit
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
 UNIT_BYTES = {"dense": 7.0, "sparse": 2.0, "layered": 12.0, "multispin": 1.5}
@@ -22,8 +20,8 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def needed_bytes(settings: SampleSettings, subject: Conditioned, n_chains: int) -> float:
     """Estimate how much memory the chains of a run take at their start, the machine's own arrays excluded."""
-    n_units, kernel = subject.machine.n_units, settings.kernel
-    lanes = lanes_of(n_lanes(settings) // settings.n_chains * n_chains)
+    n_units, kernel = subject.machine.n_units, settings.own.kernel if isinstance(settings.own, SingleUnit) else ""
+    lanes = lanes_of(settings.own.replicas * n_chains)
     each = UNIT_BYTES.get(kernel, CLUSTER_BYTES)
     if kernel == "multispin":
         lanes = -(-lanes // 512) * 512
@@ -57,7 +55,7 @@ def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
     fixed = needed_bytes(settings, subject, 0)
     fit = int((free - fixed) / max(needed - fixed, 1.0) * settings.n_chains)
     way_out = f"About {fit} chains would fit" if fit > 0 else "Not even one chain would fit"
-    replicas = f" ({n_lanes(settings)} replicas)" if n_lanes(settings) != settings.n_chains else ""
+    replicas = f" ({settings.n_lanes} replicas)" if settings.n_lanes != settings.n_chains else ""
     raise ValueError(
         f"n_chains = {settings.n_chains}{replicas} of {subject.machine.n_units} units need about "
         f"{needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. {way_out}; run the others after them, with first_chain."
@@ -74,7 +72,7 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
     free = available_bytes()
     row = settings.n_chains * (-(-subject.model.n_units // 8) + 8.0)
     needed = settings.n_samples * row
-    if free is None or settings.keep == "best" or SAMPLERS[settings.sampler].ends or needed <= PART * free:
+    if free is None or settings.keep == "best" or settings.own.ends or needed <= PART * free:
         return
     raise ValueError(
         f"n_sweeps // thin = {settings.n_samples} samples of {settings.n_chains} chains take about "

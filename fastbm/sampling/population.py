@@ -11,19 +11,23 @@ n exp(-(beta' - beta) E_r) / sum of these offspring, and all are swept at beta'.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._base import checks, rng
+from .._base.options import options
 from .._base.streams import Stream
 from ..kernels.sampling.tempering import resample_systematic, sum_weights
 from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .annealing import last_samples
 from .chains import make_chains
+from .clamped import Conditioned
+from .settings import SampleSettings, SingleUnit, Updates
 
 HALVINGS, MOST_HALVINGS = 60, 2200  # of the step; more where 60 leave none, down to the smallest number
+TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
 PARTS = 1000  # progress is told in parts of the way to the target
 
 
@@ -249,3 +253,46 @@ class Population(Adapter):
         self._n_steps, self._left, started, self._culled = (int(value) for value in state["population_counts"])
         self._started = bool(started)
         self.engine.set_beta(np.full(self.n_chains, self.beta))
+
+
+def part_of_population(name: str, given: Any) -> float:
+    """Check an effective size as a part of a population."""
+    target = checks.real(name, given, above=0.0)
+    if target >= 1.0:
+        raise ValueError(f"{name} is a part of the population, between 0 and 1; got {target:g}.")
+    return target
+
+
+@options
+class PopulationAnnealing(SingleUnit):
+    """A population of `n_chains` replicas that is cooled and resampled, with an estimate of log Z.
+
+    It sweeps `n_sweeps` times at each temperature, 10 unless given, and is recorded at the end.
+
+    Parameters
+    ----------
+    rule : {"gibbs", "metropolis"}
+        The single-unit update.
+    target_ess : float
+        Effective size of the population after each step of temperature, as a part of it.
+
+    References
+    ----------
+    Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130; Machta, Phys. Rev. E 82, 026704 (2010),
+    doi:10.1103/PhysRevE.82.026704.
+    """
+
+    name: ClassVar[str] = "population-annealing"
+    takes: ClassVar[frozenset[str]] = frozenset({"clamp"})
+    sweeps: ClassVar[int] = 10
+    ends: ClassVar[bool] = True
+
+    rule: Updates = "gibbs"
+    target_ess: Annotated[float, part_of_population] = TARGET_ESS
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Population:
+        """Return the population at beta = 0."""
+        return Population(
+            subject.machine, settings.n_chains, beta=settings.beta[0], n_sweeps=settings.n_sweeps,
+            target_ess=self.target_ess, **self.common(settings, subject, threads),
+        )  # fmt: skip

@@ -1,26 +1,184 @@
-"""Settings of `fastbm.sample`, as they are used and written into the spec."""
+"""What a sampler is: its options, and what it makes of them; and the settings of `fastbm.sample`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from .._base import checks
+from .._base.options import CHOSEN, Least, Options, options
+from ..machine.couplings import Couplings
+from .chains import resolve_order
+from .clamped import Conditioned
+from .engine.choice import check_kernel, choose_kernel, natural_kernel
+
+# arguments of `sample` that not every sampler takes: those of what goes on as long as one likes
+OPEN = frozenset({"burn_in", "thin", "clamp", "until", "initial", "first_chain"})
+Updates = Literal["gibbs", "metropolis"]
+
+
+@options
+class Sampler(Options):
+    """A sampler and its options.
+
+    Attributes
+    ----------
+    takes : set of str
+        Which of those arguments of `sample` it takes that not every sampler does.
+    sweeps : int
+        `n_sweeps` unless given.
+    many_betas : bool
+        Whether it takes a list of beta, one for each group of chains.
+    ends : bool
+        Whether it has an end of its own.
+    relaxes : bool
+        Whether chains need sweeps to forget where they started.
+    searches : bool
+        Whether it is for low energies alone, whatever is kept.
+    """
+
+    kind: ClassVar[str] = "sampler"
+    takes: ClassVar[frozenset[str]] = OPEN
+    sweeps: ClassVar[int] = 1_000
+    many_betas: ClassVar[bool] = False
+    ends: ClassVar[bool] = False
+    relaxes: ClassVar[bool] = True
+    searches: ClassVar[bool] = False
+
+    @property
+    def update(self) -> str:
+        """The update that a sweep is made of."""
+        return str(getattr(self, "rule", self.name))
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of each chain."""
+        return 1
+
+    def completed(self) -> Any:
+        """Return the same with what follows from the other options filled in."""
+        return self
+
+    def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+        """Return settings in which nothing is left to choose; `beta` is known."""
+        return settings
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
+        """Return the chains of a run whose settings are resolved."""
+        raise NotImplementedError
+
+
+@options
+class SingleUnit(Sampler):
+    """Samplers that update one unit after the other.
+
+    Parameters
+    ----------
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; left out, sequential for Gibbs and random for Metropolis updates.
+    kernel : {"dense", "sparse", "layered", "multispin"}, optional
+        The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
+    """
+
+    order: Literal["sequential", "permuted", "random", "coloured"] = CHOSEN
+    kernel: Literal["dense", "sparse", "layered", "multispin"] = CHOSEN
+
+    def completed(self) -> Any:
+        """Return the same with the order of updates."""
+        return self.filled(order=resolve_order(self.order, self.update))
+
+    def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+        """Return the settings with the kernel that is named, if it can take the machine, or the fastest."""
+        machine = subject.machine
+        biases = machine.flat_bias if subject.bias is None else subject.bias
+        args = (machine.couplings, biases, machine.convention)
+        lanes: dict[str, Any] = {
+            "beta": self.lane_betas(settings), "order": self.order,
+            "first_chain": settings.first_chain * self.replicas,
+        }  # fmt: skip
+        kernel = choose_kernel(*args, **lanes) if self.kernel is None else check_kernel(self.kernel, *args, **lanes)
+        return settings.with_own(kernel=kernel)
+
+    def lane_betas(self, settings: SampleSettings) -> np.ndarray:
+        """Return the inverse temperatures of all replicas as they start."""
+        return settings.by_chain
+
+    def of_old_spec(self, couplings: Couplings) -> Any:
+        """Return the same with the kernel of version 0.1, whose specs name none: one for each kind of couplings."""
+        return self.filled(kernel=self.kernel or natural_kernel(couplings, self.order))
+
+    def common(self, settings: SampleSettings, subject: Conditioned, threads: int) -> dict[str, Any]:
+        """Return what all chains of single-unit updates are made with."""
+        return {
+            "rule": self.update, "order": self.order, "kernel": self.kernel, "seed": settings.seed, "threads": threads,
+            "bias": subject.bias,
+        }  # fmt: skip
+
+
+@options
+class Cooled(SingleUnit):
+    """Samplers that lead from `lowest_beta` to `beta`.
+
+    Parameters
+    ----------
+    rule : {"gibbs", "metropolis"}
+        The single-unit update.
+    lowest_beta : float, optional
+        The hot end. Unless given, where no state pulls any unit with log-odds above 0.5, and at most beta / 10.
+    """
+
+    rule: Updates = "gibbs"
+    betas: tuple[float, ...] = ()
+    lowest_beta: Annotated[float | None, Least(0.0)] = None
+
+    def _check_together(self) -> None:
+        if self.betas:
+            for name in ("n_betas", "lowest_beta", "schedule"):
+                if getattr(self, name, None) is not None:
+                    raise ValueError(f"betas say all that {name} would: leave one of them out.")
+
+
+def ladder(name: str, given: Any) -> tuple[float, ...]:
+    """Check inverse temperatures: increasing, the hottest first and the target last."""
+    return _rising(name, given, strictly=True)
+
+
+def knots(name: str, given: Any) -> tuple[float, ...]:
+    """Check inverse temperatures of a schedule, which may stay where they are."""
+    return _rising(name, given, strictly=False)
+
+
+def _rising(name: str, given: Any, *, strictly: bool) -> tuple[float, ...]:
+    if isinstance(given, tuple) and not given:
+        return ()
+    values = checks.finite_array(name, given)
+    if values.ndim != 1 or len(values) < 2:
+        raise ValueError(f"{name} must list at least two inverse temperatures; got shape {values.shape}.")
+    if values.min() < 0:
+        raise ValueError(f"{name} must be at least 0; got {values.min():g}.")
+    steps = np.diff(values)
+    wrong = np.flatnonzero(steps <= 0 if strictly else steps < 0)
+    if wrong.size:
+        j = int(wrong[0]) + 1
+        raise ValueError(
+            f"{name} must increase, the hottest first and the target last; got {values[j]:g} at {j} after "
+            f"{values[j - 1]:g}."
+        )
+    return tuple(values.tolist())
 
 
 @dataclass(frozen=True)
 class SampleSettings:
-    """Resolved settings of `fastbm.sample`; its docstring says what each means.
+    """Settings of `fastbm.sample`, whose docstring says what each means; `own` are the sampler's options.
 
-    `beta` is empty, and `lowest_beta` None, until `resolve` has filled in what the machine's own fields suggest.
-    What version 0.1 did not write into its specs has defaults that stand for what it did.
+    `beta` is empty until `resolve` has taken it from the machine's own fields. What version 0.1 did not write into its
+    specs has defaults that stand for what it did.
     """
 
-    sampler: str
-    order: str
+    own: Sampler
     n_chains: int
     n_sweeps: int
     burn_in: int | str
@@ -28,23 +186,16 @@ class SampleSettings:
     beta: tuple[float, ...]
     seed: int
     first_chain: int
-    rule: str = ""
-    kernel: str = ""
-    betas: tuple[float, ...] = ()
-    n_betas: int | None = None
-    lowest_beta: float | None = None
-    schedule: str | None = None
-    swap_every: int | None = None
-    cluster: bool = False
-    target_ess: float | None = None
-    engine: str = ""
-    max_forecast_seconds: float | None = None
-    max_gigabytes: float | None = None
     n_patterns: int = 0
     keep: str = "all"
     k: int | None = None
     until: Mapping[str, float] = field(default_factory=dict)
     observables: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def sampler(self) -> str:
+        """The sampler's name."""
+        return self.own.name
 
     @property
     def n_samples(self) -> int:
@@ -61,19 +212,17 @@ class SampleSettings:
         """The inverse temperature at which each chain is recorded, (n_chains,)."""
         return np.repeat(self.beta, self.n_chains // len(self.beta))
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values, for the spec."""
-        found = asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    @property
+    def n_lanes(self) -> int:
+        """The number of replicas that are swept: n_chains, or all those of the ladders."""
+        return self.n_chains * self.own.replicas
 
-    @classmethod
-    def read(cls, spec: Mapping[str, Any]) -> SampleSettings:
-        """Read settings that `as_dict` wrote, those in specs of version 0.1 too."""
-        if unknown := set(spec) - {one.name for one in fields(cls)}:
-            raise checks.StorageError(
-                f"the run was told {', '.join(sorted(unknown))}, which this version of fastbm does not know. Resume it "
-                "with the version that began it."
-            )
-        found = {**spec, "rule": spec.get("rule") or spec["sampler"]}
-        values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in found.items()}
-        return cls(**values)
+    def with_own(self, **values: Any) -> SampleSettings:
+        """Return the same with some of the sampler's options filled in."""
+        return replace(self, own=self.own.filled(**values))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values, for the spec: those of all samplers, and the sampler's own."""
+        common = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "own"}
+        found = {"sampler": self.sampler, **common, **self.own.as_dict()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

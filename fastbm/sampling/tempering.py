@@ -6,17 +6,21 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import rng, threads as threads_module
+from .._base import checks, rng, threads as threads_module
+from .._base.options import Least, flag, options
 from .._base.streams import Stream
 from ..kernels.sampling.tempering import count_round_trips, swap_neighbours
 from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .chains import make_chains
-from .houdayer import HoudayerMoves
+from .clamped import Conditioned
+from .houdayer import HoudayerMoves, levels_that_pay
+from .ladder import energy_profile, equal_steps
+from .settings import Cooled, SampleSettings, ladder
 
 
 class TemperedChains(Adapter):
@@ -257,3 +261,76 @@ class TemperedChains(Adapter):
         if self._moves is not None:
             self._moves.streams = np.array(state["cluster_streams"], np.uint32)
         self.engine.set_beta(self.betas[self.level].ravel())
+
+
+def _cluster(name: str, given: Any) -> bool:
+    return flag(name, given) if isinstance(given, (bool, np.bool_)) else bool(checks.choice(name, given, ("houdayer",)))
+
+
+@options
+class Tempering(Cooled):
+    """Parallel tempering: `n_chains` ladders of replicas that swap temperatures; samples are those at the target.
+
+    Parameters
+    ----------
+    betas : list of float, optional
+        The ladder: increasing, the target last. Unless given, a short pilot finds one with equal swap rates.
+    n_betas : int, optional
+        Levels of the ladder; unless given, enough for a swap rate of about 0.3.
+    swap_every : int
+        Sweeps between two attempts to swap temperatures.
+    cluster : bool
+        Houdayer's cluster moves between ladders 2k and 2k + 1, of which there must be an even number.
+
+    References
+    ----------
+    Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604; Houdayer, Eur. Phys. J. B 22,
+    479 (2001), doi:10.1007/PL00011151.
+    """
+
+    name: ClassVar[str] = "tempering"
+
+    betas: Annotated[tuple[float, ...], ladder] = ()
+    n_betas: Annotated[int | None, Least(2)] = None
+    swap_every: Annotated[int, Least(1)] = 1
+    cluster: Annotated[bool | Literal["houdayer"], _cluster] = False
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of each ladder."""
+        return len(self.betas)
+
+    def lane_betas(self, settings: SampleSettings) -> np.ndarray:
+        """Return the inverse temperatures of all replicas as they start."""
+        return np.tile(self.betas, settings.n_chains)
+
+    def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
+        """Return the settings with a ladder and a kernel."""
+        if not self.betas:
+            low, high = float(self.lowest_beta or 0.0), settings.beta[0]
+            profile = energy_profile(subject.machine, low, high, rule=self.rule, seed=settings.seed, threads=threads)
+            settings = settings.with_own(betas=tuple(equal_steps(profile, self.n_betas).tolist()))
+        own = settings.own
+        assert isinstance(own, Tempering)
+        if own.cluster:
+            own._warn_if_idle(subject)
+        return super(Tempering, own).resolve(settings, subject, threads)
+
+    def _warn_if_idle(self, subject: Conditioned) -> None:
+        """Warn where cluster moves are asked for and would be made at no temperature."""
+        machine = subject.machine
+        if not len(levels_that_pay(machine.couplings, machine.convention, np.array(self.betas))):
+            checks.warn(
+                "cluster moves are left out at every temperature of this ladder, which ends at "
+                f"beta = {self.betas[-1]:g}: where units have more than 4 neighbours clusters percolate below "
+                "beta = 1 / J, J being the root mean square coupling of spins.",
+                UserWarning,
+            )
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> TemperedChains:
+        """Return the ladders."""
+        return TemperedChains(
+            subject.machine, settings.n_chains, self.betas, initial=initial, first_chain=settings.first_chain,
+            swap_every=self.swap_every, cluster=bool(self.cluster), offset=subject.offset,
+            **self.common(settings, subject, threads),
+        )  # fmt: skip

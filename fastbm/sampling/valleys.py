@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..machine.machine import BoltzmannMachine
-from .clusters import find_gauge
+from .gauge import find_gauge
 
 ROUNDING = 1e-9  # the largest mean of a spin that passes for 0
 FEW_UNITS = 2000  # of dense machines that are looked through for frustration

@@ -10,7 +10,7 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm.inference.fixed_point import bethe as module
-from fastbm.inference.fixed_point.bethe import bethe
+from fastbm.inference.fixed_point.bethe import Bethe
 from tests.support import machines
 from tests.support.machines import KINDS, UNITS, calm, machine
 from tests.twins import fixed_point as twin
@@ -19,7 +19,13 @@ SCALES = [1e-12, 0.5, 1.0, 30.0, 1e3]
 
 
 def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.Inference:
-    return calm(bethe, model, **{"beta": beta, "moments": True, "seed": 0, **options})
+    return calm(bethe, model, **{"beta": beta, **options})
+
+
+def bethe(
+    model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, seed: int = 0, threads: int = 1, **own: Any
+) -> bm.Inference:
+    return Bethe(**own).run(model, beta=beta, moments=moments, seed=seed, threads=threads)
 
 
 def tree(n: int, seed: int, *, scale: float = 1.0, units: str = "spin", parts: int = 1) -> bm.BoltzmannMachine:
@@ -159,7 +165,7 @@ def test_messages_that_do_not_settle_are_told() -> None:
     glass = bm.models.edwards_anderson((6, 6), seed=1)
     model = bm.BoltzmannMachine(glass.weights, np.linspace(-0.5, 0.5, 36))
     with pytest.warns(bm.ConvergenceWarning, match="bethe did not converge.*damping"):
-        found = bethe(model, beta=1.0, moments=False, seed=0, max_sweeps=3)
+        found = Bethe(max_sweeps=3).run(model, beta=1.0, moments=False, seed=0, threads=1)
     assert not found.converged
     assert found.detail["starts converged"] == 0
     assert np.isfinite(found.log_z)

@@ -10,14 +10,20 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.inference.fixed_point.tap import tap
+from fastbm.inference.fixed_point.tap import TAP
 from tests.support import machines
 from tests.support.machines import KINDS, UNITS, calm, machine
 from tests.twins import fixed_point as twin
 
 
 def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.Inference:
-    return calm(tap, model, **{"beta": beta, "moments": True, "seed": 0, **options})
+    return calm(tap, model, **{"beta": beta, **options})
+
+
+def tap(
+    model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, seed: int = 0, threads: int = 1, **own: Any
+) -> bm.Inference:
+    return TAP(**own).run(model, beta=beta, moments=moments, seed=seed, threads=threads)
 
 
 def spin_means(model: bm.BoltzmannMachine, found: bm.Inference) -> list[float]:

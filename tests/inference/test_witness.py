@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.inference import methods, witness
+from fastbm.inference import witness
 from fastbm.inference.ais import method as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
+from fastbm.inference.exact.method import Exact
 from fastbm.inference.scout.scout import scout
 from fastbm.runs.infer import verb
 from tests.support import machines
@@ -51,7 +52,7 @@ def no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("no exact sum is allowed here")
 
     monkeypatch.setattr(sums.ExactSums, "advance", refuse)
-    monkeypatch.setattr(methods, "exact", refuse)
+    monkeypatch.setattr(Exact, "sum", refuse)
     monkeypatch.setattr(path, "_cheapest", refuse)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.learning.methods import RULES
 from fastbm.learning.minibatches import order_of_rows
 from fastbm.learning.moments import Parameters
 from fastbm.learning.optimise.centring import Offsets
@@ -31,7 +32,9 @@ def draw(model: bm.BoltzmannMachine, n_rows: int, seed: int = 0) -> np.ndarray:
 def test_moments_teach_what_their_rows_do(method: str, units: str):
     rows = draw(planted(units=units), 500)
     moments = bm.Moments.of(rows, units=units)
-    settings = {"epochs": 20, "method": method, "evaluate": "exact"}
+    settings: dict[str, Any] = {"method": method, "evaluate": "exact"}
+    if "epochs" in RULES[method].names():
+        settings["epochs"] = 20
     if method == "exact":  # which goes its own way from rows, and from moments, to the same end
         settings |= {"epochs": 60, "tolerance": 1e-10}
     by_rows, by_moments = bm.fit(rows, units=units, **settings), bm.fit(moments, **settings)

@@ -109,7 +109,8 @@ def test_options_that_would_do_nothing_are_refused(name: str, options: dict[str,
 def test_options_that_ask_for_nothing_go_with_everything():
     off: dict[str, Any] = {"momentum": 0.0, "schedule": "constant", "centring": False, "patience": 0, "l2": 0.0}
     for method in ("exact", "tap", "rise", "mean-field"):
-        bm.fit(rows_of(200, 3), method=method, epochs=2, **off, **QUIET)
+        few = {} if method == "tap" else {"epochs": 2}
+        bm.fit(rows_of(200, 3), method=method, **few, **off, **QUIET)
 
 
 def test_patience_needs_a_likelihood_to_look_at():

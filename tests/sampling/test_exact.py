@@ -14,7 +14,7 @@ from fastbm import cli, diagnostics, lattice
 from fastbm.sampling.arguments import check
 from fastbm.sampling.clamped import Conditioned
 from fastbm.sampling.exact import make_groups
-from fastbm.sampling.samplers import SAMPLERS, SPECIAL
+from fastbm.sampling.settings import OPEN
 from tests.support import crash, machines
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
 from tests.twins import reference
@@ -201,7 +201,7 @@ def test_the_engine_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def chosen_again(*arguments: Any) -> str:
         raise AssertionError("an engine was chosen on resume")
 
-    monkeypatch.setattr("fastbm.sampling.resolve.choose_engine", chosen_again)
+    monkeypatch.setattr("fastbm.sampling.exact.choose_engine", chosen_again)
     assert bm.resume(tmp_path / "run.h5").finished
     crash.assert_same_run(tmp_path / "whole.h5", tmp_path / "run.h5")
 
@@ -279,7 +279,6 @@ def test_a_file_names_an_exact_sampler(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["rule", "order", "kernel", "initial", "betas", "schedule", "cluster"])
 def test_what_has_no_meaning_for_draws_is_refused(name: str) -> None:
     given = {"initial": "up", "betas": [0.1, 1.0], "cluster": True}.get(name, "gibbs")
-    assert name not in SAMPLERS["exact"].takes
     with pytest.raises(ValueError, match=f"sampler='exact' does not take {name}"):
         bm.sample(machine("visible"), sampler="exact", **{name: given})
 
@@ -333,7 +332,7 @@ def test_many_patterns_share_the_memory() -> None:
     model = bm.models.sherrington_kirkpatrick(30, seed=1)
     values = np.where(np.random.default_rng(1).random((64, 6)) < 0.5, -1, 1)
     own: dict[str, Any] = {"sampler": "exact", "engine": "blocks", "n_chains": 64, "n_sweeps": 2}
-    one = check({**dict.fromkeys(SPECIAL), **NEEDED, **own})
+    one = check("exact", {**dict.fromkeys(OPEN), **NEEDED, "n_chains": 64, "n_sweeps": 2}, {"engine": "blocks"})
     groups = make_groups("blocks", one, Conditioned(model, (range(6), values[0]), 64), 1)
     most = 2 * groups[0].source.forecast.n_bytes / 1e9
     assert bm.sample(model, clamp=(range(6), values[0]), max_gigabytes=most, **own).finished

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.sampling.clusters import find_gauge
+from fastbm.sampling.gauge import find_gauge
 from tests.twins import clusters as twins
 
 

@@ -12,20 +12,22 @@ Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Bur
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
 
 from ..._base import checks, rng
+from ..._base.options import Least, options
 from ...machine.machine import BoltzmannMachine
+from ..estimator import BETAS, Examined, Knob, refuse_beside_betas
 from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from ..verdict import UNASKED, Verdict, way_out
 from .election import tried
-from .path import PATHS, adapt_path, check_path, check_source, draw_starts
+from .path import N_SWEEPS, adapt_path, check_betas, draw_starts, make_path
 from .verdict import of_walks
 from .walks import check_walk, make_walk
 from .weights import Average, average, weighted_moments
@@ -121,55 +123,9 @@ def look(
     return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, SCOUT), threads, must=must)
 
 
-def make_job(
-    model: BoltzmannMachine, beta: float, n_chains: int, n_betas: int | None, betas: Any, path: str | None, start: Any,
-    walk: str | None, seed: int, threads: int, witness: bool, must: bool = False,
-) -> Job:  # fmt: skip
-    """Check a call, and choose what it leaves open; `must` asks for states of a scout in any case."""
-    n_chains = checks.whole("n_chains", n_chains, least=1)
-    if not isinstance(witness, (bool, np.bool_)):
-        raise TypeError(f"witness must be True or False; got {witness!r}.")
-    steps, kind = check_path(n_betas, betas), check_walk(model, walk)
-    check_start(model, start)
-    found = None
-    must = must or (isinstance(start, str) and start == "tempering")
-    if witness or must:
-        found = look(model, beta, kind, n_chains * len(steps), seed, threads, must)
-    rival, told = None, {}
-    if start is None and witness:
-        trials = tried(model, beta, kind, len(steps), found, seed, threads)
-        start, base = trials[0].name, trials[0].base
-        told = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
-        rival = (trials[1].name, trials[1].lower) if len(trials) > 1 else None
-    else:
-        if start is None:
-            start = "uniform" if model.base_rates is None else "data"
-        base = log_odds(model, beta, start, found)
-    if path is not None and checks.choice("path", path, PATHS) == "adaptive" and betas is None:
-        steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
-    name = start if isinstance(start, str) else "means"
-    return Job(model, beta, name, base, steps, kind, n_chains, seed, threads, rival, found, told)
-
-
-def ais(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_chains: int = 128,
-    n_betas: int | None = None,
-    betas: Any = None,
-    path: str | None = None,
-    start: Any = None,
-    walk: str | None = None,
-    bracket: bool = False,
-    source: str | None = None,
-    n_sweeps: int | None = None,
-    witness: bool = True,
-) -> Inference:
-    """Estimate log Z by annealed importance sampling.
+@options
+class _Paths(Examined):
+    """What both ways along a path share.
 
     Parameters
     ----------
@@ -189,25 +145,77 @@ def ais(
     walk : {"blocks", "marginal"}, optional
         Of layered machines: layers drawn whole, or the units of the smaller side one after the other with the other
         side summed out, which takes several times as long and is far better at leaving a mode. "blocks" unless given.
+    """
+
+    knob: ClassVar[Knob | None] = BETAS
+    itself: ClassVar[bool] = True
+
+    n_chains: Annotated[int, Least(1)] = 128
+    n_betas: Annotated[int | None, Least(2)] = None
+    betas: Annotated[Any, check_betas] = None
+    path: Literal["linear", "adaptive"] | None = None
+    start: Any = None
+    walk: Literal["blocks", "marginal"] | None = None
+    source: Literal["tempering", "exact", "gibbs"] | None = None
+    n_sweeps: Annotated[int | None, Least(2)] = None
+
+    def _check_together(self) -> None:
+        refuse_beside_betas(self)
+        if self.n_sweeps is not None and self.source != "gibbs":
+            raise ValueError(
+                f"n_sweeps is for the chains of source='gibbs'; got source={self._source!r}. Leave n_sweeps out."
+            )
+
+    @property
+    def _source(self) -> str:
+        return self.source or "tempering"
+
+    def _down(self, job: Job) -> tuple[np.ndarray, bool | None, dict[str, Any]]:
+        return job.down(self._source, self.n_sweeps or N_SWEEPS)
+
+    def _job(self, model: BoltzmannMachine, beta: float, seed: int, threads: int, must: bool) -> Job:
+        """Check the options against the machine, and choose what they leave open; `must` asks for states of a scout in
+        any case.
+        """
+        steps, kind, start = make_path(self.n_betas, self.betas), check_walk(model, self.walk), self.start
+        check_start(model, start)
+        found = None
+        must = must or (isinstance(start, str) and start == "tempering")
+        if self.witness or must:
+            found = look(model, beta, kind, self.n_chains * len(steps), seed, threads, must)
+        rival, told = None, {}
+        if start is None and self.witness:
+            trials = tried(model, beta, kind, len(steps), found, seed, threads)
+            start, base = trials[0].name, trials[0].base
+            told = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
+            rival = (trials[1].name, trials[1].lower) if len(trials) > 1 else None
+        else:
+            if start is None:
+                start = "uniform" if model.base_rates is None else "data"
+            base = log_odds(model, beta, start, found)
+        if self.path == "adaptive":
+            steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
+        name = start if isinstance(start, str) else "means"
+        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, told)
+
+
+@options
+class AIS(_Paths):
+    """Estimate log Z by annealed importance sampling.
+
+    Parameters
+    ----------
     bracket : bool
         Whether to go back down the path too, as "reverse-ais" does: `detail` then holds "log_z_lower", "log_z_upper",
         their errors "log_z_lower_error", "log_z_upper_error", and "upper_holds": whether walks down began at exact
         samples, or at states of chains that have converged or of a tempering that nothing contradicts. `log_z` is the
         lower one.
     source, n_sweeps
-        For the way down; see `reverse_ais`.
+        For the way down; as for `ReverseAIS`.
     witness : bool
         Whether to look for what contradicts the result, in at most about the time of the walks, or a tenth of a second:
         a bound that holds for certain, a base that finds more, and walks down from states of an independent
         tempering. Without, `converged` is None at best.
-
-    Returns
-    -------
-    Inference
-        `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
-        average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
-        weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail. `converged` is
-        True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
 
     Raises
     ------
@@ -216,61 +224,63 @@ def ais(
 
     Notes
     -----
+    `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
+    average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
+    weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail. `converged` is
+    True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
+
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
     right answer: chains that all end in one valley agree on its part of Z.
     """
-    if not isinstance(bracket, (bool, np.bool_)):
-        raise TypeError(f"bracket must be True or False; got {bracket!r}.")
-    if moments:
-        check_pairs(model.n_units)
-    source, n_sweeps = check_source(source, n_sweeps)
-    must = bracket and source == "tempering"
-    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
-    log_w, up, about = job.up()
-    found = average(log_w)
-    log_z = found.log_mean
-    result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
-    if moments:
-        result |= weighted_moments(model, up, found.weights, log_z, beta)
-    detail = _detail(job, log_w, found) | about
-    back, holds, chains = None, None, None
-    if bracket:
-        log_w, holds, told = job.down(source, n_sweeps)
-        back, chains = average(-log_w), told if holds is False else None
-        detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
-    judged = None if source == "gibbs" and witness else back  # which chains that agree cannot vouch for
-    verdict = _judge("ais", job, found, judged, chains, witness)
-    if back is not None:
-        certain = source == "exact" or (holds is not False and verdict.converged is True)
-        detail |= _ends(found, back) | {"upper_holds": certain}
-    return Inference(
-        "ais", **result, converged=verdict.converged, n_samples=n_chains, ess=found.ess,
-        detail=detail | verdict.told,
-    )  # fmt: skip
+
+    name: ClassVar[str] = "ais"
+    all_pairs: ClassVar[bool] = True
+
+    bracket: bool = False
+
+    def _check_together(self) -> None:
+        for name in ("source", "n_sweeps"):
+            if getattr(self, name) is not None and not self.bracket:
+                raise ValueError(
+                    f"{name} is for the way down the path, which ais goes with bracket=True alone. Leave {name} out."
+                )
+        super()._check_together()
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        if moments:
+            check_pairs(model.n_units)
+        must = self.bracket and self._source == "tempering"
+        job = self._job(model, beta, seed, threads, must)
+        log_w, up, about = job.up()
+        found = average(log_w)
+        log_z = found.log_mean
+        result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
+        if moments:
+            result |= weighted_moments(model, up, found.weights, log_z, beta)
+        detail = _detail(job, log_w, found) | about
+        back, holds, chains = None, None, None
+        if self.bracket:
+            log_w, holds, told = self._down(job)
+            back, chains = average(-log_w), told if holds is False else None
+            detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
+        judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
+        verdict = _judge("ais", job, found, judged, chains, self.witness)
+        if back is not None:
+            certain = self._source == "exact" or (holds is not False and verdict.converged is True)
+            detail |= _ends(found, back) | {"upper_holds": certain}
+        return Inference(
+            "ais", **result, converged=verdict.converged, n_samples=self.n_chains, ess=found.ess,
+            detail=detail | verdict.told,
+        )  # fmt: skip
 
 
-def reverse_ais(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    seed: int,
-    threads: int,
-    n_chains: int = 128,
-    n_betas: int | None = None,
-    betas: Any = None,
-    path: str | None = None,
-    start: Any = None,
-    walk: str | None = None,
-    source: str | None = None,
-    n_sweeps: int | None = None,
-    witness: bool = True,
-) -> Inference:
+@options
+class ReverseAIS(_Paths):
     """Estimate log Z by annealed importance sampling in reverse, from samples of the machine to the product model.
 
     Parameters
     ----------
-    n_chains, n_betas, betas, path, start, walk
-        As for `ais`.
     source : {"tempering", "exact", "gibbs"}
         Where samples come from: the states of a short tempering, unless told; drawn independently by the tables of
         exact sums; or the last states of Gibbs chains.
@@ -278,32 +288,34 @@ def reverse_ais(
         Sweeps of the Gibbs chains from random states, 1000 unless given; the second half tells whether they have
         converged.
     witness : bool
-        As for `ais`; walks up are the witness.
+        As for `AIS`; walks up are the witness.
 
-    Returns
-    -------
-    Inference
-        `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None where
-        they are not drawn exactly and something contradicts them, and `converged` is True only if walks up agree.
+    Notes
+    -----
+    `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None where
+    they are not drawn exactly and something contradicts them, and `converged` is True only if walks up agree.
     """
-    source, n_sweeps = check_source(source, n_sweeps)
-    must = source == "tempering"
-    job = make_job(model, beta, n_chains, n_betas, betas, path, start, walk, seed, threads, witness, must)
-    log_w, holds, about = job.down(source, n_sweeps)
-    found = average(-log_w)
-    chains = about if holds is False else None
-    verdict = _judge("reverse-ais", job, job.witness_up() if witness else None, found, chains, witness)
-    certain = source == "exact" or (holds is not False and verdict.converged is True)
-    return Inference(
-        "reverse-ais",
-        log_z=-found.log_mean,
-        log_z_error=found.error,
-        bound="stochastic upper" if certain else None,
-        converged=verdict.converged,
-        n_samples=n_chains,
-        ess=found.ess,
-        detail=_detail(job, log_w, found) | about | verdict.told,
-    )
+
+    name: ClassVar[str] = "reverse-ais"
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        job = self._job(model, beta, seed, threads, must=self._source == "tempering")
+        log_w, holds, about = self._down(job)
+        found = average(-log_w)
+        chains = about if holds is False else None
+        verdict = _judge("reverse-ais", job, job.witness_up() if self.witness else None, found, chains, self.witness)
+        certain = self._source == "exact" or (holds is not False and verdict.converged is True)
+        return Inference(
+            "reverse-ais",
+            log_z=-found.log_mean,
+            log_z_error=found.error,
+            bound="stochastic upper" if certain else None,
+            converged=verdict.converged,
+            n_samples=self.n_chains,
+            ess=found.ess,
+            detail=_detail(job, log_w, found) | about | verdict.told,
+        )
 
 
 def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:

@@ -18,26 +18,27 @@ from ...sampling import make_chains
 from ...sampling.exact import ENGINES
 from .walks import make_walk
 
-PATHS = ("linear", "adaptive")
 N_BETAS = 1_000  # of a path, unless told
 PILOT_CHAINS = 64
 PILOT_PART = 4  # the pilot takes one step for this many of the run, within the two limits that follow
 FEWEST, MOST = 20, 200
 EVEN = 0.1  # part of a path's length that is spread evenly in t
-SOURCES = ("tempering", "exact", "gibbs")
 N_SWEEPS = 1_000  # of Gibbs chains, unless told
 LONGEST = 60.0  # seconds of one core, as forecast, that "auto" gives to exact tables
 FLAT = 1e-12  # variance within rounding: energies that are all alike must not seem to differ between chains
 
 
-def check_path(n_betas: int | None, betas: Any) -> np.ndarray:
-    """Return a path in equal steps, or the user's own."""
-    if betas is None:
-        return np.linspace(0.0, 1.0, checks.whole("n_betas", N_BETAS if n_betas is None else n_betas, least=2))
-    path = checks.finite_array("betas", betas)
+def check_betas(name: str, betas: Any) -> np.ndarray:
+    """Check the user's own path."""
+    path = checks.finite_array(name, betas)
     if path.ndim != 1 or len(path) < 2 or path[0] != 0.0 or path[-1] != 1.0 or np.any(np.diff(path) <= 0):
-        raise ValueError(f"betas must increase from 0.0 to 1.0; got {np.array2string(path, threshold=6)}.")
+        raise ValueError(f"{name} must increase from 0.0 to 1.0; got {np.array2string(path, threshold=6)}.")
     return path
+
+
+def make_path(n_betas: int | None, betas: np.ndarray | None) -> np.ndarray:
+    """Return a path in equal steps, or the user's own."""
+    return np.linspace(0.0, 1.0, n_betas or N_BETAS) if betas is None else betas
 
 
 def adapt_path(
@@ -71,12 +72,6 @@ class Starts(NamedTuple):
     up: np.ndarray
     converged: bool | None
     detail: dict[str, Any]
-
-
-def check_source(source: Any, n_sweeps: Any) -> tuple[str, int]:
-    """Check the options that say where states come from, and return what is left open."""
-    source = checks.choice("source", "tempering" if source is None else source, SOURCES)
-    return source, checks.whole("n_sweeps", N_SWEEPS if n_sweeps is None else n_sweeps, least=2)
 
 
 def draw_starts(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import Executor
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from ..._base import checks
+from ..._base.options import Above, options
 from ...exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, Limits, Request, choose, is_few, planner, why
 from ...exact.pieces import run
 from ...exact.plan import Wanted
 from ...machine.machine import BoltzmannMachine
+from ..estimator import Estimator
 from ..result import Inference
-from .settings import ExactSettings
+from .settings import MOST_LOWEST, ExactSettings
 from .sums import ExactSums, detail_of, inference_of
 
 FEW_SECONDS = 1.0
@@ -23,23 +25,12 @@ LIMITS = Limits()
 FULL = Wanted(True, True)
 
 
-def exact(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    clamp: Any = None,
-    moments: bool,
-    threads: int,
-    executor: Executor | None = None,
-    plan: Mapping[str, Any] | None = None,
-    engine: str | None = None,
-    max_forecast_seconds: float = LONGEST_SECONDS,
-    max_gigabytes: float = LARGEST_GIGABYTES,
-    energy_variance: bool | None = None,
-    pairs: Any = None,
-    n_lowest: int = 0,
-    distribution: list[int] | None = None,
-) -> Inference:
+def _lowest(name: str, value: Any) -> int:
+    return checks.whole(name, value, most=MOST_LOWEST)
+
+
+@options
+class Exact(Estimator):
     """Sum over all states.
 
     Parameters
@@ -63,37 +54,63 @@ def exact(
         Units, at most 20, whose joint distribution is put into `detail["distribution"]`: bit l of the index is 1 where
         the l-th of them is up; by Gray code.
 
-    Returns
-    -------
-    Inference
-        Errors are 0. `detail` tells the engine, why it was taken, and its forecast on one thread.
-
     Raises
     ------
     ValueError
         If the forecast is above a limit; the text gives the cost and the alternatives.
+
+    Notes
+    -----
+    Errors are 0. `detail` tells the engine, why it was taken, and its forecast on one thread.
     """
-    plain = type(n_lowest) is int and n_lowest == 0
-    if clamp is plan is executor is engine is distribution is None and plain and is_few(model):
-        usual = (max_forecast_seconds, max_gigabytes) == (LONGEST_SECONDS, LARGEST_GIGABYTES)
-        usual &= pairs is None or (moments and isinstance(pairs, str) and pairs == "all")
-        if usual and (found := _sum_few(model, beta, moments, energy_variance, threads)):
+
+    name: ClassVar[str] = "exact"
+
+    engine: Literal["gray", "blocks", "layers", "elimination"] | None = None
+    max_forecast_seconds: Annotated[float, Above(0.0)] = LONGEST_SECONDS
+    max_gigabytes: Annotated[float, Above(0.0)] = LARGEST_GIGABYTES
+    energy_variance: bool | None = None
+    pairs: Any = None
+    n_lowest: Annotated[int, _lowest] = 0
+    distribution: Any = None
+
+    def _check_together(self) -> None:
+        if (self.n_lowest or self.distribution is not None) and self.engine not in (None, "gray"):
+            raise ValueError(
+                f'n_lowest and distribution come from engine="gray" alone; got engine={self.engine!r}. Leave engine '
+                "out."
+            )
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        return self.sum(model, beta=beta, moments=moments, threads=threads)
+
+    def sum(
+        self,
+        model: BoltzmannMachine,
+        *,
+        beta: float,
+        moments: bool,
+        threads: int,
+        clamp: Any = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> Inference:
+        """Sum over the states of a machine, or of what clamping leaves of it; `plan` is what was chosen before."""
+        variance = self.energy_variance
+        usual = clamp is plan is self.engine is self.distribution is None and not self.n_lowest and is_few(model)
+        if usual and self._is_usual(moments) and (found := _sum_few(model, beta, moments, variance, threads)):
             return found
-    settings = ExactSettings.of(
-        model,
-        engine=engine,
-        max_forecast_seconds=max_forecast_seconds,
-        max_gigabytes=max_gigabytes,
-        energy_variance=energy_variance,
-        pairs=pairs,
-        n_lowest=n_lowest,
-        distribution=distribution,
-    )
-    about: dict[str, Any] = {"executor": executor, "plan": plan}
-    sums = ExactSums(model, settings, beta=beta, clamp=clamp, moments=moments, threads=threads, **about)
-    while not sums.done:
-        sums.advance()
-    return sums.result
+        settings = ExactSettings.of(model, **self.as_dict())
+        sums = ExactSums(model, settings, beta=beta, clamp=clamp, moments=moments, threads=threads, plan=plan)
+        while not sums.done:
+            sums.advance()
+        return sums.result
+
+    def _is_usual(self, moments: bool) -> bool:
+        """Whether limits and pairs are those of any sum over few states."""
+        if (self.max_forecast_seconds, self.max_gigabytes) != (LONGEST_SECONDS, LARGEST_GIGABYTES):
+            return False
+        return self.pairs is None or (moments and isinstance(self.pairs, str) and self.pairs == "all")
 
 
 def _sum_few(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks
-from ...exact.choice import ENGINES, LARGEST_GIGABYTES, LONGEST_SECONDS, SMALL, Choice, Limits, Request
+from ...exact.choice import SMALL, Choice, Limits, Request
 from ...exact.plan import Wanted
 from ...machine.machine import BoltzmannMachine
 
@@ -45,35 +45,19 @@ class ExactSettings:
         cls,
         model: BoltzmannMachine,
         *,
-        engine: Any = None,
-        max_forecast_seconds: Any = LONGEST_SECONDS,
-        max_gigabytes: Any = LARGEST_GIGABYTES,
-        energy_variance: Any = None,
-        pairs: Any = None,
-        n_lowest: Any = 0,
-        distribution: Any = None,
+        engine: str | None,
+        max_forecast_seconds: float,
+        max_gigabytes: float,
+        energy_variance: bool | None,
+        pairs: Any,
+        n_lowest: int,
+        distribution: Any,
     ) -> ExactSettings:
-        """Check what a user passed."""
-        limits = Limits(
-            checks.real("max_forecast_seconds", max_forecast_seconds, above=0.0),
-            1e9 * min(checks.real("max_gigabytes", max_gigabytes, above=0.0), MOST_GIGABYTES),
-        )
-        if engine is not None:
-            engine = checks.choice("engine", engine, ENGINES)
-        if energy_variance is not None:
-            if not isinstance(energy_variance, (bool, np.bool_)):
-                raise TypeError(f"energy_variance must be True, False or None; got {energy_variance!r}.")
-            energy_variance = bool(energy_variance)
-        n_lowest = checks.whole("n_lowest", n_lowest)
-        if n_lowest > MOST_LOWEST:
-            raise ValueError(f"n_lowest must be at most {MOST_LOWEST}; got {n_lowest}.")
+        """Check options against a machine."""
+        limits = Limits(max_forecast_seconds, 1e9 * min(max_gigabytes, MOST_GIGABYTES))
         if distribution is not None:
             distribution = _check_distribution(distribution, model.n_units)
         if n_lowest or distribution is not None:
-            if engine not in (None, "gray"):
-                raise ValueError(
-                    f'n_lowest and distribution come from engine="gray" alone; got engine={engine!r}. Leave engine out.'
-                )
             engine = "gray"
         return cls(engine, limits, energy_variance, _check_pairs(pairs, model.n_units), n_lowest, distribution)
 

@@ -11,17 +11,18 @@ Neural Comput. 16, 197 (2004), doi:10.1162/08997660460734056.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from ..._base.options import Least, options
 from ..._base.threads import fan_out
 from ...kernels.inference.bethe import bethe_log_z, sweep_beliefs, total_fields
 from ...machine.couplings.protocol import DENSE_LIMIT
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .bethe_response import Beliefs, Graph, bethe_covariance
-from .iterate import Settings, moments as moments_of, settle, starting_means, warn_unsettled
+from .iterate import Iterated, moments as moments_of, settle, starting_means, warn_unsettled
 
 LANES = 8  # starts that are worked on together
 NEARLY_NOTHING = 0.01  # means of the first start: from 0 itself a fixed point that is unstable would not be left
@@ -89,18 +90,8 @@ class BetheEquations:
         return found + len(g.fields) * np.log(2.0)
 
 
-def bethe(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int = 1,
-    n_starts: int = 8,
-    tolerance: float = 1e-10,
-    damping: float = 0.0,
-    max_sweeps: int = 1_000,
-) -> Inference:
+@options
+class Bethe(Iterated):
     """Propagate beliefs from several starts; the converged one of the highest log Z is kept.
 
     Parameters
@@ -115,56 +106,61 @@ def bethe(
     max_sweeps : int
         Each goes through all messages forth and back.
 
-    Returns
-    -------
-    Inference
-        `log_z` is no bound; on trees everything is exact. `covariance` is the linear response as it comes: its
-        diagonal, unlike that of `second_moment`, is not the exact one where there are loops. For sparse machines of
-        more than 16,384 units both hold the coupled pairs only, as the beliefs of the pairs give them.
+    Notes
+    -----
+    `log_z` is no bound; on trees everything is exact. `covariance` is the linear response as it comes: its
+    diagonal, unlike that of `second_moment`, is not the exact one where there are loops. For sparse machines of
+    more than 16,384 units both hold the coupled pairs only, as the beliefs of the pairs give them.
     """
-    settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
-    spin = model.to_units("spin")
-    graph = Graph(spin, beta)
-    n_starts = 1 if graph.is_forest else settings.n_starts
-    starts = starting_means(spin.n_units, n_starts, seed, first=NEARLY_NOTHING)
-    lanes = max(1, min(LANES, MOST_NUMBERS // max(len(graph.couplings), 1)))
 
-    def run(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        return _run(BetheEquations(graph, starts[first : first + lanes]), settings, graph.is_forest)
+    name: ClassVar[str] = "bethe"
 
-    parts = fan_out(run, range(0, n_starts, lanes), threads)
-    log_z, residual = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-    solved = residual <= settings.tolerance
-    best = int(np.argmax(np.where(solved, log_z, -np.inf))) if solved.any() else int(np.argmin(residual))
-    n_sweeps = max(part[3] for part in parts)
-    if not solved.any():
-        warn_unsettled("bethe", float(residual[best]), n_sweeps, "Raise max_sweeps or damping.")
-    beliefs = Beliefs.of(graph, parts[best // lanes][2][:, best % lanes])
-    m, couplings = np.tanh(beliefs.totals), spin.couplings.csr()[2]
-    energy = spin.offset - float(spin.flat_bias @ m) - 0.5 * float(couplings @ np.tanh(beliefs.pair_arguments))
-    found: dict[str, Any] = {"log_z": float(log_z[best]) - beta * spin.offset, "energy": energy}
-    if moments:
-        full = spin.n_units <= DENSE_LIMIT
-        covariance = bethe_covariance(graph, beliefs, threads) if full else beliefs.pair_covariances()
-        found |= moments_of(model, "bethe", m, covariance)
-    return Inference(
-        "bethe",
-        **found,
-        entropy=found["log_z"] + beta * energy,
-        converged=bool(solved.any()),
-        detail={
-            "residual": float(residual[best]),
-            "n_sweeps": n_sweeps,
-            "starts converged": int(solved.sum()),
-            "n_starts": n_starts,
-            "log_z of all starts": log_z - beta * spin.offset,
-            "tree": graph.is_forest,
-        },
-    )
+    max_sweeps: Annotated[int, Least(1)] = 1_000
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        spin = model.to_units("spin")
+        graph = Graph(spin, beta)
+        n_starts = 1 if graph.is_forest else self.n_starts
+        starts = starting_means(spin.n_units, n_starts, seed, first=NEARLY_NOTHING)
+        lanes = max(1, min(LANES, MOST_NUMBERS // max(len(graph.couplings), 1)))
+
+        def run(first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+            return _run(BetheEquations(graph, starts[first : first + lanes]), self, graph.is_forest)
+
+        parts = fan_out(run, range(0, n_starts, lanes), threads)
+        log_z, residual = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+        solved = residual <= self.tolerance
+        best = int(np.argmax(np.where(solved, log_z, -np.inf))) if solved.any() else int(np.argmin(residual))
+        n_sweeps = max(part[3] for part in parts)
+        if not solved.any():
+            warn_unsettled("bethe", float(residual[best]), n_sweeps, "Raise max_sweeps or damping.")
+        beliefs = Beliefs.of(graph, parts[best // lanes][2][:, best % lanes])
+        m, couplings = np.tanh(beliefs.totals), spin.couplings.csr()[2]
+        energy = spin.offset - float(spin.flat_bias @ m) - 0.5 * float(couplings @ np.tanh(beliefs.pair_arguments))
+        found: dict[str, Any] = {"log_z": float(log_z[best]) - beta * spin.offset, "energy": energy}
+        if moments:
+            full = spin.n_units <= DENSE_LIMIT
+            covariance = bethe_covariance(graph, beliefs, threads) if full else beliefs.pair_covariances()
+            found |= moments_of(model, "bethe", m, covariance)
+        return Inference(
+            "bethe",
+            **found,
+            entropy=found["log_z"] + beta * energy,
+            converged=bool(solved.any()),
+            detail={
+                "residual": float(residual[best]),
+                "n_sweeps": n_sweeps,
+                "starts converged": int(solved.sum()),
+                "n_starts": n_starts,
+                "log_z of all starts": log_z - beta * spin.offset,
+                "tree": graph.is_forest,
+            },
+        )
 
 
 def _run(
-    equations: BetheEquations, settings: Settings, is_forest: bool
+    equations: BetheEquations, settings: Iterated, is_forest: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """log Z, residuals and messages of some starts, and the number of sweeps."""
     n_sweeps = 0

@@ -7,13 +7,14 @@ taken whose changes cancel best, and given up again where the change grows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.options import Above, Least, options
 from ...machine.machine import BoltzmannMachine
+from ..estimator import Estimator
 
 LANES = 4  # starts that are worked on together; a fixed number, so that results do not depend on threads
 PLAIN_SWEEPS = 12  # sweeps before the first is mixed
@@ -21,23 +22,33 @@ DEPTH = 6  # sweeps that are mixed
 MIXED_NUMBERS = 1 << 26  # numbers that the memory of sweeps may hold; fewer are mixed, or none, where they would not do
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Options that mean field, TAP and belief propagation share, checked."""
+def part_kept(name: str, value: Any) -> float:
+    """Check a damping."""
+    if not 0.0 <= (damping := checks.real(name, value, least=0.0)) < 1.0:
+        raise ValueError(f"{name} must be from 0 to below 1; got {damping:g}.")
+    return damping
 
-    n_starts: int
-    tolerance: float
-    damping: float
-    max_sweeps: int
 
-    @classmethod
-    def of(cls, n_starts: Any, tolerance: Any, damping: Any, max_sweeps: Any) -> Settings:
-        """Check what a user passed."""
-        n_starts = checks.whole("n_starts", n_starts, least=1)
-        if not 0.0 <= (damping := checks.real("damping", damping, least=0.0)) < 1.0:
-            raise ValueError(f"damping must be from 0 to below 1; got {damping:g}.")
-        tolerance = checks.real("tolerance", tolerance, above=0.0)
-        return cls(n_starts, tolerance, damping, checks.whole("max_sweeps", max_sweeps, least=1))
+@options
+class Iterated(Estimator):
+    """Methods that iterate equations from several starts.
+
+    Parameters
+    ----------
+    n_starts : int
+        One from m = 0 (moved by the bias), the others random.
+    tolerance : float
+        Largest residual of the equations.
+    damping : float
+        Part of the old mean that is kept at each step, from 0 to below 1.
+    max_sweeps : int
+        Rounds, at most.
+    """
+
+    n_starts: Annotated[int, Least(1)] = 8
+    tolerance: Annotated[float, Above(0.0)] = 1e-10
+    damping: Annotated[float, part_kept] = 0.0
+    max_sweeps: Annotated[int, Least(1)] = 10_000
 
 
 class Equations(Protocol):

@@ -8,16 +8,17 @@ doi:10.1162/089976698300017386.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ..._base.options import options
 from ..._base.threads import fan_out, single_threaded_blas
 from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .equations import MeanFieldEquations
-from .iterate import LANES, Settings, moments as moments_of, settle, starting_means, warn_unsettled
+from .iterate import LANES, Iterated, moments as moments_of, settle, starting_means, warn_unsettled
 from .large import DraftEquations, Rounded, newton
 from .response import refuse_wide, sech
 
@@ -76,48 +77,36 @@ def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) ->
     return response.covariance(root)
 
 
-def mean_field(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int = 1,
-    n_starts: int = 8,
-    tolerance: float = 1e-10,
-    damping: float = 0.0,
-    max_sweeps: int = 10_000,
-) -> Inference:
+@options
+class MeanField(Iterated):
     """Find the best product distribution of several starts.
 
     Parameters
     ----------
     n_starts : int
         One from m = 0 (moved by the bias), the others random; that of the best bound is followed to its end.
-    tolerance : float
-        Largest residual of the equations.
-    damping : float
-        Part of the old mean that is kept at each step, from 0 to below 1.
-    max_sweeps : int
 
-    Returns
-    -------
-    Inference
-        `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the exact
-        one. For sparse machines of more than 16,384 units both hold the coupled pairs only. `detail["left_out"]` is the
-        leading order, in the couplings, of what the bound lacks, see `left_out`.
+    Notes
+    -----
+    `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the exact
+    one. For sparse machines of more than 16,384 units both hold the coupled pairs only. `detail["left_out"]` is the
+    leading order, in the couplings, of what the bound lacks, see `left_out`.
     """
-    settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
-    spin = model.to_units("spin")
-    if moments:
-        refuse_wide(spin.couplings)
-    starts = starting_means(spin.n_units, settings.n_starts, seed)
-    found = climb(MeanFieldEquations, spin, beta, starts, settings, threads)
-    if not found.converged:
-        rest = "the bound holds all the same. Raise max_sweeps or damping."
-        warn_unsettled("mean-field", found.residual, found.n_sweeps, rest)
-    result = found.inference("mean-field", model, "lower", moments, threads)
-    return replace(result, detail={"left_out": left_out(spin.couplings, beta, found.arguments)} | result.detail)
+
+    name: ClassVar[str] = "mean-field"
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        spin = model.to_units("spin")
+        if moments:
+            refuse_wide(spin.couplings)
+        starts = starting_means(spin.n_units, self.n_starts, seed)
+        found = climb(MeanFieldEquations, spin, beta, starts, self, threads)
+        if not found.converged:
+            rest = "the bound holds all the same. Raise max_sweeps or damping."
+            warn_unsettled("mean-field", found.residual, found.n_sweeps, rest)
+        result = found.inference("mean-field", model, "lower", moments, threads)
+        return replace(result, detail={"left_out": left_out(spin.couplings, beta, found.arguments)} | result.detail)
 
 
 def left_out(couplings: Couplings, beta: float, arguments: np.ndarray) -> float:
@@ -179,7 +168,7 @@ def climb(
     spin: BoltzmannMachine,
     beta: float,
     starts: np.ndarray,
-    settings: Settings,
+    settings: Iterated,
     threads: int,
 ) -> Climbed:
     """Bring all starts near a maximum of log Z, and the best of them into it."""

@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from ..._base import checks
+from ..._base.options import options
 from ...kernels.inference.tap import add_onsager_dense, solve_units, sweep_tap_dense, sweep_tap_sparse
 from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .equations import MeanFieldEquations, entropy
-from .iterate import Settings, settle, starting_means, warn_unsettled
+from .iterate import Iterated, settle, starting_means, warn_unsettled
 from .mean_field import climb
 from .response import ResponseMatrix, refuse_wide, sech
 
@@ -148,57 +150,41 @@ class TapEquations(MeanFieldEquations):
         return super().finest() + 16 * float(np.finfo(float).eps) * squares
 
 
-def tap(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int = 1,
-    n_starts: int = 8,
-    tolerance: float = 1e-10,
-    damping: float = 0.0,
-    max_sweeps: int = 10_000,
-) -> Inference:
+@options
+class TAP(Iterated):
     """Solve the TAP equations from several starts; the solution of the highest log Z is kept.
 
-    Parameters
-    ----------
-    n_starts : int
-        One from m = 0 (moved by the bias), the others random.
-    tolerance : float
-        Largest residual of the equations.
-    damping : float
-        Part of the old mean that is kept at each step, from 0 to below 1.
-    max_sweeps : int
-
-    Returns
-    -------
-    Inference
-        `log_z` is no bound. `covariance` is the linear response as it comes: its diagonal, unlike that of
-        `second_moment`, is not the exact one. For sparse machines of more than 16,384 units both hold the coupled pairs
-        only. `detail["plefka"]` is 1 - beta^2 / n sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2); below 0 the expansion behind
-        the equations does not converge, nothing here is to be trusted, and `converged` is False.
+    Notes
+    -----
+    `log_z` is no bound. `covariance` is the linear response as it comes: its diagonal, unlike that of
+    `second_moment`, is not the exact one. For sparse machines of more than 16,384 units both hold the coupled pairs
+    only. `detail["plefka"]` is 1 - beta^2 / n sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2); below 0 the expansion behind
+    the equations does not converge, nothing here is to be trusted, and `converged` is False.
     """
-    settings = Settings.of(n_starts, tolerance, damping, max_sweeps)
-    spin = model.to_units("spin")
-    starts = starting_means(spin.n_units, settings.n_starts, seed)
-    if settings.n_starts > 1:
-        polarised = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, starts[1:])
-        settle(polarised, tolerance=0.0, damping=0.0, max_sweeps=POLARISING_SWEEPS)
-        starts[1:] = polarised.values
-    if moments:
-        refuse_wide(spin.couplings)
-    found = climb(TapEquations, spin, beta, starts, settings, threads)
-    if not found.converged:
-        warn_unsettled("tap", found.residual, found.n_sweeps, "Raise max_sweeps or damping.")
-    assert isinstance(found.equations, TapEquations)
-    criterion = float(found.equations.plefka()[0])
-    if criterion < 0.0:
-        checks.warn(
-            f"tap: the expansion behind the equations does not converge here (Plefka's criterion {criterion:.2g} < 0)."
+
+    name: ClassVar[str] = "tap"
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        spin = model.to_units("spin")
+        starts = starting_means(spin.n_units, self.n_starts, seed)
+        if self.n_starts > 1:
+            polarised = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, starts[1:])
+            settle(polarised, tolerance=0.0, damping=0.0, max_sweeps=POLARISING_SWEEPS)
+            starts[1:] = polarised.values
+        if moments:
+            refuse_wide(spin.couplings)
+        found = climb(TapEquations, spin, beta, starts, self, threads)
+        if not found.converged:
+            warn_unsettled("tap", found.residual, found.n_sweeps, "Raise max_sweeps or damping.")
+        assert isinstance(found.equations, TapEquations)
+        criterion = float(found.equations.plefka()[0])
+        if criterion < 0.0:
+            checks.warn(
+                "tap: the expansion behind the equations does not converge here (Plefka's criterion "
+                f"{criterion:.2g} < 0)."
+            )
+        result = found.inference("tap", model, None, moments, threads)
+        return replace(
+            result, converged=result.converged and criterion >= 0.0, detail=result.detail | {"plefka": criterion}
         )
-    result = found.inference("tap", model, None, moments, threads)
-    return replace(
-        result, converged=result.converged and criterion >= 0.0, detail=result.detail | {"plefka": criterion}
-    )

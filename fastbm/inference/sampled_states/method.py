@@ -12,16 +12,18 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from ... import diagnostics
 from ..._base import checks, rng
+from ..._base.options import Above, Least, options
 from ...machine.machine import BoltzmannMachine
 from ...sampling import Chains, make_chains
 from ...sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
 from ...sampling.tempering import TemperedChains
+from ..estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from ..monte_carlo import find_burn_in
 from ..result import Inference, check_pairs, moments_of
 from ..temperatures import spread_error
@@ -108,22 +110,8 @@ def visit_annealed(
         yield chains.packed()[None], chains.energies()[None]
 
 
-def sampled_states(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_chains: int = 64,
-    n_sweeps: int = 1_000,
-    burn_in: int | str = "auto",
-    thin: int = 1,
-    order: str | None = None,
-    source: str = "chains",
-    n_betas: int | None = None,
-    max_gigabytes: float = 2.0,
-) -> Inference:
+@options
+class SampledStates(Examined):
     """Sum over the distinct states visited, each counted once.
 
     Half of the chains collect the states, the other half, independent of them, measure the probability of the set.
@@ -144,50 +132,67 @@ def sampled_states(
         Memory for the set. Where it runs out, the half with the highest energies is dropped, and states as high are no
         longer taken in: ``detail["states up to"]`` is the energy below which they still are.
 
-    Returns
-    -------
-    Inference
-        The bound as `log_z`; moments weighted over the set of states; `converged` where chains agree, by split R-hat of
-        the energy, and the bound is not far below the estimate.
+    Notes
+    -----
+    The bound as `log_z`; moments weighted over the set of states; `converged` where chains agree, by split R-hat of
+    the energy, and the bound is not far below the estimate.
     """
-    n_chains = checks.whole("n_chains", n_chains, least=2)
-    n_sweeps, thin = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("thin", thin, least=1)
-    if not n_sweeps // thin:
-        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
-    if burn_in != "auto":
-        burn_in = checks.whole("burn_in", burn_in)
-    checks.choice("source", source, SOURCES)
-    if n_betas is not None and source != "tempering":
-        raise ValueError(f'n_betas is for source="tempering"; got source={source!r}. Leave n_betas out.')
-    if moments:
-        check_pairs(model.n_units)
-    states = StateSet(model.n_units, 1e9 * checks.real("max_gigabytes", max_gigabytes, above=0.0))
-    length = None if isinstance(burn_in, str) else burn_in
-    about: dict[str, Any] = {"beta": beta, "order": order, "threads": threads}
-    if source == "annealing":
-        energies, _ = _each(visit_annealed(model, n_chains, n_sweeps, thin, seed=seed, **about), states.add)
-        detail: dict[str, Any] = _uncorrected("the states were annealed, not drawn at the target temperature")
+
+    name: ClassVar[str] = "sampled-states"
+    knob: ClassVar[Knob | None] = SWEEPS
+    all_pairs: ClassVar[bool] = True
+
+    n_chains: Annotated[int, Least(2)] = 64
+    n_sweeps: Annotated[int, Least(1)] = 1_000
+    burn_in: Annotated[int | Literal["auto"], sweeps] = "auto"
+    thin: Annotated[int, Least(1)] = 1
+    order: Order | None = None
+    source: Literal["chains", "tempering", "annealing"] = "chains"
+    n_betas: Annotated[int | None, Least(2)] = None
+    max_gigabytes: Annotated[float, Above(0.0)] = 2.0
+
+    def _check_together(self) -> None:
+        refuse_no_samples(self.n_sweeps, self.thin)
+        if self.n_betas is not None and self.source != "tempering":
+            raise ValueError(f'n_betas is for source="tempering"; got source={self.source!r}. Leave n_betas out.')
+        if self.burn_in != "auto" and self.source == "annealing":
+            raise ValueError(
+                "burn_in is for chains at one temperature; source='annealing' cools them down once. Leave burn_in out."
+            )
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        if moments:
+            check_pairs(model.n_units)
+        states = StateSet(model.n_units, 1e9 * self.max_gigabytes)
+        length = None if isinstance(self.burn_in, str) else self.burn_in
+        about: dict[str, Any] = {"beta": beta, "order": self.order, "threads": threads}
+        if self.source == "annealing":
+            energies, _ = _each(
+                visit_annealed(model, self.n_chains, self.n_sweeps, self.thin, seed=seed, **about), states.add
+            )
+            detail: dict[str, Any] = _uncorrected("the states were annealed, not drawn at the target temperature")
+            found = _result(model, beta, moments, states, energies, detail)
+            return replace(found, converged=False)
+        visit: Callable[..., Visited] = visit_chains
+        if self.source == "tempering":
+            ladder = make_ladder(model, beta, None, self.n_betas, seed=seed, threads=threads)
+            visit = partial(visit_tempered, ladder=ladder)
+        run = (self.n_sweeps, self.thin, length)
+        energies, _ = _each(visit(model, self.n_chains // 2, *run, seed=seed, **about), states.add)
+        others = visit(model, self.n_chains - self.n_chains // 2, *run, seed=rng.derive(seed, 1), **about)
+        witnessed, inside = _each(others, lambda packed, _: states.contains(packed))
+        detail = _correction(_log_sum(states, beta) - beta * model.offset, inside.astype(np.float64), witnessed)
+        both = np.concatenate([energies, witnessed], axis=1)
+        detail["r_hat"] = float(diagnostics.r_hat(both)) if len(both) >= 4 else math.inf
+        alone = math.isinf(states.ceiling) and len(energies) > 1 and float(diagnostics.tau_int(energies)) <= INDEPENDENT
+        if alone:
+            counts = states.counts
+            detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
         found = _result(model, beta, moments, states, energies, detail)
-        return replace(found, converged=False)
-    visit: Callable[..., Visited] = visit_chains
-    if source == "tempering":
-        ladder = make_ladder(model, beta, None, n_betas, seed=seed, threads=threads)
-        visit = partial(visit_tempered, ladder=ladder)
-    run = (n_sweeps, thin, length)
-    energies, _ = _each(visit(model, n_chains // 2, *run, seed=seed, **about), states.add)
-    others = visit(model, n_chains - n_chains // 2, *run, seed=rng.derive(seed, 1), **about)
-    witnessed, inside = _each(others, lambda packed, _: states.contains(packed))
-    detail = _correction(_log_sum(states, beta) - beta * model.offset, inside.astype(np.float64), witnessed)
-    both = np.concatenate([energies, witnessed], axis=1)
-    detail["r_hat"] = float(diagnostics.r_hat(both)) if len(both) >= 4 else math.inf
-    alone = math.isinf(states.ceiling) and len(energies) > 1 and float(diagnostics.tau_int(energies)) <= INDEPENDENT
-    if alone:
-        counts = states.counts
-        detail["good_turing_missing_mass"] = float((counts == 1).sum() / counts.sum())
-    found = _result(model, beta, moments, states, energies, detail)
-    if detail["log_z_corrected"] is None:
-        return replace(found, converged=False)
-    return judged(found, _judge(found), 'Raise n_sweeps or n_chains, or use "ais" or "tempering"')
+        if detail["log_z_corrected"] is None:
+            return replace(found, converged=False)
+        return judged(found, _judge(found), 'Raise n_sweeps or n_chains, or use "ais" or "tempering"')
 
 
 def _each(visited: Visited, function: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
 from ..fixed_point.equations import MeanFieldEquations
-from ..fixed_point.iterate import Settings, starting_means
+from ..fixed_point.iterate import Iterated, starting_means
 from ..fixed_point.mean_field import climb
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
@@ -38,7 +38,7 @@ N_CLIMBS = 8  # of mean field
 FROM_STATES = 6  # of these, from states visited
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
-MEAN_FIELD = Settings(N_CLIMBS, 1e-6, 0.0, 60)
+MEAN_FIELD = Iterated(n_starts=N_CLIMBS, tolerance=1e-6, max_sweeps=60)
 
 
 @dataclass(frozen=True)

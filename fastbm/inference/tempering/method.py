@@ -5,15 +5,16 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from ... import diagnostics
-from ..._base import checks
+from ..._base.options import Least, options
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
+from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import TargetMoments, find_burn_in
 from ..result import Inference
 from ..scout.product_path import find_path, make_levels
@@ -29,23 +30,8 @@ BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 PIECE = 1 << 22  # bits of states that are held at once, about
 
 
-def tempering(
-    model: BoltzmannMachine,
-    *,
-    beta: float,
-    moments: bool,
-    seed: int,
-    threads: int,
-    n_chains: int = 16,
-    n_sweeps: int = 1_000,
-    burn_in: int | str = "auto",
-    thin: int = 1,
-    n_betas: int | None = None,
-    betas: Any = None,
-    engine: str = "bennett",
-    swap_every: int = 1,
-    start: Any = "uniform",
-) -> Inference:
+@options
+class Tempering(Examined):
     """Estimate log Z and moments by parallel tempering.
 
     Parameters
@@ -70,76 +56,92 @@ def tempering(
         The other end of the ladder: the machine at beta = 0, or one of the product models that `ais` knows. Levels
         between that and the machine are no temperatures, so that there are no curves; each costs about twice as much.
 
-    Returns
-    -------
-    Inference
-        `converged` is True where neighbours overlap, replicas go round the ladders, and ladders agree within error bars
-        from their own spread; None of one ladder, or of fewer than 4 samples of each. `detail["temperatures"]` holds
-        the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of neighbours, "round_trips" of each
-        ladder; "r_hat" of the energies and "r_hat_units"; of "ti" the "discretisation_error", which is part of
-        `log_z_error`; "levels" from 0 to 1, where `start` is not "uniform".
-
     Raises
     ------
     ValueError
         If `betas` does not increase from 0 to `beta`, or the machine does not have what `start` takes.
     ImportError
         If pymbar is asked for and not installed.
+
+    Notes
+    -----
+    `converged` is True where neighbours overlap, replicas go round the ladders, and ladders agree within error bars
+    from their own spread; None of one ladder, or of fewer than 4 samples of each. `detail["temperatures"]` holds
+    the curves of all levels, see `Temperatures.of`; "swap_rates", "overlap" of neighbours, "round_trips" of each
+    ladder; "r_hat" of the energies and "r_hat_units"; of "ti" the "discretisation_error", which is part of
+    `log_z_error`; "levels" from 0 to 1, where `start` is not "uniform".
     """
-    solve = ENGINES[checks.choice("engine", engine, ENGINES)]
-    if engine == "mbar":
-        pymbar_solver()
-    n_chains = checks.whole("n_chains", n_chains, least=1)
-    n_sweeps, thin = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("thin", thin, least=1)
-    swap_every = checks.whole("swap_every", swap_every, least=1)
-    n_samples = n_sweeps // thin
-    if not n_samples:
-        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
-    if burn_in != "auto":
-        burn_in = checks.whole("burn_in", burn_in)
-    target = TargetMoments(model, n_samples, n_chains) if moments else None
-    path = find_path(model, beta, start, n_chains * n_sweeps, seed, threads)
-    if path is None:
-        ladder = make_ladder(model, beta, betas, n_betas, seed=seed, threads=threads)
-    else:
-        ladder = make_levels(path, n_betas, seed, threads)
-    of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": swap_every}
-    chains: TemperedChains | BasedChains
-    chains = (
-        TemperedChains(model, n_chains, ladder, **of_chains)
-        if path is None
-        else BasedChains(path, n_chains, ladder, **of_chains)
-    )
-    burnt = _burn_in(chains, burn_in, n_sweeps)
-    before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-    gathered = moments and path is None and means_fit(n_chains, len(ladder), model.n_units)
-    up = np.zeros((n_chains, len(ladder), model.n_units)) if gathered else None
-    energies, at_target = _record(chains, n_samples, thin, target, up)
-    attempted, accepted, trips = (
-        now - then for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
-    )
-    ratios = solve(ladder, energies)
-    detail = {
-        **chains.detail,
-        "engine": engine,
-        "start": "uniform" if path is None else path.name,
-        "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
-        "burn_in": burnt,
-        "swap_rates": accepted / np.maximum(attempted, 1),
-        "overlap": ratios.overlap,
-        "round_trips": trips,
-        **ratios.detail,
-    }
-    if path is None:
-        found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail)
-        tau = found.detail["tau_int"]
-    else:
-        own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
-        found = _result(model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder})
-        tau = _tau_int(energies)
-    units = target.means() if target else None
-    verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
-    return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
+
+    name: ClassVar[str] = "tempering"
+    knob: ClassVar[Knob | None] = SWEEPS
+    all_pairs: ClassVar[bool] = True
+
+    n_chains: Annotated[int, Least(1)] = 16
+    n_sweeps: Annotated[int, Least(1)] = 1_000
+    burn_in: Annotated[int | Literal["auto"], sweeps] = "auto"
+    thin: Annotated[int, Least(1)] = 1
+    n_betas: Annotated[int | None, Least(2)] = None
+    betas: Any = None
+    engine: Literal["bennett", "mbar", "ti"] = "bennett"
+    swap_every: Annotated[int, Least(1)] = 1
+    start: Any = "uniform"
+
+    def _check_together(self) -> None:
+        refuse_no_samples(self.n_sweeps, self.thin)
+        refuse_beside_betas(self)
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments are in the machine's units."""
+        solve = ENGINES[self.engine]
+        if self.engine == "mbar":
+            pymbar_solver()
+        n_samples = self.n_sweeps // self.thin
+        target = TargetMoments(model, n_samples, self.n_chains) if moments else None
+        path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
+        if path is None:
+            ladder = make_ladder(model, beta, self.betas, self.n_betas, seed=seed, threads=threads)
+        else:
+            ladder = make_levels(path, self.n_betas, seed, threads)
+        of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": self.swap_every}
+        chains: TemperedChains | BasedChains
+        chains = (
+            TemperedChains(model, self.n_chains, ladder, **of_chains)
+            if path is None
+            else BasedChains(path, self.n_chains, ladder, **of_chains)
+        )
+        burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
+        before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
+        gathered = moments and path is None and means_fit(self.n_chains, len(ladder), model.n_units)
+        up = np.zeros((self.n_chains, len(ladder), model.n_units)) if gathered else None
+        energies, at_target = _record(chains, n_samples, self.thin, target, up)
+        attempted, accepted, trips = (
+            now - then
+            for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
+        )
+        ratios = solve(ladder, energies)
+        detail = {
+            **chains.detail,
+            "engine": self.engine,
+            "start": "uniform" if path is None else path.name,
+            "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
+            "burn_in": burnt,
+            "swap_rates": accepted / np.maximum(attempted, 1),
+            "overlap": ratios.overlap,
+            "round_trips": trips,
+            **ratios.detail,
+        }
+        if path is None:
+            found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail)
+            tau = found.detail["tau_int"]
+        else:
+            own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
+            found = _result(
+                model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder}
+            )
+            tau = _tau_int(energies)
+        units = target.means() if target else None
+        verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
+        return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
 def _burn_in(chains: TemperedChains | BasedChains, burn_in: int | str, n_sweeps: int) -> int:

@@ -18,20 +18,16 @@ from ...data.rows import Rows
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import METHODS, run_method
 from ...machine.machine import BoltzmannMachine
-from .. import rules as presets
 from ..closed_forms import naive_mean_field
 from ..closed_forms.learn import CLOSED_FORMS, spin_machine
 from ..learn import AIS_BETAS, learn as learn_parameters
+from ..methods import OF_RULES, PRESETS
 from ..rules import check
 from ..settings import FitSettings
 from ..training_set import smoothed_means, start_machine
 
 ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
-NOT_OPTIONS = {
-    "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
-    "fidelity", "patience", "ais_every",
-}  # fmt: skip
 NEVER = 1 << 40  # epochs
 NO_LOG_Z = ("gibbs", "metropolis")
 
@@ -98,13 +94,13 @@ class Learned(NamedTuple):
 
 def rules() -> dict[str, str]:
     """Return the names of the rules, and the method of `fit` that each stands for (the one-shot rule for none)."""
-    others = {name: name for name in presets.PRESETS if name != "mean-field"}
+    others = {name: name for name in PRESETS if name != "mean-field"}
     return {ONE_SHOT: "", DETERMINISTIC: "mean-field", **others}
 
 
 def fit_options() -> list[str]:
     """Return the options of `fit` that a rule may be given."""
-    return ["layout", *(field.name for field in fields(FitSettings) if field.name not in NOT_OPTIONS)]
+    return ["layout", *OF_RULES, "until"]
 
 
 def check_rule(method: str, n_hidden: int, units: str, options: Mapping[str, Any]) -> None:
@@ -172,7 +168,7 @@ def _prepare(
 def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, threads: int) -> Learned:
     if method == "auto":
         method = "exact" if forecast_seconds(machine, moments=False) <= EXACT_SECONDS else "ais"
-    more = {"n_betas": AIS_BETAS} if method == "ais" else {}
+    more: dict[str, Any] = {"n_betas": AIS_BETAS} if method == "ais" else {}
     seed = rng.derive(seed, rng.MONITOR)
     found = run_method(machine, method, beta=beta, clamp=None, moments=False, seed=seed, threads=threads, **more)
     assert found.log_z is not None

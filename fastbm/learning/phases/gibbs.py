@@ -17,7 +17,7 @@ import numpy as np
 from ..._base import rng
 from ..._base.checks import Diverged
 from ...inference.exact.method import usual_engine
-from ...inference.fixed_point.mean_field import mean_field
+from ...inference.fixed_point.mean_field import MeanField
 from ...inference.methods import run_method
 from ...inference.monte_carlo import PairCounts
 from ...inference.result import moments_from_up
@@ -143,7 +143,7 @@ class FreeMeanField(Phase):
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         s = self.settings
-        found = mean_field(model, beta=s.beta, moments=True, seed=s.seed, n_starts=1, tolerance=1e-8)
+        found = MeanField(n_starts=1, tolerance=1e-8).run(model, beta=s.beta, moments=True, seed=s.seed, threads=1)
         if found.second_moment is None:
             raise Diverged("the free phase has no finite linear response.")
         return from_matrix(model.couplings, found.mean, found.second_moment)

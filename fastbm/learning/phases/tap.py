@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._base.checks import Diverged
 from ..._base.threads import fan_out, single_threaded_blas
-from ...inference.fixed_point.iterate import Settings
+from ...inference.fixed_point.iterate import Iterated
 from ...inference.fixed_point.mean_field import climb, follow
 from ...inference.fixed_point.tap import TapEquations
 from ...machine.clamping import Clamped
@@ -111,7 +111,7 @@ class FreeTap(Phase):
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         spin, s = model.to_units("spin"), self.settings
-        settings = Settings.of(1, TOLERANCE, 0.0, MOST_SWEEPS)
+        settings = Iterated(n_starts=1, tolerance=TOLERANCE, max_sweeps=MOST_SWEEPS)
         found = climb(TapEquations, spin, s.beta, self._means[None], settings, s.threads)
         refuse_unsolved("free", found.residual)
         self._means = np.tanh(found.arguments)

@@ -19,8 +19,8 @@ from ...inference.tempering.ladder import make_ladder
 from ...machine.machine import BoltzmannMachine
 from ...sampling.arguments import check
 from ...sampling.clamped import Conditioned
+from ...sampling.exact import Exact
 from ...sampling.resolve import resolve
-from ...sampling.samplers import SAMPLERS
 from ...sampling.tempering import TemperedChains
 
 N_CHAINS = 64  # that rows are drawn by, and as many for the held-out ones
@@ -69,13 +69,11 @@ def draw(model: BoltzmannMachine, beta: float, n_rows: int, seed: int, threads: 
 
 
 def _draw_exact(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
-    about = {
-        "sampler": "exact", "n_chains": 2 * N_CHAINS, "n_sweeps": n_samples, "beta": beta, "seed": seed, "keep": "all",
-        "max_forecast_seconds": EXACT_SECONDS,
-    }  # fmt: skip
+    about = {"n_chains": 2 * N_CHAINS, "n_sweeps": n_samples, "beta": beta, "seed": seed, "keep": "all"}
     subject = Conditioned(model, None, 2 * N_CHAINS)
-    settings = resolve(check(defaultdict(lambda: None, about)), subject, None, threads)
-    chains = SAMPLERS["exact"].make(settings, subject, "random", threads)
+    settings = check(Exact(max_forecast_seconds=EXACT_SECONDS), defaultdict(lambda: None, about), {})
+    settings = resolve(settings, subject, threads)
+    chains = settings.own.chains(settings, subject, "random", threads)
     packed: np.ndarray = chains.record(n_samples, 1)["samples/states"]
     return packed
 

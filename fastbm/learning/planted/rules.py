@@ -13,14 +13,13 @@ from ...inference.exact.method import refuse_if_long
 from ...kernels.stopwatch import Stopwatch
 from ...machine.hidden import hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
-from .. import make, rules
-from ..classifier.machines import fit_options
+from .. import make
+from ..methods import OF_RULES, PRESETS, RULES
 from ..rules import check
 from ..settings import FitSettings
 from ..training_set import Sample, smoothed_means, start_machine
 
 SMALLEST = np.array([[0, 1], [1, 0]], np.uint8)  # rows to try the options of a rule on
-OPTIONS = ("n_hidden", *(name for name in fit_options() if name not in ("beta", "until")))
 
 
 class Learned(NamedTuple):
@@ -65,7 +64,7 @@ def _read_rule(entry: Any) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(given, Mapping) or "method" not in given:
         raise TypeError(f"rules must be names of methods, or dicts such as {EXAMPLE}; got {entry!r}.")
     chosen = dict(given)
-    method = checks.choice("rules", chosen.pop("method"), rules.PRESETS)
+    method = checks.choice("rules", chosen.pop("method"), PRESETS)
     label = chosen.pop("label", None)
     if label is None:
         label = ", ".join([method, *(f"{name} = {value}" for name, value in chosen.items())])
@@ -76,10 +75,11 @@ def _read_rule(entry: Any) -> tuple[str, str, dict[str, Any]]:
 
 def _check_rule(label: str, method: str, options: Mapping[str, Any]) -> None:
     """Refuse what the rule takes on no machine."""
+    known = ["n_hidden", "layout", *(name for name in OF_RULES if name != "beta")]
     for name in options:
-        if name not in OPTIONS:
+        if name not in known:
             raise TypeError(
-                f"rule {label!r} has no option {name!r}.{checks.nearest(name, OPTIONS)} Options are those of fit."
+                f"rule {label!r} has no option {name!r}.{checks.nearest(name, known)} Options are those of fit."
             )
     try:
         _prepare(SMALLEST, method, {"n_hidden": 0, **options}, "spin", 0)
@@ -136,12 +136,13 @@ def warm_up(method: str, hidden: bool, threads: int) -> None:
     """Apply a rule to all states of three units, so that no first call counts what loading its kernels takes."""
     up = (np.arange(8)[:, None] >> np.arange(3) & 1).astype(np.uint8)
     nothing = BoltzmannMachine([np.zeros((3, 2))] if hidden else np.zeros((3, 3)), units="spin")
-    learn(up, nothing, method, {"epochs": 2}, seed=0, threads=threads, budget=None)
+    few = {"epochs": 2} if "epochs" in RULES[method].names() else {}
+    learn(up, nothing, method, few, seed=0, threads=threads, budget=None)
 
 
 def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
     """Hidden units as the planted machine has them, where the rule can."""
-    if not planted.n_hidden or rules.PRESETS[method].driver != "phases":
+    if not planted.n_hidden or PRESETS[method].driver != "phases":
         return {"n_hidden": 0}
     return {"n_hidden": planted.n_hidden, "layout": "restricted" if hidden_are_independent(planted) else "general"}
 

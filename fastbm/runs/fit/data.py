@@ -18,7 +18,7 @@ from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
 from ...learning.identifiability import describe_degenerate, describe_few, which_coupled
 from ...learning.learners.starts import broken_symmetry
-from ...learning.rules import PRESETS
+from ...learning.methods import PRESETS
 from ...learning.settings import FitSettings
 from ...learning.training_set import smoothed_means
 from ...machine.machine import BoltzmannMachine

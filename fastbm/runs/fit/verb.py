@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..._base import checks, rng
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
+from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
 from ...learning.settings import FitSettings
 from ...learning.training_set import check_hidden, start_machine
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
-from ..begin import begin
+from ..begin import begin, part
 from ..loop import Progress
 from ..spec import describe, model_inputs
 from ..stop import Stop
@@ -23,8 +25,8 @@ from .run import FitRun
 
 def fit(
     data: Any,
-    *misplaced: Any,
-    method: str = "pcd",
+    method: str | Rule = "pcd",
+    *,
     n_hidden: int | Sequence[int] = 0,
     layout: str | None = None,
     units: str | None = None,
@@ -34,38 +36,7 @@ def fit(
     labels: Any = None,
     holdout_labels: Any = None,
     classify: Mapping[str, Any] | None = None,
-    clamped: str | None = None,
-    free: str | None = None,
-    optimizer: str | None = None,
-    beta: float | None = None,
-    epochs: int | None = None,
-    learning_rate: float | None = None,
-    momentum: float | None = None,
-    batch_size: int | None = None,
-    n_chains: int | None = None,
-    n_sweeps: int | None = None,
-    clamped_sweeps: int | None = None,
-    l2: float | None = None,
-    l2_bias: float | None = None,
-    l1: float | None = None,
-    flip_noise: float | None = None,
-    ridge: float | None = None,
-    schedule: str | None = None,
-    centring: bool | None = None,
-    n_betas: int | None = None,
-    tolerance: float | None = None,
-    until: Mapping[str, float] | None = None,
-    patience: int | None = None,
-    n_starts: int | None = None,
-    weights_every: int | None = None,
-    samples_every: int | None = None,
-    monitor_every: int | None = None,
-    evaluate: str | None = None,
-    errors: str | None = None,
-    n_resamples: int | None = None,
-    fidelity: bool | None = None,
-    pretrain_epochs: int | None = None,
-    ais_every: int | None = None,
+    monitor: Monitor | None = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -73,7 +44,7 @@ def fit(
     max_seconds: float | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
-    **storage: Any,
+    **options: Any,
 ) -> FitRun:
     """Learn a machine from data by dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free).
 
@@ -87,8 +58,11 @@ def fit(
         into a temporary file of packed bits (in the folder that TMPDIR names) where these exceed 4 MB. The run then
         keeps their name and sha256; a generator must be given again to `resume`.
         Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
-    method : {"pcd", "cd", "exact", "monte-carlo", "mean-field", "pseudolikelihood", "rise", "log-rise", \
-"minimum-probability-flow", "independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe"}
+    method : str or Rule
+        The rule's name, whose own options then stand among `options`; or an object that bears them, such as
+        ``bm.rules.PCD(n_chains=500)``. Names are "pcd", "cd", "exact", "monte-carlo", "mean-field",
+        "pseudolikelihood", "rise", "log-rise", "minimum-probability-flow", "independent-pair", "naive-mean-field",
+        "tap", "sessak-monasson" and "bethe".
         A preset of the phases and the optimiser: "exact" sums all states and climbs by L-BFGS; "monte-carlo" runs
         clamped and free chains, hidden units anywhere, by natural steps until moments are the data's; "cd" and "pcd"
         are contrastive divergence from the data and with persistent chains; "mean-field" is the deterministic machine.
@@ -113,80 +87,27 @@ def fit(
     classify : dict, optional
         Options of a `BoltzmannClassifier`, by any rule, that is learned from the same rows; its error on the held-out
         rows is in the summary.
-    clamped : {"exact", "gibbs", "annealed", "mean-field", "variational", "tap"}, optional
-    free : {"exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"}
-        The phases one by one, in place of the preset's. "mean-field" takes correlations from linear response;
-        "variational" takes none, which makes the slope that of a lower bound of the likelihood, and is what "pcd" does
-        on deep machines; "tap" on both sides climbs the likelihood that TAP gives (`fastbm.learning.phases.tap`).
-        Chains of "gibbs" persist, those of "restarted" start anew for every update, those of "annealed" are cooled
-        before; "tempering" takes `n_chains` persistent ladders of `n_betas` replicas from beta 0 on. "auto" is "gibbs"
-        that answers chains which do not mix (see Notes).
-    optimizer : {"sgd", "adam", "natural", "l-bfgs"}, optional
-        "natural" takes steps in the data's own metric that shorten as noise takes over
-        (`fastbm.learning.optimise.natural`), and is what "monte-carlo" does unless `learning_rate`, `momentum`,
-        `schedule` or `centring` say how to step; then, as with the other methods of chains, it is "sgd" with these.
-    beta : float
-        Inverse temperature at which the machine is learned, 1 unless given.
-    epochs, batch_size : int
-        Rows that fill no mini-batch sit an epoch out; for "l-bfgs" an epoch is one iteration.
-    learning_rate, momentum : float
-        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
-    n_chains, n_sweeps : int
-        Free chains (128), and sweeps for each update.
-    clamped_sweeps : int
-        Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
-    l2, l2_bias : float
-        l2 subtracts l2/2 sum_{i<j} W_ij^2 from the mean log-likelihood of a row, or adds it to a convex rule's
-        objective; biases are free unless `l2_bias` says otherwise.
-    l1 : float
-        Adds l1 sum_{i<j} |W_ij| to the objective of a convex rule; couplings that it puts out are exactly 0.
-    flip_noise, ridge : float
-        For closed forms: the probability that a unit of the data is flipped, applied to the moments; and what is added
-        to the diagonal of the covariance, in units of the mean variance.
-    schedule : {"constant", "linear", "cosine", "inverse"}
-        How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
-    centring : bool
-        Units count from offsets: the data's means, and sliding means of hidden units (see Notes).
-    n_betas : int
-        Replicas of a ladder, for free="tempering" and "auto".
-    tolerance : float
-        For "l-bfgs": converged when no entry of the (scaled) gradient is larger.
-    until : dict, optional
-        Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
-        to the noise of the chains, which is above its target, learning ends too, with a warning that tells how many
-        chains the target needs.
-    patience : int
-        Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
-    n_starts : int
-        For "l-bfgs" with hidden units, whose likelihood has saddles and several maxima: draws of their couplings to
-        start from, the best of which is learned to the end (see Notes). 8, or with `init`, which is the first of them,
-        1.
-    weights_every, samples_every, monitor_every : int
-        Epochs between two records of weights (1), of the free chains' states (0: never; there are none where chains
-        start anew), of metrics (1).
-    evaluate : {"auto", "exact", "ais", "none"}
-        How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
-        down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
-    errors : {"fisher", "bootstrap"}, optional
-        Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
-        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
-        formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
-        leave open are inf.
-    n_resamples : int
-    fidelity : bool
-        Hold the learned machine against the data at the end (`fastbm.fidelity`).
-    pretrain_epochs : int
-        For deep machines: of the epochs, how many each two neighbouring layers are learned for by contrastive
-        divergence, from below, before the whole machine is (`fastbm.learning.learners.pretraining`). 0 unless given: at
-        the same number of epochs `centring` brings more.
-    ais_every : int
-        Epochs between two looks at log Z by annealed importance sampling (128 chains, 1000 temperatures; about the work
-        of 500 mini-batches of 100 rows), and so at the likelihood of at most 4096 rows and of all held-out ones, in
-        `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
-        "holdout_log_likelihood_bound". 0 (the default): never. Not for machines of other layouts whose hidden units are
-        coupled to one another.
-    seed, threads, out, overwrite, max_seconds, progress, stop, **storage
+    monitor : Monitor, optional
+        What is recorded and watched, as an object; or its options stand among `options`.
+    seed, threads, out, overwrite, max_seconds, progress, stop
         As for `sample`.
+    **options
+        Options of the rule, of what is watched, and how the run is stored.
+
+        exact, monte-carlo, pcd, cd, mean-field
+            `beta`, `optimizer`, `epochs`, `batch_size`, `l2`, `l2_bias`, `tolerance`, `clamped`, `free`,
+            `learning_rate`, `momentum`, `schedule`, `centring`, `n_chains`, `n_sweeps`, `clamped_sweeps`, `n_betas`,
+            `n_starts`, `pretrain_epochs`.
+        pseudolikelihood, rise, log-rise, minimum-probability-flow
+            `beta`, `optimizer`, `epochs`, `batch_size`, `l2`, `l2_bias`, `tolerance`, `l1`.
+        independent-pair, naive-mean-field, tap, sessak-monasson, bethe
+            `beta`, `flip_noise`, `ridge`.
+        what is watched
+            `weights_every`, `samples_every`, `monitor_every`, `until`, `patience`, `evaluate`, `errors`, `n_resamples`,
+            `fidelity`, `ais_every`.
+
+        ``help(bm.rules.PCD)`` and ``help(bm.rules.Monitor)``, or ``fastbm help pcd`` and ``fastbm help monitor``, say
+        what each means. The storage takes what it takes for `sample`.
 
     Returns
     -------
@@ -269,16 +190,17 @@ def fit(
     Vuffray, Misra and Chertkov, Sci. Adv. 4, e1700791 (2018), doi:10.1126/sciadv.1700791 (rise, log-rise);
     Sohl-Dickstein, Battaglino and DeWeese, Phys. Rev. Lett. 107, 220601 (2011), doi:10.1103/PhysRevLett.107.220601.
     """
-    given = {
-        name: value for name, value in locals().items() if name in FitSettings.__dataclass_fields__ and name != "method"
-    }
-    if misplaced or isinstance(data, BoltzmannMachine):
+    if isinstance(data, BoltzmannMachine):
         raise TypeError(
             "fit takes rows first and all else by name, a machine to start from too: fit(rows, init=model, "
             'method="pcd").'
         )
+    own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
+    method, own = named(method, monitor, own)
+    given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
     if init is not None:
         _check_start(init, n_hidden, layout, units)
+        beta = given["beta"]
         refuse_beyond_range(init, 1.0 if beta is None else checks.real("beta", beta, least=0.0))
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
     seed = given["seed"] = rng.resolve(seed)
@@ -287,7 +209,7 @@ def fit(
         start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
         if start.n_hidden and method in BROKEN:
             start = read.break_symmetry(start, seed)
-    elif n_starts is None:
+    elif given["n_starts"] is None and "n_starts" in RULES[method].names():
         given["n_starts"] = 1
     read.check_machine(start)
     start = start.with_base_rates(read.base_rates(start))
@@ -300,15 +222,14 @@ def fit(
     spec = {
         "kind": "fit",
         "model": describe(start),
-        "fit": settings.as_dict(),
+        "fit": as_spec(settings),
         "classify": None if classify is None else dict(classify),
         "data": read.describe(),
         "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
     run = begin(
-        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, fit.__kwdefaults__ or (),
-        data=read.rows(),
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, data=read.rows()
     )  # fmt: skip
     assert isinstance(run, FitRun)
     return run

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.options import Options
+from ...inference.auto import named
 from ...inference.comparison import Comparison
+from ...inference.estimator import Estimator
 from ...inference.methods import check_call
 from ...machine.machine import BoltzmannMachine, check_machine
 from ..loop import Progress
@@ -19,7 +22,7 @@ from .verb import check_flags, make_cell, plain, run_cells
 
 def compare(
     model: BoltzmannMachine | Mapping[str, BoltzmannMachine],
-    methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    methods: Sequence[str | Estimator] | Mapping[str, Mapping[str, Any]],
     *,
     beta: float | Sequence[float] = 1.0,
     budget: float | None = None,
@@ -37,7 +40,7 @@ def compare(
     Parameters
     ----------
     model : BoltzmannMachine, or dict of name to BoltzmannMachine
-    methods : list of names, or dict of name to options
+    methods : list of names or objects, or dict of name to options
     beta : float or list of float
     budget : float, optional
         Seconds for each method on each machine, temperature and seed. A method that draws samples takes as many sweeps,
@@ -116,17 +119,22 @@ def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, metho
 
 def _chosen(methods: Any) -> dict[str, dict[str, Any]]:
     """The options of every method that is named."""
-    named: dict[Any, Any] = {
-        name: {} for name in ([methods] if isinstance(methods, str) else _listed("methods", methods))
-    }
+    one = isinstance(methods, (str, Options))
+    listed: list[tuple[Any, Any]] = [(name, {}) for name in ([methods] if one else _listed("methods", methods))]
     if isinstance(methods, Mapping):
-        named = dict(methods)
-    for name, options in named.items():
+        listed = list(methods.items())
+    found: dict[str, dict[str, Any]] = {}
+    for name, options in listed:
+        if isinstance(name, Options):
+            name, options = named(name, options)
         if not isinstance(name, str) or not isinstance(options, Mapping):
             raise TypeError(
                 f"methods must be names, or a dict of name to a dict of options; got {name!r}: {options!r}."
             )
-    return {name: plain(options) for name, options in named.items()}
+        if name in found:
+            raise ValueError(f"methods name {name!r} twice. Compare them in two calls.")
+        found[name] = plain(options)
+    return found
 
 
 def _listed(argument: str, value: Any) -> list[Any]:

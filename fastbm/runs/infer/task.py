@@ -15,6 +15,7 @@ from ..._base import checks
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ...inference.auto import WORTH, BudgetTooSmall, fit_into
+from ...inference.exact.method import Exact
 from ...inference.exact.settings import ExactSettings
 from ...inference.exact.sums import ExactSums
 from ...inference.methods import METHODS, run_method
@@ -180,7 +181,7 @@ class CellsTask:
         model = self._models[cell["model"]]
         return ExactSums(
             model,
-            ExactSettings.of(model, **cell["options"]),
+            ExactSettings.of(model, **Exact.read(cell["options"]).as_dict()),
             beta=cell["beta"],
             clamp=self._clamp,
             moments=self._moments,

@@ -12,10 +12,11 @@ import numpy as np
 from ..._base import checks, rng, threads as threads_module
 from ...exact.calibration import measured
 from ...exact.choice import is_few
-from ...inference.auto import BUDGET, settle
+from ...inference.auto import Auto, named, settle
+from ...inference.estimator import Estimator
 from ...inference.exact.settings import ExactSettings
 from ...inference.exact.sums import ExactSums
-from ...inference.methods import METHODS, check_call, infer as infer_once, run_method
+from ...inference.methods import check_call, infer as infer_once, run_method
 from ...inference.result import Inference
 from ...machine.machine import BoltzmannMachine, check_machine
 from ..begin import begin
@@ -30,7 +31,7 @@ SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be s
 
 def infer(
     model: BoltzmannMachine,
-    method: str | None = None,
+    method: str | Estimator | Auto | None = None,
     *,
     beta: float = 1.0,
     clamp: tuple[Any, Any] | None = None,
@@ -47,7 +48,9 @@ def infer(
     Parameters
     ----------
     model : BoltzmannMachine
-    method : str
+    method : str or object
+        A name, whose options then stand among `options`, or an object that bears them, such as
+        ``bm.methods.AIS(n_chains=256)``. Names are
         "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
         "population-annealing", "importance-sampling", "gibbs" or "metropolis"; or "auto": exact if the forecast fits
         `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
@@ -105,7 +108,7 @@ def infer(
     check_machine(model)
     if method is None:
         raise TypeError('infer needs a method, such as infer(model, "exact") or infer(model, "auto").')
-    checks.choice("method", method, [*METHODS, "auto"])
+    method, options = named(method, options)
     check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
     at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
@@ -180,17 +183,16 @@ def make_cell(
     if method == "auto":
         check_call(model, "exact", beta, clamp, {})
         known: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": n_threads}
-        budget = checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
-        if not isinstance(exact := chosen.pop("exact", True), bool):
-            raise TypeError(f"exact must be True or False; got {exact!r}.")
-        if chosen:
-            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact.")
-        settled_for = settle(model, budget=budget, exact=exact, **known)
+        if unknown := set(chosen) - set(Auto.names()):
+            raise TypeError(f"auto has no option {min(unknown)!r}. It takes: {', '.join(Auto.names())}.")
+        auto = Auto(**chosen)
+        budget = auto.budget
+        settled_for = settle(model, budget=budget, exact=auto.exact, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
-    check_call(model, method, beta, clamp, chosen, moments)
+    estimator = check_call(model, method, beta, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
     if method == "exact":
-        settings = ExactSettings.of(model, **chosen)
+        settings = ExactSettings.of(model, **estimator.as_dict())
         sums = {"clamp": clamp, "executor": executor, "measured": measured}
         settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **sums).settled
         cell |= {"options": settled.settings.options(), "plan": settled.plan()}

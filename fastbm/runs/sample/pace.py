@@ -17,7 +17,6 @@ from ..._base.streams import Stream
 from ...sampling.best import Best
 from ...sampling.clamped import Conditioned
 from ...sampling.observables import Function, Observables
-from ...sampling.samplers import SAMPLERS
 from ...sampling.settings import SampleSettings
 
 BLOCK_SECONDS = 0.05  # about what a block may take
@@ -118,7 +117,7 @@ class SamplingTask(Breakable):
     ) -> None:
         s = self.settings = settings
         self._subject = subject
-        super().__init__(SAMPLERS[s.sampler].make(s, subject, initial, threads))
+        super().__init__(s.own.chains(s, subject, initial, threads))
         self._n_groups = math.lcm(len(s.beta), subject.n_patterns)
         first = subject.complete(self.chains.packed())
         self._observables = Observables(subject.model, s.n_chains, s.observables, functions, first, self._n_groups)

@@ -12,8 +12,7 @@ from ...diagnostics import OverlapDistribution, Reweighted
 from ...sampling.clamped import Conditioned
 from ...sampling.observables import check_given
 from ...sampling.resolve import of_old_spec
-from ...sampling.samplers import SAMPLERS
-from ...sampling.settings import SampleSettings
+from ...sampling.samplers import SAMPLERS, read_settings
 from ...store import Extension
 from ..loop import Task
 from ..spec import Given, read_model
@@ -35,7 +34,7 @@ class SampleRun(Samples):
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec tells of."""
-        settings = SampleSettings.read(spec["sample"])
+        settings = read_settings(spec["sample"])
         functions = check_given(settings.observables, given.observables)
         model = read_model(inputs, spec["model"]) if given.model is None else given.model
         settings = of_old_spec(settings, model.couplings)
@@ -45,7 +44,7 @@ class SampleRun(Samples):
         if "initial" in inputs:
             up = subject.restrict(unpack(inputs["initial"], model.n_units))
             initial = model.convention.values(up)
-        kind = ScheduleTask if SAMPLERS[settings.sampler].ends else SampleTask
+        kind = ScheduleTask if settings.own.ends else SampleTask
         return kind(subject, settings, functions=functions, initial=initial, threads=threads)
 
     @classmethod

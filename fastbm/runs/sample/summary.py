@@ -36,7 +36,7 @@ def _verdict(run: Samples) -> dict[str, Any]:
 def _told(run: Samples) -> dict[str, Any]:
     """The machine, the sampler, and how far it is."""
     settings = run.config["sample"]
-    sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings["order"]
+    sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings.get("order", "")
     words = [f"{sampler} ({rule})" if rule and rule != sampler else sampler, f"{order} order" if order else ""]
     held = f"{settings['n_patterns']} clamped patterns" if settings.get("n_patterns", 0) > 1 else ""
     words.append(held or ("clamped units" if settings.get("n_patterns") else ""))

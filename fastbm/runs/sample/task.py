@@ -12,9 +12,9 @@ import numpy as np
 
 from ...sampling.clamped import Conditioned
 from ...sampling.memory import check_rows
-from ...sampling.samplers import SAMPLERS
 from ...sampling.settings import SampleSettings
 from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, look_after
+from ...sampling.tempering import Tempering
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
@@ -30,14 +30,14 @@ class SampleTask(SamplingTask):
         super().__init__(subject, settings, **options)
         s = settings
         grouped = Grouped({"energy": s.n_chains} | self._observables.scalars, self._n_groups)
-        again = AGAIN if SAMPLERS[s.sampler].relaxes else 1.0
+        again = AGAIN if s.own.relaxes else 1.0
         self._rule = Rule(s.until, grouped, again=again) if s.until else None
         self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
         self._n_bytes = -(-subject.model.n_units // 8)
         self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
         self._end = -1  # that at which the stopping rule was met
         self._settled = False  # whether the end of the burn-in was found
-        overhead = SWAP_SECONDS / s.swap_every if s.swap_every else 0.0
+        overhead = SWAP_SECONDS / s.own.swap_every if isinstance(s.own, Tempering) else 0.0
         self._pace = Pace(self.chains.sweep_seconds + overhead)
         # to pack states and to tell their energies takes about as long as a sweep
         self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, BLOCK_SECONDS))

@@ -18,7 +18,9 @@ from ...sampling.engine.engine import start_bits
 from ...sampling.memory import check_memory, check_rows
 from ...sampling.observables import check_observables
 from ...sampling.resolve import resolve
-from ..begin import begin
+from ...sampling.samplers import OWN
+from ...sampling.settings import Sampler
+from ..begin import begin, part
 from ..loop import Progress
 from ..run import Run
 from ..spec import describe, model_inputs
@@ -28,26 +30,13 @@ from .run import SampleRun
 
 def sample(
     model: BoltzmannMachine,
-    *misplaced: Any,
-    sampler: str = "gibbs",
-    rule: str | None = None,
-    order: str | None = None,
-    kernel: str | None = None,
+    sampler: str | Sampler = "gibbs",
+    *,
     n_chains: int = 64,
     n_sweeps: int | None = None,
     burn_in: int | str | None = None,
     thin: int = 1,
     beta: float | Sequence[float] | None = None,
-    betas: Sequence[float] | None = None,
-    n_betas: int | None = None,
-    lowest_beta: float | None = None,
-    schedule: str | None = None,
-    swap_every: int | None = None,
-    cluster: bool | str | None = None,
-    target_ess: float | None = None,
-    engine: str | None = None,
-    max_forecast_seconds: float | None = None,
-    max_gigabytes: float | None = None,
     clamp: tuple[Any, Any] | None = None,
     observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]] = (),
     keep: str = "all",
@@ -62,7 +51,7 @@ def sample(
     max_seconds: float | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
-    **storage: Any,
+    **options: Any,
 ) -> SampleRun:
     """Draw samples.
 
@@ -73,20 +62,10 @@ def sample(
     Parameters
     ----------
     model : BoltzmannMachine
-    sampler : str
-        "gibbs", "metropolis": single-unit updates. "tempering": `n_chains` ladders of replicas that swap temperatures;
-        samples are those at the target. "annealing": chains that are cooled once. "population-annealing": a population
-        that is cooled and resampled, with an estimate of log Z. "wolff", "swendsen-wang": clusters, for couplings
-        without frustration. "exact": independent draws from the exact distribution, for machines that `infer` can sum.
-        The two kinds of annealing record one sample of each chain, at their end.
-    rule : {"gibbs", "metropolis"}, optional
-        The single-unit update of "tempering", "annealing" and "population-annealing"; "gibbs" unless given.
-    order : {"sequential", "permuted", "random", "coloured"}, optional
-        How a sweep visits the units; left out, sequential for Gibbs and random (with replacement) for Metropolis, whose
-        other orders may be periodic. In random order each Metropolis chain drops one proposal in 16, so that chains
-        part and no model is periodic.
-    kernel : {"dense", "sparse", "layered", "multispin"}, optional
-        The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
+    sampler : str or Sampler
+        The sampler's name, whose own options then stand among `options`; or an object that bears them, such as
+        ``bm.samplers.Tempering(n_betas=12)``. Single-unit updates, clusters, ladders, schedules or independent draws:
+        see below. "annealing" and "population-annealing" record one sample of each chain, at their end.
     n_chains : int
         Independent chains, ladders or, of a population, replicas.
     n_sweeps, thin : int
@@ -102,27 +81,6 @@ def sample(
         own fields unless it is given, so that multiples of the couplings are searched alike: a short quench tells how
         strongly typical units are pulled in low states; schedules and ladders end where these pulls make log-odds of
         30, chains of one temperature stay where they make 10.
-    betas, n_betas, lowest_beta
-        The ladder of "tempering" (increasing, the target last), or its length and its hottest end: then a short pilot
-        finds betas with equal swap rates, enough for a rate of about 0.3 unless `n_betas` is given. The hottest end is,
-        unless given, where no state pulls any unit with log-odds above 0.5, and at most beta / 10. For "annealing",
-        `betas` are held for equal parts of the sweeps each.
-    schedule : {"linear", "geometric", "adaptive"}, optional
-        How annealing goes from `lowest_beta` to `beta`: evenly in beta ("linear", unless given), in its logarithm, or
-        in the fluctuations of the energy that a pilot finds.
-    swap_every : int, optional
-        Sweeps between two attempts to swap temperatures; 1 unless given.
-    cluster : bool, optional
-        Houdayer's cluster moves between ladders 2k and 2k + 1 of "tempering".
-    target_ess : float, optional
-        Of a population after each step of temperature, as a part of it; 0.9 unless given.
-    engine : {"blocks", "layers", "elimination"}, optional
-        What makes the tables that "exact" draws from: products of three blocks of units for up to some 40, sums over
-        one side of layered machines, elimination for graphs of low treewidth. The cheapest by forecast unless given.
-        Each gives its own draws.
-    max_forecast_seconds, max_gigabytes : float, optional
-        Refuse tables of "exact" that would take longer (600 unless given) or more memory (4); those of several betas
-        and clamped patterns share it.
     clamp : (indices, values), optional
         Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
         each. States and energies are those of all units.
@@ -159,7 +117,24 @@ def sample(
         Stop then; the run can be resumed.
     progress, stop
         For the command line: a callback after each block, and the signals that stop a run.
-    **storage
+    **options
+        Options of the sampler, and how the run is stored.
+
+        gibbs, metropolis
+            `order`, `kernel`.
+        tempering
+            `order`, `kernel`, `rule`, `betas`, `lowest_beta`, `n_betas`, `swap_every`, `cluster`.
+        annealing
+            `order`, `kernel`, `rule`, `betas`, `lowest_beta`, `schedule`.
+        population-annealing
+            `order`, `kernel`, `rule`, `target_ess`.
+        wolff, swendsen-wang
+            None.
+        exact
+            `engine`, `max_forecast_seconds`, `max_gigabytes`.
+
+        ``help(bm.samplers.Tempering)``, or ``fastbm help tempering``, says what each means.
+
         `commit_seconds` (60) and `commit_bytes` (16 MiB): when what there is gets committed; `compression` (None,
         "gzip", "zstd"); `merge` (True): one file at the end; `about`: a dict of texts kept with the run.
 
@@ -195,43 +170,25 @@ def sample(
     (100, 16, 8)
     """
     check_machine(model)
-    if misplaced:
-        raise TypeError(
-            f'sample takes its options by name, as in sample(model, sampler="gibbs"); got {misplaced[0]!r}.'
-        )
-    settings = check(
-        {
-            "sampler": sampler,
-            "rule": rule,
-            "order": order,
-            "kernel": kernel,
-            "n_chains": n_chains,
-            "n_sweeps": n_sweeps,
-            "burn_in": burn_in,
-            "thin": _unless(thin, 1),
-            "beta": beta,
-            "betas": betas,
-            "n_betas": n_betas,
-            "lowest_beta": lowest_beta,
-            "schedule": schedule,
-            "swap_every": swap_every,
-            "cluster": cluster,
-            "target_ess": target_ess,
-            "engine": engine,
-            "max_forecast_seconds": max_forecast_seconds,
-            "max_gigabytes": max_gigabytes,
-            "clamp": clamp,
-            "observables": observables,
-            "keep": keep,
-            "k": k,
-            "until": until,
-            "initial": _unless(initial, "random"),
-            "seed": seed,
-            "first_chain": _unless(first_chain, 0),
-        }
-    )
+    own, storage = part("sample", options, OWN, sample.__kwdefaults__ or ())
+    given = {
+        "n_chains": n_chains,
+        "n_sweeps": n_sweeps,
+        "burn_in": burn_in,
+        "thin": _unless(thin, 1),
+        "beta": beta,
+        "clamp": clamp,
+        "observables": observables,
+        "keep": keep,
+        "k": k,
+        "until": until,
+        "initial": _unless(initial, "random"),
+        "seed": seed,
+        "first_chain": _unless(first_chain, 0),
+    }
+    settings = check(sampler, given, own)
     subject = Conditioned(model, _two(clamp), settings.n_chains)
-    settings = resolve(settings, subject, kernel, threads_module.resolve(threads))
+    settings = resolve(settings, subject, threads_module.resolve(threads))
     check_memory(settings, subject)
     if out is None and until is None and max_seconds is None:
         check_rows(settings, subject)
@@ -252,9 +209,7 @@ def sample(
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
     run = begin(
-        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, sample.__kwdefaults__ or (),
-        functions,
-        model,
+        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, (), functions, model,
     )  # fmt: skip
     assert isinstance(run, SampleRun)
     return run

@@ -17,12 +17,15 @@ import msgspec
 
 from ... import models
 from ..._base import checks, rng
-from ...inference.methods import METHODS, SETTINGS, check_options
+from ..._base.options import plain_types
+from ...inference.auto import BY_NAME
+from ...inference.methods import METHODS, make_estimator
 from ...learning.classifier.classifier import BoltzmannClassifier
-from ...learning.classifier.machines import fit_options
+from ...learning.methods import RULES, Monitor
 from ...learning.planted.rules import read_rules
 from ...machine.file import load
 from ...machine.machine import BoltzmannMachine
+from ...sampling.samplers import SAMPLERS
 from ..begin import open as open_run
 from ..fit.verb import fit
 from ..infer.compare import compare
@@ -54,6 +57,7 @@ STORE_KEYS = {
 }
 # arguments of sample that take more than a file can say
 SAMPLE_KEYS: dict[str, Any] = {
+    "sampler": str,
     "beta": float | list[float],
     "betas": list[float],
     "clamp": list[Any],
@@ -80,6 +84,7 @@ NOT_IN_FILES = {
     "options",
     "units",
     "max_seconds",
+    "monitor",
     *FIT_STORE_KEYS,
     *STORE_KEYS,
 }
@@ -162,8 +167,12 @@ def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[s
 
 
 def _classifier_keys() -> dict[str, Any]:
-    rules = {name: kind for name, kind in _arguments(fit).items() if name in fit_options()}
+    rules = {"layout": _arguments(fit)["layout"], "until": plain_types(Monitor)["until"]} | _rule_options()
     return rules | _arguments(BoltzmannClassifier, drop={"units"})
+
+
+def _rule_options() -> dict[str, Any]:
+    return {name: kind for rule in RULES.values() for name, kind in plain_types(rule).items()}
 
 
 def _has_rules(tables: Mapping[str, Any]) -> bool:
@@ -175,10 +184,16 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if _has_rules(tables):
         return _rules_keys(tables["compare"])
     keys = _arguments(VERBS[verb], NOT_IN_FILES)
+    if verb == "fit":
+        watched = {name: kind for name, kind in plain_types(Monitor).items() if name not in FIT_STORE_KEYS}
+        keys |= {"method": str} | _rule_options() | watched
+    if verb == "sample":
+        for sampler in SAMPLERS.values():
+            keys |= plain_types(sampler)
     if verb == "infer":
         method = tables["infer"].get("method", "")
-        checks.choice("infer.method", method, [*METHODS, "auto"])
-        keys |= {"budget": float} if method == "auto" else _arguments(METHODS[method].function, SETTINGS)
+        checks.choice("infer.method", method, BY_NAME)
+        keys |= {"method": str} | plain_types(BY_NAME[method])
     if verb == "compare":
         keys |= {
             "methods": list[str],
@@ -240,7 +255,7 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     if options:
         raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
     for name, chosen in methods.items():
-        check_options(name, chosen)
+        make_estimator(name, chosen)
     return partial(compare, _many_models(tables["model"]), methods, **settings)
 
 

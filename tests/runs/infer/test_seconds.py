@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -40,16 +39,16 @@ def compile_something() -> float:
 def slow_to_compile(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Have mean field compile something at every call, in another thread, and then work for `WORK` seconds."""
     taken: list[float] = []
-    plain = METHODS["mean-field"].function
+    plain = METHODS["mean-field"].run
 
     @wraps(plain)
-    def compiling(model: Any, **options: Any) -> Any:
+    def compiling(self: Any, model: Any, **common: Any) -> Any:
         with ThreadPoolExecutor(1) as pool:
             taken.append(pool.submit(compile_something).result())
         time.sleep(WORK)
-        return plain(model, **options)
+        return plain(self, model, **common)
 
-    monkeypatch.setitem(METHODS, "mean-field", replace(METHODS["mean-field"], function=compiling))
+    monkeypatch.setattr(METHODS["mean-field"], "run", compiling)
     return taken
 
 

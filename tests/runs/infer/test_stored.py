@@ -23,6 +23,7 @@ from fastbm._base.halting import Halted
 from fastbm.exact.pieces import Work
 from fastbm.exact.plan import Part, Wanted, combine
 from fastbm.inference.exact import sums
+from fastbm.inference.exact.method import Exact
 from fastbm.inference.exact.settings import ExactSettings
 from fastbm.inference.exact.sums import ExactSums
 from fastbm.inference.result import from_json, to_json
@@ -31,6 +32,7 @@ from tests.support import crash, machines
 from tests.support.machines import machine
 
 LATTICE = bm.models.ising((9, 9), periodic=False)
+USUAL = Exact().as_dict()
 
 
 def pieces_of(model: bm.BoltzmannMachine, n: int) -> Any:
@@ -162,11 +164,11 @@ def test_infer_takes_an_executor(tmp_path: Path) -> None:
 
 
 def test_large_sums_for_an_executor_have_many_pieces() -> None:
-    model, settings = bm.models.curie_weiss(36), ExactSettings.of(bm.models.curie_weiss(36))
+    model, settings = bm.models.curie_weiss(36), ExactSettings.of(bm.models.curie_weiss(36), **USUAL)
     common = {"beta": 1.0, "clamp": None, "moments": True, "threads": 1}
     with ThreadPoolExecutor(1) as pool:
         large = ExactSums(model, settings, **common, executor=pool).settled
-        small = ExactSums(MODEL, ExactSettings.of(MODEL), **common, executor=pool).settled
+        small = ExactSums(MODEL, ExactSettings.of(MODEL, **USUAL), **common, executor=pool).settled
     assert (large.min_pieces, small.min_pieces) == (16, 1)
     assert ExactSums(model, settings, **common).settled.min_pieces == 1
 

@@ -130,8 +130,11 @@ def test_what_was_chosen_is_not_chosen_again(
     def never(*arguments: Any, **options: Any) -> Any:
         raise AssertionError("a choice was made on resume")
 
-    for place in ("choose_kernel", "energy_profile", "equal_steps", "resolve_schedule", "own_betas", "hot_beta"):
-        monkeypatch.setattr(f"fastbm.sampling.resolve.{place}", never)
+    for place in (
+        "settings.choose_kernel", "tempering.energy_profile", "tempering.equal_steps", "annealing.resolve_schedule",
+        "resolve.own_betas", "resolve.hot_beta",
+    ):  # fmt: skip
+        monkeypatch.setattr(f"fastbm.sampling.{place}", never)
     monkeypatch.setattr("fastbm.sampling.chains.choose_kernel", never)
     again = calm(bm.resume, path)
     assert again.config == whole.config

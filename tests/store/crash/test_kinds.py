@@ -25,7 +25,7 @@ from fastbm.sampling.engine.choice import KERNELS
 from fastbm.sampling.engine.orders import ORDERS
 from fastbm.sampling.exact import ENGINES as DRAWING_ENGINES
 from fastbm.sampling.observables import NAMED
-from fastbm.sampling.samplers import SAMPLERS
+from fastbm.sampling.samplers import OWN, SAMPLERS
 from tests.store.crash import kinds_work
 from tests.support import crash, machines, pace
 from tests.support.run_kinds import COMPARING, INFERRING, KINDS, LEARNING, SAMPLING, STOPPED_BY_THE_CLOCK
@@ -158,7 +158,7 @@ def test_every_way_to_sample_is_a_kind() -> None:
     assert {name for kind in SAMPLING.values() for name in kind.options.get("until", ())} == set(LIMITS)
     given = {name for kind in SAMPLING.values() for name in kind.options}
     how_not_what = {"seed", "max_forecast_seconds", "max_gigabytes", "threads", "out", "overwrite", "max_seconds"}
-    left_out = set(bm.sample.__kwdefaults__) - given - how_not_what - {"progress", "stop"}
+    left_out = (set(bm.sample.__kwdefaults__) | OWN) - given - how_not_what - {"progress", "stop"}
     assert left_out <= {"lowest_beta", "target_ess"}, "numbers alone"
 
 

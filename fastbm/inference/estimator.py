@@ -1,0 +1,89 @@
+"""What a method of inference is: its options, and the result it makes of a machine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from .._base import checks
+from .._base.options import Options, options
+from ..machine.machine import BoltzmannMachine
+from .result import Inference
+from .temperatures import VISITORS
+
+
+class Knob(NamedTuple):
+    """The option that makes a method take longer, and better, about in proportion: a multiple of `least`."""
+
+    name: str
+    least: int
+    most: int
+
+
+Order = Literal["sequential", "permuted", "random", "coloured"]
+
+SWEEPS = Knob("n_sweeps", 50, 10_000_000)
+BETAS = Knob("n_betas", 20, 1_000_000)
+
+
+@options
+class Estimator(Options):
+    """A method of inference and its options.
+
+    Attributes
+    ----------
+    knob : Knob, optional
+        What a budget decides.
+    all_pairs : bool
+        Whether moments come as a full matrix.
+    """
+
+    kind: ClassVar[str] = "method of inference"
+    knob: ClassVar[Knob | None] = None
+    all_pairs: ClassVar[bool] = False
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer; moments, where there are any, are in the machine's units."""
+        raise NotImplementedError
+
+
+@options
+class Examined(Estimator):
+    """A method whose result an independent look may contradict (see `fastbm.inference.witness`).
+
+    Parameters
+    ----------
+    witness : bool
+        Whether a short look by another method may contradict the result; without it `converged` is None at best.
+    """
+
+    itself: ClassVar[bool] = False  # whether it looks itself
+
+    witness: bool = True
+
+
+def sweeps(name: str, value: Any) -> int | str:
+    """Check a burn-in: a number of sweeps, or "auto"."""
+    return value if isinstance(value, str) and value == "auto" else checks.whole(name, value)
+
+
+def refuse_no_samples(n_sweeps: int, thin: int) -> int:
+    """Return how many samples there are, if there are any."""
+    if not n_sweeps // thin:
+        raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
+    return n_sweeps // thin
+
+
+def refuse_beside_betas(estimator: Any) -> None:
+    """Refuse options that betas, which are given, make idle."""
+    if estimator.betas is None:
+        return
+    for name in ("n_betas", "target_ess", "path"):
+        if getattr(estimator, name, None) is not None:
+            raise ValueError(f"betas say all that {name} would: leave one of them out.")
+    start = estimator.start
+    if estimator.name in VISITORS and not (start is None or (isinstance(start, str) and start == "uniform")):
+        named = f'"{start}"' if isinstance(start, str) else "means"
+        raise ValueError(
+            f"betas are inverse temperatures from 0, and start={named} leads to the machine by levels that are none: "
+            "leave one of them out."
+        )

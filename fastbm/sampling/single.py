@@ -1,0 +1,57 @@
+"""Chains of single-unit updates at one temperature each."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from .._base.options import options
+from .chains import make_chains
+from .clamped import Conditioned
+from .settings import SampleSettings, SingleUnit
+
+
+@options
+class _Chains(SingleUnit):
+    many_betas: ClassVar[bool] = True
+
+    def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
+        """Return independent chains."""
+        return make_chains(
+            subject.machine, settings.n_chains, beta=list(settings.beta), initial=initial,
+            first_chain=settings.first_chain, **self.common(settings, subject, threads),
+        )  # fmt: skip
+
+
+@options
+class Gibbs(_Chains):
+    """Chains that draw one unit after the other given all others.
+
+    Parameters
+    ----------
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; sequential unless given.
+
+    References
+    ----------
+    Geman and Geman, IEEE Trans. Pattern Anal. Mach. Intell. 6, 721 (1984), doi:10.1109/TPAMI.1984.4767596.
+    """
+
+    name: ClassVar[str] = "gibbs"
+
+
+@options
+class Metropolis(_Chains):
+    """Chains that propose to flip one unit after the other.
+
+    Parameters
+    ----------
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; random (with replacement) unless given, as other orders may be periodic. In
+        random order each chain drops one proposal in 16, so that chains part and no model is periodic.
+
+    References
+    ----------
+    Metropolis et al., J. Chem. Phys. 21, 1087 (1953), doi:10.1063/1.1699114.
+    """
+
+    name: ClassVar[str] = "metropolis"
