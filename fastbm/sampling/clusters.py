@@ -24,6 +24,7 @@ from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .clamped import Conditioned
 from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD, start_bits
+from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 
 RULES = ("wolff", "swendsen-wang")

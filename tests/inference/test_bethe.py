@@ -23,9 +23,9 @@ def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.I
 
 
 def bethe(
-    model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, seed: int = 0, threads: int = 1, **own: Any
+    model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, threads: int = 1, **own: Any
 ) -> bm.Inference:
-    return Bethe(**own).run(model, beta=beta, moments=moments, seed=seed, threads=threads)
+    return Bethe(**own).run(model, beta=beta, moments=moments, seed=0, threads=threads)
 
 
 def tree(n: int, seed: int, *, scale: float = 1.0, units: str = "spin", parts: int = 1) -> bm.BoltzmannMachine:

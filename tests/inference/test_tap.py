@@ -20,10 +20,8 @@ def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.I
     return calm(tap, model, **{"beta": beta, **options})
 
 
-def tap(
-    model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, seed: int = 0, threads: int = 1, **own: Any
-) -> bm.Inference:
-    return TAP(**own).run(model, beta=beta, moments=moments, seed=seed, threads=threads)
+def tap(model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, threads: int = 1, **own: Any) -> bm.Inference:
+    return TAP(**own).run(model, beta=beta, moments=moments, seed=0, threads=threads)
 
 
 def spin_means(model: bm.BoltzmannMachine, found: bm.Inference) -> list[float]:
@@ -112,7 +110,7 @@ def test_below_the_transition_solutions_that_hold_are_chosen() -> None:
     assert found.detail["plefka"] > 0
     assert np.mean(found.mean**2) > 0.5
     with pytest.warns(bm.ConvergenceWarning, match="tap: the expansion behind the equations does not converge"):
-        tap(model, beta=2.5, moments=False, seed=0, n_starts=1)
+        tap(model, beta=2.5, moments=False, n_starts=1)
 
 
 def test_all_layouts_agree() -> None:
@@ -141,7 +139,7 @@ def test_any_couplings_give_finite_numbers(kind: str, units: str, scale: float) 
 
 def test_sweeps_that_run_out_are_told() -> None:
     with pytest.warns(bm.ConvergenceWarning, match="tap did not converge.*max_sweeps"):
-        found = tap(machine("visible"), beta=0.3, moments=False, seed=0, max_sweeps=1)
+        found = tap(machine("visible"), beta=0.3, moments=False, max_sweeps=1)
     assert not found.converged
 
 
