@@ -20,7 +20,7 @@ def solve(model: bm.BoltzmannMachine, beta: float = 1.0, **options: Any) -> bm.I
     return calm(tap, model, **{"beta": beta, **options})
 
 
-def tap(model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, threads: int = 1, **own: Any) -> bm.Inference:
+def tap(model: bm.BoltzmannMachine, *, beta: float, moments: bool = True, threads: int = 1, **own: Any) -> Any:
     return TAP(**own).run(model, beta=beta, moments=moments, seed=0, threads=threads)
 
 
