@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ..exact.choice import duration
 from ..kernels.stopwatch import Stopwatch
@@ -19,7 +19,8 @@ from ..machine.machine import BoltzmannMachine
 from ..machine.magnitude import refuse_beyond_range
 from .exact.method import forecast_seconds
 from .importance_sampling import N_SWEEPS
-from .methods import BETAS, SWEEPS, run_method
+from .methods import BETAS, METHODS, SWEEPS, run_method
+from .scout.bases import check_start
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper_seconds
 from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
@@ -53,7 +54,7 @@ class Settled:
 
 def settle(
     model: BoltzmannMachine, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, budget: float,
-    exact: bool = True,
+    exact: bool = True, start: Any = None,
 ) -> Settled:  # fmt: skip
     """Choose a method for a machine, clamped or not, by forecasts alone and a look by mean field.
 
@@ -61,13 +62,18 @@ def settle(
     layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
     layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
     trusted too, or "ais" where the shortest tempering takes longer than the budget. How long the last two run is left
-    to the budget; what is too short for either gets "mean-field".
+    to the budget; what is too short for either gets "mean-field". `start` goes to the method that is chosen; one that
+    begins at no product model refuses it.
     """
     machine, n_sums = _sums(model, clamp)
+    if start is not None:
+        check_start(machine, start)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
     told = "out of reach" if math.isinf(forecast) else duration(forecast)
     if forecast <= budget and (exact or not n_sums):
         why = f"an exact sum takes {told}, within the budget of {duration(budget)}"
+        if start is not None:
+            _refuse_start("exact", f"{why}; or pass exact=False")
         return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
     refuse_beyond_range(model, beta)
     with warnings.catch_warnings():
@@ -77,6 +83,10 @@ def settle(
     if not exact:
         first = "no exact sum is wanted"
     method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
+    if start is not None:
+        if "start" not in METHODS[method].options:
+            _refuse_start(method, why)
+        options = options | {"start": start}
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
         "mean-field log Z": look.log_z,
@@ -84,6 +94,10 @@ def settle(
     }
     note["options"] = options
     return Settled(method, options, note)
+
+
+def _refuse_start(method: str, why: str) -> NoReturn:
+    raise ValueError(f"auto takes {method!r} here, which begins at no product model. Leave start out ({why}).")
 
 
 def _estimate(

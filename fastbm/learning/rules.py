@@ -13,6 +13,7 @@ import numpy as np
 
 from .._base import checks, rng
 from ..inference.conditional.layers import is_deep
+from ..inference.scout.bases import plain_start
 from ..machine.couplings import Dense
 from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
@@ -242,6 +243,7 @@ def check(
         fidelity=_flag("fidelity", values.get("fidelity", False)),
         pretrain_epochs=whole("pretrain_epochs", 0, least=0),
         ais_every=whole("ais_every", 0, least=0),
+        ais_start=plain_start(model, values.get("ais_start"), "ais_start"),
         n_starts=whole("n_starts", N_STARTS if optimizer == "l-bfgs" and model.n_hidden else 1),
     )
     _check_pretraining(model, found)

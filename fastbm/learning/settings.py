@@ -45,6 +45,7 @@ class FitSettings:
     pretrain_epochs: int = 0
     ais_every: int = 0
     n_starts: int = 1
+    ais_start: str | list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, for the spec."""

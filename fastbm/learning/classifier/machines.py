@@ -30,7 +30,7 @@ ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
 NOT_OPTIONS = {
     "method", "engine", "seed", "weights_every", "samples_every", "monitor_every", "evaluate", "errors", "n_resamples",
-    "fidelity", "patience", "ais_every",
+    "fidelity", "patience", "ais_every", "ais_start",
 }  # fmt: skip
 NEVER = 1 << 40  # epochs
 NO_LOG_Z = ("gibbs", "metropolis")

@@ -66,6 +66,7 @@ def fit(
     fidelity: bool | None = None,
     pretrain_epochs: int | None = None,
     ais_every: int | None = None,
+    ais_start: Any = None,
     seed: int | None = 0,
     threads: int | None = None,
     out: str | Path | None = None,
@@ -185,6 +186,10 @@ def fit(
         `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
         "holdout_log_likelihood_bound". 0 (the default): never. Not for machines of other layouts whose hidden units are
         coupled to one another.
+    ais_start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
+        The product model that annealed importance sampling begins at, at looks along the way and at the end; see `start`
+        of `infer(model, "ais")`. Left out, the base rates of the data along the way, and at the end what short trials
+        choose.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 

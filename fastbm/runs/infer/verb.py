@@ -53,9 +53,10 @@ def infer(
         `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
         where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, or AIS where no
         tempering fits, as long as the budget lasts; mean field, which in bench/estimator_map.csv is good enough almost
-        nowhere, where that is too short for any of them. ``detail["auto"]`` says why, with log Z by mean field as a
-        quick look, and ``detail["sized"]`` what fitted: with the method's name, that option and
-        ``detail["auto"]["options"]`` the result can be had again, bit for bit.
+        nowhere, where that is too short for any of them. `start` goes to AIS and tempering, and is refused where
+        neither is taken. ``detail["auto"]`` says why, with log Z by mean field as a quick look, and
+        ``detail["sized"]`` what fitted: with the method's name, that option and ``detail["auto"]["options"]`` the
+        result can be had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
@@ -183,9 +184,10 @@ def make_cell(
         budget = checks.real("budget", chosen.pop("budget", BUDGET), above=0.0)
         if not isinstance(exact := chosen.pop("exact", True), bool):
             raise TypeError(f"exact must be True or False; got {exact!r}.")
+        start = chosen.pop("start", None)
         if chosen:
-            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact.")
-        settled_for = settle(model, budget=budget, exact=exact, **known)
+            raise TypeError(f"auto has no option {min(chosen)!r}. It takes: budget, exact, start.")
+        settled_for = settle(model, budget=budget, exact=exact, start=start, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
     check_call(model, method, beta, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
