@@ -31,19 +31,21 @@ def check_start(model: BoltzmannMachine, start: Any, argument: str = "start") ->
         checks.choice(argument, start, STARTS)
         if start == "data" and model.base_rates is None:
             raise ValueError(
-                f'{argument}="data" needs the base rates of the data, which this machine does not carry. Give it some by '
-                f"model.with_base_rates(rows), or pass {argument}=means."
+                f'{argument}="data" needs the base rates of the data, which this machine does not carry. Give it some '
+                f"by model.with_base_rates(rows), or pass {argument}=means."
             )
         return
     means = checks.finite_array(argument, start)
     if means.shape not in ((model.n_units,), (model.n_visible,)):
         raise ValueError(
-            f"{argument} must be a name or means of shape ({model.n_visible},) or ({model.n_units},); got {means.shape}."
+            f"{argument} must be a name or means of shape ({model.n_visible},) or ({model.n_units},); got "
+            f"{means.shape}."
         )
     units = model.convention
     if means.min() < units.lo or means.max() > units.hi:
         raise ValueError(
-            f"{argument} holds means of units between {units.lo} and {units.hi}; got {means.min():g} to {means.max():g}."
+            f"{argument} holds means of units between {units.lo} and {units.hi}; got {means.min():g} to "
+            f"{means.max():g}."
         )
 
 

@@ -187,9 +187,8 @@ def fit(
         "holdout_log_likelihood_bound". 0 (the default): never. Not for machines of other layouts whose hidden units are
         coupled to one another.
     ais_start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
-        The product model that annealed importance sampling begins at, at looks along the way and at the end; see `start`
-        of `infer(model, "ais")`. Left out, the base rates of the data along the way, and at the end what short trials
-        choose.
+        The product model that annealed importance sampling begins at, on the way and at the end; see `start` of
+        `infer(model, "ais")`. Left out, the base rates of the data on the way, and at the end what short trials choose.
     seed, threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
 
