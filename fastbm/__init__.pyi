@@ -300,6 +300,7 @@ class _InferImportanceSampling(_Infer, total=False):
 class _InferAuto(_Infer, total=False):
     budget: float
     exact: bool
+    start: Any
 
 @overload
 def infer(model: BoltzmannMachine, method: Literal["exact"], **options: Unpack[_InferExact]) -> Inference: ...
@@ -375,6 +376,7 @@ class _Watched(_Fit, total=False):
     n_resamples: int
     fidelity: bool
     ais_every: int
+    ais_start: Any
 
 class _FitExact(_Watched, total=False):
     beta: float

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NoReturn
 
 from .._base.options import Above, Options, options, pick
 from ..exact.choice import duration
@@ -22,6 +22,7 @@ from .estimator import BETAS, SWEEPS
 from .exact.method import forecast_seconds
 from .importance_sampling import N_SWEEPS
 from .methods import METHODS, run_method
+from .scout.bases import check_start
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper_seconds
 from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
@@ -54,6 +55,8 @@ class Auto(Options):
         Seconds.
     exact : bool
         Whether an exact sum may be taken.
+    start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
+        The product model that AIS or tempering begins at; refused where neither is taken.
     """
 
     name: ClassVar[str] = "auto"
@@ -61,6 +64,7 @@ class Auto(Options):
 
     budget: Annotated[float, Above(0.0)] = BUDGET
     exact: bool = True
+    start: Any = None
 
 
 BY_NAME: dict[str, type[Options]] = {**METHODS, Auto.name: Auto}
@@ -83,7 +87,7 @@ class Settled:
 
 def settle(
     model: BoltzmannMachine, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, budget: float,
-    exact: bool = True,
+    exact: bool = True, start: Any = None,
 ) -> Settled:  # fmt: skip
     """Choose a method for a machine, clamped or not, by forecasts alone and a look by mean field.
 
@@ -91,13 +95,18 @@ def settle(
     layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
     layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
     trusted too, or "ais" where the shortest tempering takes longer than the budget. How long the last two run is left
-    to the budget; what is too short for either gets "mean-field".
+    to the budget; what is too short for either gets "mean-field". `start` goes to the method that is chosen; one that
+    begins at no product model refuses it.
     """
     machine, n_sums = _sums(model, clamp)
+    if start is not None:
+        check_start(machine, start)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
     told = "out of reach" if math.isinf(forecast) else duration(forecast)
     if forecast <= budget and (exact or not n_sums):
         why = f"an exact sum takes {told}, within the budget of {duration(budget)}"
+        if start is not None:
+            _refuse_start("exact", f"{why}; or pass exact=False")
         return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
     refuse_beyond_range(model, beta)
     with warnings.catch_warnings():
@@ -107,6 +116,10 @@ def settle(
     if not exact:
         first = "no exact sum is wanted"
     method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
+    if start is not None:
+        if "start" not in METHODS[method].names():
+            _refuse_start(method, why)
+        options = options | {"start": start}
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
         "mean-field log Z": look.log_z,
@@ -114,6 +127,10 @@ def settle(
     }
     note["options"] = options
     return Settled(method, options, note)
+
+
+def _refuse_start(method: str, why: str) -> NoReturn:
+    raise ValueError(f"auto takes {method!r} here, which begins at no product model. Leave start out ({why}).")
 
 
 def _estimate(

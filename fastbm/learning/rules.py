@@ -12,6 +12,7 @@ from typing import Any
 from .._base import checks, rng
 from .._base.options import option_checks
 from ..inference.conditional.layers import is_deep
+from ..inference.scout.bases import plain_start
 from ..machine.couplings import Dense
 from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
@@ -176,6 +177,7 @@ def check(
         "optimizer": optimizer,
         "batch_size": min(batch_size, max(n_rows, 1)),
         "seed": rng.resolve(given["seed"]),
+        "ais_start": plain_start(model, values.get("ais_start"), "ais_start"),
         "evaluate": None if values.get("evaluate") == "none" else values.get("evaluate", "auto"),
     }
     found = FitSettings(**usual | values | fixed)

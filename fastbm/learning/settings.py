@@ -191,6 +191,9 @@ class Monitor(Options):
         `run.likelihood`; of deep machines at lower bounds of these, "log_likelihood_bound" and
         "holdout_log_likelihood_bound". 0: never. Not for machines of other layouts whose hidden units are coupled to
         one another.
+    ais_start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
+        The product model that annealed importance sampling begins at, on the way and at the end; see `start` of
+        `fastbm.methods.AIS`. Left out, the base rates of the data on the way, and at the end what short trials choose.
     """
 
     name: ClassVar[str] = "monitor"
@@ -206,6 +209,7 @@ class Monitor(Options):
     n_resamples: Annotated[int, Least(2)] = 100
     fidelity: bool = False
     ais_every: int = 0
+    ais_start: Any = None
 
 
 @options

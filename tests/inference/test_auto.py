@@ -130,3 +130,30 @@ def test_a_budget_too_small_for_any_estimate() -> None:
         bm.log_likelihood(model, np.ones((2, 60)), "auto")
     with pytest.raises(ValueError, match="Did you mean 'auto'"):
         bm.infer(model, "auot")
+
+
+def test_a_start_goes_to_the_method_that_is_chosen() -> None:
+    found = calm(
+        bm.infer, bm.models.sherrington_kirkpatrick(10, seed=1), "auto", exact=False, budget=2.0, start="mean-field"
+    )
+    assert found.method == "tempering" and found.detail["start"] == "mean-field"
+    layered, means = bm.models.restricted(50, 40, scale=0.3, seed=1), [0.1] * 90
+    about: Any = {"beta": 0.3, "clamp": None, "moments": False, "seed": 0, "threads": 1, "budget": 60.0}
+    settled = settle(layered, start=means, **about)
+    assert settled.method == "ais" and settled.options["start"] == means
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "options"),
+    [
+        ("auto takes 'exact' here, .* pass exact=False", bm.models.curie_weiss(8), {}),
+        ("auto takes 'importance-sampling' here", bm.models.restricted(40, 8, seed=1), {"exact": False}),
+        ("auto takes 'mean-field' here", bm.models.sherrington_kirkpatrick(1000, seed=1), {"budget": 0.1}),
+        ("start must be one of", bm.models.curie_weiss(8), {"start": "nowhere"}),
+    ],
+)
+def test_a_start_that_would_not_be_used_is_refused(
+    text: str, model: bm.BoltzmannMachine, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        bm.infer(model, "auto", **{"start": "uniform"} | options)

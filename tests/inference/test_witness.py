@@ -14,7 +14,7 @@ from fastbm.inference.ais import method as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
-from fastbm.inference.scout.scout import scout
+from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
 from tests.support import machines
 from tests.support.machines import calm, machine
@@ -204,3 +204,26 @@ def test_a_look_at_an_even_machine_sees_both_of_its_mirrored_valleys(layered: bo
     model = bm.BoltzmannMachine(blocks) if layered else bm.models.curie_weiss(40)
     found = scout(model, 4.0, 0.0, seed=1, threads=1, must=True)
     assert np.abs(found.ladders().mean(axis=(1, 2)) - 0.5).max() < 0.1
+
+
+@pytest.mark.parametrize("method", ["ais", "reverse-ais"])
+def test_states_that_a_base_is_from_do_not_stand_witness_to_it(
+    method: str, hidden_valley: bm.BoltzmannMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scout that missed the valley: walks from its means and walks back from its states would agree."""
+    look, seeds = annealed_job.scout, []
+
+    def miss_first(model: bm.BoltzmannMachine, beta: float, seconds: float, seed: int, *more: Any, **about: Any) -> Any:
+        seeds.append(seed)
+        if len(seeds) > 1:
+            return look(model, beta, seconds, seed, *more, **about)
+        up = np.random.default_rng(0).random((400, VISIBLE + 1)) < 1 / (1 + np.e)
+        up[:, -1] = False
+        return Scout(-np.inf, "nothing", up.astype(np.uint8), round_trips=100)
+
+    monkeypatch.setattr(annealed_job, "scout", miss_first)
+    wrong = calm(bm.infer, hidden_valley, method, start="tempering", moments=False)
+    assert len(set(seeds)) == 2
+    assert wrong.converged is False
+    calm(bm.infer, hidden_valley, "ais", start=wrong.detail["start means"], moments=False)
+    assert seeds[0] not in seeds[1:]  # means that are passed on meet no states that they are from

@@ -11,6 +11,8 @@ import pytest
 import fastbm as bm
 from fastbm.inference.conditional.layers import lower_bounds
 from fastbm.inference.likelihood import log_sums
+from fastbm.learning.monitor import ais as looks
+from fastbm.runs.fit import evaluation
 from fastbm.runs.fit.summary import _bracket
 from tests.support.crash import assert_same_run
 
@@ -187,3 +189,36 @@ def test_looks_at_deep_machines_tell_bounds(units: str, tmp_path: Path):
 def test_a_bracket_of_bounds_is_told():
     ends = {"log_likelihood_bound_lower": -9.0, "log_likelihood_bound_upper": -8.0, "upper_holds": 1.0}
     assert _bracket(ends) == {"lower bound, bracket": "-9 to -8"}
+
+
+@pytest.mark.parametrize("start", ["uniform", "mean-field", np.full(8, 0.4)])
+def test_both_looks_begin_where_they_are_told(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along the way and at the end, and after a file has held it."""
+    seen: list[Any] = []
+    for module in (looks, evaluation):
+        run_method = module.run_method
+
+        def spy(*arguments: Any, run_method: Any = run_method, **options: Any) -> Any:
+            found = run_method(*arguments, **options)
+            seen.append(found.detail["start"])
+            return found
+
+        monkeypatch.setattr(module, "run_method", spy)
+    bm.fit(rows_of(60, 8), n_hidden=2, epochs=2, ais_every=2, evaluate="ais", ais_start=start)
+    assert seen == [start if isinstance(start, str) else "means"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("ais_start goes with ais_every or evaluate=\"ais\"; log Z here is looked at by 'exact'", {}),
+        ("log Z here is looked at nowhere", {"evaluate": "none"}),
+        ("ais_start must be one of", {"ais_start": "base", "ais_every": 1}),
+        (r"ais_start must be a name or means of shape \(8,\) or \(10,\)", {"ais_start": [0.5] * 3, "ais_every": 1}),
+        ("ais_start holds means of units between 0 and 1", {"ais_start": [1.5] * 8, "ais_every": 1}),
+    ],
+)
+def test_a_start_that_nothing_would_begin_at_is_refused(text: str, options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=text):
+        bm.fit(rows_of(60, 8), n_hidden=2, epochs=1, out=tmp_path / "run.h5", **{"ais_start": "data"} | options)
+    assert not any(tmp_path.iterdir())

@@ -18,6 +18,17 @@ def test_what_is_far_larger_than_most_is_drawn_at_the_edge() -> None:
     np.testing.assert_array_equal(clipped, [0.1, -0.3, 0.2, 0.25, -0.15, 0.3, 0.0])
     assert clip(values[:5])[1:] == (0.3, "")
     assert clip(np.zeros(3))[1:] == (1.0, "")
+    assert clip(np.array([0.01, 0.5, 0.6]))[1:] == (0.6, "")  # one that is small makes no others far
+
+
+@pytest.mark.parametrize("n", [3, 6, 10])
+def test_two_open_couplings_of_a_few_are_both_drawn_at_the_edge(n: int) -> None:
+    values = np.linspace(0.2, 0.5, n)
+    values[:2] = 40.0, -300.0
+    clipped, limit, told = clip(values)
+    assert limit == 0.5 and told == "2 beyond ±0.5 drawn at the edge"
+    np.testing.assert_array_equal(clipped[:2], [0.5, -0.5])
+    assert clip(np.tile(values, 2), n_times=2)[1:] == (0.5, "4 beyond ±0.5 drawn at the edge")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -32,7 +32,8 @@ from .verdict import of_walks
 from .walks import check_walk, make_walk
 from .weights import Average, average, weighted_moments
 
-DOWN, SAMPLES, SCOUT, WITNESS = 1, 2, 3, 4  # what seeds are derived by
+DOWN, SAMPLES, SCOUT, WITNESS, SECOND = 1, 2, 3, 4, 5  # what seeds are derived by
+SECOND_PART = 0.25  # of the time of a scout, for one that stands witness to a base from another's states
 WITNESS_PART = 0.5  # of the walks, those that stand witness
 FEWEST_WITNESSES = 16
 MEANS = "start means"  # in `detail`, those of the base
@@ -114,13 +115,14 @@ class Job:
 
 
 def look(
-    model: BoltzmannMachine, beta: float, walk: str, n_sweeps: int, seed: int, threads: int, must: bool = False
-) -> Scout:
+    model: BoltzmannMachine, beta: float, walk: str, n_sweeps: float, seed: int, threads: int, must: bool = False,
+    purpose: int = SCOUT,
+) -> Scout:  # fmt: skip
     """Look at a machine with a scout, for a part of the time that so many sweeps take."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)
-    return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, SCOUT), threads, must=must)
+    return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, purpose), threads, must=must)
 
 
 @options
@@ -179,10 +181,12 @@ class _Paths(Examined):
         """
         steps, kind, start = make_path(self.n_betas, self.betas), check_walk(model, self.walk), self.start
         check_start(model, start)
-        found = None
-        must = must or (isinstance(start, str) and start == "tempering")
-        if self.witness or must:
-            found = look(model, beta, kind, self.n_chains * len(steps), seed, threads, must)
+        found, named = None, start if isinstance(start, str) else None
+        work, judged = self.n_chains * len(steps), self.witness or must
+        if judged or named == "tempering":
+            # means that are given may be those of the first scout
+            purpose = SCOUT if start is None or named else SECOND
+            found = look(model, beta, kind, work, seed, threads, must or named == "tempering", purpose)
         rival, told = None, {}
         if start is None and self.witness:
             trials = tried(model, beta, kind, len(steps), found, seed, threads)
@@ -193,6 +197,9 @@ class _Paths(Examined):
             if start is None:
                 start = "uniform" if model.base_rates is None else "data"
             base = log_odds(model, beta, start, found)
+        if isinstance(start, str) and start == "tempering":
+            second = SECOND_PART * work
+            found = _other(found, look(model, beta, kind, second, seed, threads, must, SECOND)) if judged else None
         if self.path == "adaptive":
             steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
         name = start if isinstance(start, str) else "means"
@@ -215,7 +222,7 @@ class AIS(_Paths):
     witness : bool
         Whether to look for what contradicts the result, in at most about the time of the walks, or a tenth of a second:
         a bound that holds for certain, a base that finds more, and walks down from states of an independent
-        tempering. Without, `converged` is None at best.
+        tempering, another than that of `start="tempering"`. Without, `converged` is None at best.
 
     Raises
     ------
@@ -316,6 +323,14 @@ class ReverseAIS(_Paths):
             ess=found.ess,
             detail=_detail(job, log_w, found) | about | verdict.told,
         )
+
+
+def _other(first: Scout | None, second: Scout) -> Scout:
+    """A scout whose states are not those that a base is from, as what these miss they would certify; the bounds of both
+    hold.
+    """
+    assert first is not None
+    return second if second.bound >= first.bound else replace(second, bound=first.bound, bound_by=first.bound_by)
 
 
 def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:

@@ -23,28 +23,39 @@ FAINTEST_SEEN = 0.002  # those of means that were observed
 ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
 
 
-def check_start(model: BoltzmannMachine, start: Any) -> None:
+def check_start(model: BoltzmannMachine, start: Any, argument: str = "start") -> None:
     """Refuse a base that is unknown, or that this machine has not."""
     if start is None:
         return
     if isinstance(start, str):
-        checks.choice("start", start, STARTS)
+        checks.choice(argument, start, STARTS)
         if start == "data" and model.base_rates is None:
             raise ValueError(
-                'start="data" needs the base rates of the data, which this machine does not carry. Give it some by '
-                "model.with_base_rates(rows), or pass start=means."
+                f'{argument}="data" needs the base rates of the data, which this machine does not carry. Give it some '
+                f"by model.with_base_rates(rows), or pass {argument}=means."
             )
         return
-    means = checks.finite_array("start", start)
+    means = checks.finite_array(argument, start)
     if means.shape not in ((model.n_units,), (model.n_visible,)):
         raise ValueError(
-            f"start must be a name or means of shape ({model.n_visible},) or ({model.n_units},); got {means.shape}."
+            f"{argument} must be a name or means of shape ({model.n_visible},) or ({model.n_units},); got "
+            f"{means.shape}."
         )
     units = model.convention
     if means.min() < units.lo or means.max() > units.hi:
         raise ValueError(
-            f"start holds means of units between {units.lo} and {units.hi}; got {means.min():g} to {means.max():g}."
+            f"{argument} holds means of units between {units.lo} and {units.hi}; got {means.min():g} to "
+            f"{means.max():g}."
         )
+
+
+def plain_start(model: BoltzmannMachine, start: Any, argument: str) -> str | list[float] | None:
+    """Check a base and return it as a plain value, for the spec of a run."""
+    check_start(model, start, argument)
+    if start is None or isinstance(start, str):
+        return start
+    means: list[float] = np.asarray(start, np.float64).tolist()
+    return means
 
 
 def has_field(model: BoltzmannMachine) -> bool:

@@ -79,7 +79,7 @@ class AisLooks:
             warnings.simplefilter("ignore", checks.ConvergenceWarning)
             result = run_method(
                 model, "ais", beta=s.beta, clamp=None, moments=False, seed=rng.derive(s.seed, rng.MONITOR, 7, epoch),
-                threads=self._threads, n_betas=N_BETAS, n_chains=N_CHAINS, witness=False,
+                threads=self._threads, n_betas=N_BETAS, n_chains=N_CHAINS, start=s.ais_start, witness=False,
             )  # fmt: skip
         found = {"log_z": result.log_z, "log_z_error": result.log_z_error, "ess": result.ess}
         for prefix, rows in self._rows.items():

@@ -93,7 +93,8 @@ def _fit(run: Learned) -> Figure:
         fill_mixing(next(parts), run)
     if pictures and side is not None:
         panels = next(parts).subfigures(1, 3)
-        _gallery(panels[0], _receptive_fields(run), side, "receptive fields", signed=True)
+        n_times = 1 if run.model.n_hidden else 2  # the fields of visible units hold every coupling twice
+        _gallery(panels[0], _receptive_fields(run), side, "receptive fields", signed=True, n_times=n_times)
         _gallery(panels[1], _samples(run), side, "samples")
         _gallery(panels[2], run.data["rows"][:64], side, "data")
     if run.fidelity:
@@ -193,7 +194,7 @@ def _samples(run: Learned) -> np.ndarray:
     return chains.bits()[:, : run.model.n_visible]
 
 
-def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: bool = False) -> None:
+def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: bool = False, n_times: int = 1) -> None:
     """Up to 64 square pictures."""
     across = min(8, math.ceil(math.sqrt(len(rows))))
     down = -(-len(rows) // across)
@@ -206,7 +207,7 @@ def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: boo
         )
     axes = panel.subplots()
     axes.set_facecolor(LIGHT)
-    _, far, told = clip(rows)
+    _, far, told = clip(rows, n_times)
     limit = far if signed else float(np.nanmax(np.abs(sheet))) or 1.0
     options = (
         {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}

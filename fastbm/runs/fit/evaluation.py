@@ -59,6 +59,11 @@ class Evaluation:
         self._likelihood = name_of_likelihood(start, data) if bounded else "log_likelihood"
         self._judged = [name for name in ("rows", "holdout") if name in data and self._can_judge(Rows.of(data[name]))]
         self.method = self._choose()
+        if settings.ais_start is not None and self.method != "ais" and not settings.ais_every:
+            raise ValueError(
+                'ais_start goes with ais_every or evaluate="ais"; log Z here is looked at '
+                f"{'by ' + repr(self.method) if self.method else 'nowhere'}. Leave ais_start out."
+            )
         if settings.errors == "fisher":
             refuse_information(start)
         if settings.fidelity:
@@ -144,7 +149,7 @@ class Evaluation:
         """log Z, and so the likelihood of the data and of the held-out rows."""
         s = self._settings
         assert self.method is not None
-        options: dict[str, Any] = {"n_betas": AIS_BETAS} if self.method == "ais" else {}
+        options: dict[str, Any] = {"n_betas": AIS_BETAS, "start": s.ais_start} if self.method == "ais" else {}
         if self._has_bracket:
             options["bracket"] = True
         seed = rng.derive(s.seed, rng.MONITOR)
@@ -223,6 +228,7 @@ class Evaluation:
             "evaluate": None,
             "weights_every": 0,
             "ais_every": 0,
+            "ais_start": None,
             "pretrain_epochs": 0,
             "n_starts": 1,
         }

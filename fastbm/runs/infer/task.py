@@ -153,6 +153,8 @@ class CellsTask:
         """What mean field says, where a budget is too short for any estimate."""
         result = self._run(cell | {"method": "mean-field"}, {})
         note = f"{why} Mean field instead: {WORTH}; the moments are its own."
+        if "start" in cell["options"]:
+            note += " It begins at no product model, so that start was not used."
         told = cell | {"auto": cell["auto"] | {"fell back": note}}
         return self._rows(told, result, result.seconds, result.compile_seconds)
 

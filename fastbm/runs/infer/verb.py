@@ -56,9 +56,10 @@ def infer(
         `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
         where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, or AIS where no
         tempering fits, as long as the budget lasts; mean field, which in bench/estimator_map.csv is good enough almost
-        nowhere, where that is too short for any of them. ``detail["auto"]`` says why, with log Z by mean field as a
-        quick look, and ``detail["sized"]`` what fitted: with the method's name, that option and
-        ``detail["auto"]["options"]`` the result can be had again, bit for bit.
+        nowhere, where that is too short for any of them. `start` goes to AIS and tempering, and is refused where
+        neither is taken. ``detail["auto"]`` says why, with log Z by mean field as a quick look, and
+        ``detail["sized"]`` what fitted: with the method's name, that option and ``detail["auto"]["options"]`` the
+        result can be had again, bit for bit.
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
@@ -187,7 +188,7 @@ def make_cell(
             raise TypeError(f"auto has no option {min(unknown)!r}. It takes: {', '.join(Auto.names())}.")
         auto = Auto(**chosen)
         budget = auto.budget
-        settled_for = settle(model, budget=budget, exact=auto.exact, **known)
+        settled_for = settle(model, budget=budget, exact=auto.exact, start=auto.start, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
     estimator = check_call(model, method, beta, clamp, chosen, moments)
     cell = {"model": name, "method": method, "beta": beta, "seed": seed, "options": chosen} | about
