@@ -24,6 +24,7 @@ from fastbm.learning.minibatches import distinct
 from fastbm.learning.phases import phase
 from fastbm.machine.units import BINARY, SPIN
 from fastbm.runs.toml.data import arguments
+from tests.support.combinations import each
 from tests.support.runs import assert_same
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -315,8 +316,7 @@ def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.Monkey
     assert isinstance(kept._rows.table, Held)
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("kind", ["restricted", "general"])
+@each(kind=["restricted", "general"], weighed=[False, True])
 def test_many_rows_are_averaged_in_parts(kind: str, weighed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"n_hidden": 2, "layout": kind, "epochs": 3, "evaluate": "none", "seed": 1}
     options["row_weights"] = np.random.default_rng(0).random(300) if weighed else None
