@@ -24,7 +24,6 @@ from fastbm.learning.minibatches import distinct
 from fastbm.learning.phases import phase
 from fastbm.machine.units import BINARY, SPIN
 from fastbm.runs.toml.data import arguments
-from tests.support.combinations import each
 from tests.support.runs import assert_same
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -316,7 +315,9 @@ def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.Monkey
     assert isinstance(kept._rows.table, Held)
 
 
-@each(kind=["restricted", "general"], weighed=[False, True])
+@pytest.mark.parametrize(
+    ("kind", "weighed"), [("general", True), pytest.param("restricted", False, marks=pytest.mark.slow)]
+)
 def test_many_rows_are_averaged_in_parts(kind: str, weighed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"n_hidden": 2, "layout": kind, "epochs": 3, "evaluate": "none", "seed": 1}
     options["row_weights"] = np.random.default_rng(0).random(300) if weighed else None

@@ -104,7 +104,7 @@ def assert_is(found: bm.Inference, truth: Any, model: bm.BoltzmannMachine, beta:
 # Sums with 50 digits
 
 
-@each(**{"kind, engine": CASES * 3}, units=UNITS, scale=SCALES)
+@each(**{"kind, engine": CASES * 2}, units=UNITS, scale=SCALES)
 def test_every_engine_is_the_sum_over_all_states(kind: str, engine: str, units: str, scale: str) -> None:
     model = case(kind, units, scale)
     found = bm.infer(model, "exact", engine=engine)
@@ -114,7 +114,7 @@ def test_every_engine_is_the_sum_over_all_states(kind: str, engine: str, units: 
     assert abs(alone.log_z - found.log_z) <= 1e-12 * max(1.0, abs(found.log_z))
 
 
-@each(**{"kind, engine": CASES * 2}, units=UNITS, beta=[0.0, 1e-12, 1e3])
+@each(**{"kind, engine": CASES}, units=UNITS, beta=[0.0, 1e-12, 1e3])
 def test_every_temperature(kind: str, engine: str, units: str, beta: float) -> None:
     model = case(kind, units, "1")
     truth = enumerate_machine(model, beta)
@@ -145,8 +145,7 @@ def large(kind: str, scale: float, units: str) -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(upper + upper.T, generator.normal(scale=scale, size=n), units=units)
 
 
-@pytest.mark.parametrize("scale", [0.3, 30.0, 1e3])
-@pytest.mark.parametrize("kind", ["dense", "sparse", "restricted"])
+@each(scale=[0.3, 30.0, 1e3], kind=["dense", "sparse", "restricted"])
 def test_engines_agree(kind: str, scale: float) -> None:
     model = large(kind, scale, "spin" if scale == 30 else "binary")
     first = bm.infer(model, "exact", engine="gray")
