@@ -315,8 +315,9 @@ def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.Monkey
     assert isinstance(kept._rows.table, Held)
 
 
-@pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("kind", ["restricted", "general"])
+@pytest.mark.parametrize(
+    ("kind", "weighed"), [("general", True), pytest.param("restricted", False, marks=pytest.mark.slow)]
+)
 def test_many_rows_are_averaged_in_parts(kind: str, weighed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"n_hidden": 2, "layout": kind, "epochs": 3, "evaluate": "none", "seed": 1}
     options["row_weights"] = np.random.default_rng(0).random(300) if weighed else None

@@ -10,6 +10,7 @@ import pytest
 from fastbm import diagnostics
 from fastbm.diagnostics import Binned
 from tests.diagnostics.test_autocorrelation import autoregressive
+from tests.support.combinations import each
 from tests.twins import statistics as reference
 
 
@@ -92,8 +93,7 @@ def test_short_series_are_the_same_as_whole(n_chains: int) -> None:
     assert bins.r_hat() == pytest.approx(reference.classic_r_hat(reference.split(values.T.tolist())), rel=1e-9)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.99])
-@pytest.mark.parametrize("n_chains", [1, 8, 32])
+@each(rho=[0.0, 0.9, 0.99], n_chains=[32, 8, 1])
 def test_long_series_are_nearly_the_same_as_whole(rho: float, n_chains: int) -> None:
     """The mean to rounding; effective samples within 5 % for 32 chains, 15 % for 8, and 50 % for one, whose 200 bins
     tell tau_int to 25 % (a standard deviation); split R-hat of halves of whole bins within a tenth of its distance

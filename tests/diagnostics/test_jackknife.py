@@ -12,6 +12,7 @@ from fastbm.diagnostics import jackknife, reweight
 from fastbm.diagnostics.jackknife import cut_blocks
 from tests.diagnostics.test_autocorrelation import autoregressive
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.twins import statistics as reference
 
 
@@ -23,9 +24,7 @@ def variance_of_means(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return second - first**2
 
 
-@pytest.mark.parametrize("n_samples", [64, 67, 200])
-@pytest.mark.parametrize("n_blocks", [2, 8, 13])
-@pytest.mark.parametrize("of", ["means", "arrays"])
+@pairwise(of=["means", "arrays"], n_blocks=[2, 8, 13], n_samples=[64, 67, 200])
 def test_as_a_plain_twin_says(n_samples: int, n_blocks: int, of: str) -> None:
     values = np.random.default_rng(0).normal(2.0, 1.0, size=(n_samples, 3))
     rows = np.array_split(np.arange(n_samples), n_blocks)
@@ -106,20 +105,19 @@ def test_values_that_do_not_vary_have_no_error() -> None:
     assert found.value == pytest.approx(0.001) and found.error == 0.0
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.8])
-@pytest.mark.parametrize(("n_samples", "n_chains"), [(2000, 1), (1000, 4), (60, 40)])
+@pytest.mark.parametrize(("n_samples", "n_chains", "rho"), [(2000, 1, 0.8), (60, 40, 0.0)])
 def test_errors_cover(rho: float, n_samples: int, n_chains: int) -> None:
-    """600 intervals of exp(mean) and of the median; 0 is both mean and median."""
+    """300 intervals of exp(mean) and of the median; 0 is both mean and median."""
     inside = {"means": [], "arrays": []}
-    for seed in range(600):
+    for seed in range(300):
         values = autoregressive(rho, n_samples, n_chains, seed)
         value, error = jackknife(np.exp, values)
         inside["means"].append(abs(value - 1.0) < 1.96 * error)
-        if seed < 200:
+        if seed < 100:
             value, error = jackknife(lambda part: np.exp(np.mean(part)), values, of="arrays")
             inside["arrays"].append(abs(value - 1.0) < 1.96 * error)
     machines.assert_covers(np.array(inside["means"]))
-    assert inside["arrays"] == inside["means"][:200]
+    assert inside["arrays"] == inside["means"][:100]
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -156,16 +154,16 @@ def exact(beta: float, kind: str = "visible") -> tuple[float, float, float, floa
 
 
 def test_reweighting_covers_the_exact_averages() -> None:
-    """600 intervals at three temperatures each, of energy and magnetisation."""
+    """150 intervals at three temperatures each, of energy and magnetisation."""
     betas = np.array([0.6, 1.0, 1.2])
     truth = np.array([exact(b)[:2] for b in betas])
     inside = []
-    for seed in range(600):
+    for seed in range(150):
         energy, m = drawn(0.9, (500, 2), seed)
         found = reweight(energy, np.stack([energy, m], axis=-1), 0.9, betas)
         assert found.value.shape == found.error.shape == (3, 2) and found.ess.shape == (3,)
         inside.append(np.abs(found.value - truth) < 1.96 * found.error)
-    for part in np.moveaxis(np.array(inside), 0, -1).reshape(6, 600):
+    for part in np.moveaxis(np.array(inside), 0, -1).reshape(6, 150):
         machines.assert_covers(part)
 
 

@@ -8,6 +8,7 @@ from scipy.stats import norm, t as student
 
 from fastbm.diagnostics import LogBins, is_stationary
 from tests.diagnostics.test_autocorrelation import autoregressive
+from tests.support.combinations import each
 from tests.twins import statistics as reference
 
 N_BINS = 16
@@ -68,9 +69,7 @@ def test_few_stationary_chains_stop_when_they_are_long_enough(n_chains: int) -> 
     assert (slow <= 256).mean() > 0.75 and (slow <= 1024).mean() > 0.97
 
 
-@pytest.mark.parametrize("n_chains", [1, 2, 4, 8, 64])
-@pytest.mark.parametrize("rho", [0.9, 0.98])
-@pytest.mark.parametrize("start", [10.0, 100.0])
+@each(start=[10.0, 100.0], rho=[0.98, 0.9], n_chains=[1, 2, 8, 64])
 def test_what_a_far_start_leaves_is_small(rho: float, n_chains: int, start: float) -> None:
     """40 runs each with tau_int = 9.5 and 49.5: in all of them below 0.1 of a standard deviation is left."""
     left = [start * rho ** burn_in(relaxing(rho, 8192, n_chains, start, seed)) for seed in range(40)]

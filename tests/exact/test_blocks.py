@@ -35,15 +35,14 @@ from tests.support.blocks import (
     size_of,
     total,
 )
+from tests.support.combinations import each, pairwise
 from tests.support.machines import UNITS
 from tests.twins import blocks as twins
 
 # Sums, against all states with 50 digits
 
 
-@pytest.mark.parametrize("n", [*range(1, 9), *(pytest.param(n, marks=pytest.mark.slow) for n in range(9, 13))])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("scale", SCALES)
+@pairwise(n=range(1, 9), units=UNITS, scale=SCALES)
 def test_all_states_with_50_digits(n, units, scale):
     model = machine(n, scale, units)
     truth = enumerated(model, 1.0)
@@ -59,9 +58,7 @@ def test_any_temperature_and_an_offset(beta, units):
     assert_is(total(plan(model, beta)), model, beta, enumerated(model, beta))
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("coupling", [-1000.0, -1.0, 1.0, 1000.0])
-@pytest.mark.parametrize("field", [0.0, 1000.0])
+@pairwise(field=[0.0, 1000.0], coupling=[-1000.0, -1.0, 1.0, 1000.0], units=UNITS)
 def test_ties(coupling, field, units):
     model = bm.BoltzmannMachine(coupling * (np.ones((7, 7)) - np.eye(7)), np.full(7, field), units=units)
     assert_is(total(plan(model)), model, 1.0, enumerated(model, 1.0))
@@ -96,11 +93,7 @@ def test_sizes_at_the_ends_of_what_numbers_hold(beta, scale, units):
 # Sums of more units, against float64 where no energy rounds
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize(
-    "n", [13, 16, pytest.param(18, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("scale", [0.1, 1.0, 8.0, 30.0, 1000.0])
+@each(n=[13, 16, 13, 13, 16], scale=[0.1, 1.0, 8.0, 30.0, 1000.0], units=UNITS)
 def test_more_units(n, scale, units):
     model = coarse(n, scale, units)
     truth = plain(model)

@@ -19,6 +19,7 @@ from fastbm.exact.integers import IntegerMachine
 from fastbm.exact.plan import Forecast, Speeds
 from fastbm.kernels.exact.blocks import draw_blocks, draw_uniforms, find
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS
 from tests.twins import blocks as twins, reference
 
@@ -104,9 +105,7 @@ def test_settings_that_uniforms_stand_for(sizes):
 # The distribution
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("n", [1, 2, 3, 6, 9])
-@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pairwise(beta=[0.0, 1.0], n=[1, 2, 3, 6, 9], units=UNITS)
 def test_all_states(n, units, beta):
     model = machine(n, units)
     drawn = source(model, beta).draw(streams(10, seed=n), 10_000, 2)

@@ -27,6 +27,7 @@ from tests.support.blocks import (
     plan,
     total,
 )
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS
 from tests.twins import blocks as twins, reference
 
@@ -40,9 +41,7 @@ def states_of(n: int, order: np.ndarray, leaf: Leaf) -> np.ndarray:
     return held
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, 5.0, 100.0])
-@pytest.mark.parametrize("n_held", [0, 3])
-@pytest.mark.parametrize("sign", [-1.0, 0.0])
+@pairwise(sign=[-1.0, 0.0], n_held=[0, 3], beta=[0.0, 1.0, 5.0, 100.0])
 def test_what_a_plan_claims_of_its_leaves(beta, n_held, sign, monkeypatch):
     """Leaves part the states; those left out weigh nothing; each has tables that lose nothing."""
     monkeypatch.setattr(blocks_plan, "DIRECT", 4)

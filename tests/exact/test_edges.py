@@ -12,6 +12,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.exact.elimination import sum
 from fastbm.inference.exact import settings
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS
 
 ENGINES = ("gray", "blocks", "layers", "elimination")
@@ -24,9 +25,7 @@ def restricted(scale: float, units: str = "spin") -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine([scale * generator.normal(size=(5, 3))], scale * generator.normal(size=8), units=units)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("beta", [0.0, 1e-300, 1.0])
-@pytest.mark.parametrize("engine", ENGINES)
+@pairwise(engine=ENGINES, beta=[0.0, 1e-300, 1.0], units=UNITS)
 def test_energies_beyond_the_root_of_the_largest_number(engine: str, beta: float, units: str) -> None:
     found = bm.infer(restricted(1e300, units), "exact", engine=engine, beta=beta)
     alike = bm.infer(restricted(1.0, units), "exact", engine=engine, beta=min(beta * 1e300, 1e300))

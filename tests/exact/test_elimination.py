@@ -14,6 +14,7 @@ from fastbm import lattice as known
 from fastbm._base.halting import Halted
 from fastbm.exact.elimination import tables
 from fastbm.machine.couplings import Sparse
+from tests.support.combinations import each, pairwise
 from tests.support.elimination import GRAPHS, every_pair, lattice, on_graph, plan, summed
 from tests.support.machines import KINDS, UNITS, enumerate_machine, machine, parameters
 from tests.twins import elimination as twin
@@ -53,15 +54,12 @@ def test_every_kind_of_couplings(kind, units):
         assert_agrees(model, beta, pairs=every_pair(model.n_units))
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("name", GRAPHS)
+@each(name=GRAPHS, units=UNITS)
 def test_every_kind_of_graph(name, units):
     assert_agrees(on_graph(GRAPHS[name], units, offset=-2.0), 0.9)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 30.0, 1e3])
-@pytest.mark.parametrize("name", ["grid", "ring", "parts"])
+@pairwise(name=["grid", "ring", "parts"], scale=[1e-300, 1e-12, 1.0, 30.0, 1e3], units=UNITS)
 def test_couplings_of_any_size(name, scale, units):
     assert_agrees(on_graph(GRAPHS[name], units, scale=scale))
 

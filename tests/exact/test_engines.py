@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 import fastbm as bm
 from fastbm import lattice
 from tests.support import machines
+from tests.support.combinations import each, pairwise
 from tests.support.machines import UNITS, enumerate_machine
 from tests.twins import reference
 
@@ -103,9 +104,7 @@ def assert_is(found: bm.Inference, truth: Any, model: bm.BoltzmannMachine, beta:
 # Sums with 50 digits
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize(("kind", "engine"), CASES)
+@each(**{"kind, engine": CASES * 2}, units=UNITS, scale=SCALES)
 def test_every_engine_is_the_sum_over_all_states(kind: str, engine: str, units: str, scale: str) -> None:
     model = case(kind, units, scale)
     found = bm.infer(model, "exact", engine=engine)
@@ -115,9 +114,7 @@ def test_every_engine_is_the_sum_over_all_states(kind: str, engine: str, units: 
     assert abs(alone.log_z - found.log_z) <= 1e-12 * max(1.0, abs(found.log_z))
 
 
-@pytest.mark.parametrize("beta", [0.0, 1e-12, 1e3])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize(("kind", "engine"), CASES)
+@each(**{"kind, engine": CASES}, units=UNITS, beta=[0.0, 1e-12, 1e3])
 def test_every_temperature(kind: str, engine: str, units: str, beta: float) -> None:
     model = case(kind, units, "1")
     truth = enumerate_machine(model, beta)
@@ -148,8 +145,7 @@ def large(kind: str, scale: float, units: str) -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(upper + upper.T, generator.normal(scale=scale, size=n), units=units)
 
 
-@pytest.mark.parametrize("scale", [0.3, 30.0, 1e3])
-@pytest.mark.parametrize("kind", ["dense", "sparse", "restricted"])
+@each(scale=[0.3, 30.0, 1e3], kind=["dense", "sparse", "restricted"])
 def test_engines_agree(kind: str, scale: float) -> None:
     model = large(kind, scale, "spin" if scale == 30 else "binary")
     first = bm.infer(model, "exact", engine="gray")
@@ -186,9 +182,7 @@ def test_a_range_of_energies_that_is_too_wide_for_blocks_is_no_end() -> None:
 # Closed forms
 
 
-@pytest.mark.parametrize("field", [0.0, 0.3])
-@pytest.mark.parametrize(("n", "beta"), [(8, 0.5), (17, 1.3), (24, 1.0), (24, 200.0)])
-@pytest.mark.parametrize("engine", ["blocks", "gray"])
+@pairwise(engine=["blocks", "gray"], **{"n, beta": [(8, 0.5), (17, 1.3), (24, 1.0), (24, 200.0)]}, field=[0.0, 0.3])
 def test_curie_weiss(engine: str, n: int, beta: float, field: float) -> None:
     """Sums over the magnetisation with 50 digits."""
     model = bm.models.curie_weiss(n, field=field)

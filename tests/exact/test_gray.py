@@ -16,6 +16,7 @@ from fastbm.exact.gray import sum as gray
 from fastbm.exact.gray.sum import GraySum, plan
 from fastbm.exact.plan import Part, Speeds, Wanted, combine
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, codes, enumerate_machine, flat, machine
 from tests.twins import reference
 
@@ -61,9 +62,7 @@ def mixed(n: int, units: str, scales: Any, seed: int) -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(upper + upper.T, bias, units=units, offset=0.5)
 
 
-@pytest.mark.parametrize("beta", [0.0, 1e-3, 1.0, 30.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.0, 1e-3, 1.0, 30.0])
 def test_every_kind_of_machine(kind, units, beta):
     model = machine(kind, units, offset=-1.5)
     assert_is(model, beta, done(planned(model, beta)), enumerate_machine(model, beta))
@@ -85,9 +84,7 @@ def test_few_units(units, n):
 SCALES = {"1e-12": [1e-12], "1": [1.0], "30": [30.0], "1e3": [1e3], "mixed": [1e-12, 1e-6, 1.0, 30.0, 1e3]}
 
 
-@pytest.mark.parametrize("min_pieces", [1, 4])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("scale", SCALES)
+@pairwise(scale=SCALES, units=UNITS, min_pieces=[1, 4])
 def test_couplings_of_any_scale(scale, units, min_pieces, monkeypatch):
     monkeypatch.setattr(gray, "LOW_UNITS", 4)
     monkeypatch.setattr("fastbm.exact.gray.code.LOW_UNITS", 4)
@@ -160,10 +157,7 @@ def assert_lists(model: bm.BoltzmannMachine, task: GraySum, part: Part) -> None:
     np.testing.assert_allclose(found["lowest energies"], energies[numbers], rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("min_pieces", [1, 8])
-@pytest.mark.parametrize("n_lowest", [1, 7, 300, 5000])
-@pytest.mark.parametrize("scale", [0.0, 1.0, 1e3])
-@pytest.mark.parametrize("units", UNITS)
+@pairwise(units=UNITS, scale=[0.0, 1.0, 1e3], n_lowest=[1, 7, 300, 5000], min_pieces=[1, 8])
 def test_lowest_states(units, scale, n_lowest, min_pieces, monkeypatch):
     monkeypatch.setattr(gray, "LOW_UNITS", 4)
     monkeypatch.setattr("fastbm.exact.gray.code.LOW_UNITS", 4)

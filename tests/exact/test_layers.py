@@ -19,6 +19,7 @@ from fastbm.exact.plan import Part, Wanted, combine
 from fastbm.kernels.exact import layers as layer_sum
 from fastbm.kernels.exact.layers import draw_layers
 from tests.support import layers as layers_helpers, machines
+from tests.support.combinations import pairwise
 from tests.support.layers import LOG_Z, SCALES, SIZES, assert_matches, machine, plan, source, total
 from tests.support.machines import UNITS
 from tests.twins import layers as twins, reference
@@ -107,9 +108,7 @@ def test_draws_read_their_stream_as_the_twin_does():
 # Sums
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("sizes", SIZES)
+@pairwise(sizes=SIZES, scale=SCALES, units=UNITS)
 def test_all_states_with_50_digits(sizes, scale, units):
     model = machine(sizes, units, scale)
     assert_matches(total(model), model, 1.0)

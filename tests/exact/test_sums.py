@@ -9,6 +9,7 @@ import pytest
 
 import fastbm as bm
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, enumerate_machine, flat, machine, patterns
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -30,9 +31,7 @@ def assert_is(found: bm.Inference, truth: machines.reference.Exact) -> None:
     assert found.free_energy == -found.log_z
 
 
-@pytest.mark.parametrize("beta", [0.0, 1e-3, 0.7, 1.0, 30.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.0, 1e-3, 0.7, 1.0, 30.0])
 def test_exact_is_the_sum_over_all_states(kind: str, units: str, beta: float) -> None:
     model = machine(kind, units, offset=2.5)
     assert_is(bm.infer(model, "exact", beta=beta), enumerate_machine(model, beta))
@@ -119,9 +118,7 @@ def test_the_other_convention_has_the_same_log_z_and_moments(kind: str, units: s
 # Clamping
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, 1.6])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.0, 1.0, 1.6])
 def test_clamped_units_keep_their_values(kind: str, units: str, beta: float) -> None:
     model = machine(kind, units, offset=-0.75)
     lo = -1 if units == "spin" else 0
@@ -163,9 +160,7 @@ def test_one_pattern_in_a_table_has_a_leading_axis_and_all_units_may_be_clamped(
     assert nothing.log_z == pytest.approx(bm.infer(model, "exact").log_z, abs=1e-12)
 
 
-@pytest.mark.parametrize("beta", [0.5, 1.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.5, 1.0])
 def test_log_p_is_clamped_log_z_less_free_log_z(kind: str, units: str, beta: float) -> None:
     model = machine(kind, units, offset=1.0)
     rows = patterns(model.n_visible, units)

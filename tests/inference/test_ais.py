@@ -17,9 +17,10 @@ import fastbm as bm
 from fastbm.inference.ais import path, walk, walk_units
 from fastbm.inference.ais.weights import average
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, calm, machine
 
-GROUPS, EACH = 200, 64
+GROUPS, EACH = 120, 64
 KERNELS = {"dense": "visible", "sparse": "visible", "layered": "layers"}
 
 
@@ -37,9 +38,7 @@ def check_groups(log_w: np.ndarray, truth: float) -> None:
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / math.sqrt(len(ratio))
 
 
-@pytest.mark.parametrize("start", ["mean-field", "uniform"])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@each(kind=KINDS, units=UNITS, start=["mean-field", "uniform"])
 def test_both_ways_are_unbiased_and_errors_cover(kind: str, units: str, start: str) -> None:
     model = machine(kind, units, seed=2, offset=1.5, scale=0.35 if units == "spin" else 0.8)
     truth = bm.infer(model, "exact", beta=1.2)
@@ -57,7 +56,7 @@ def test_both_ways_are_unbiased_and_errors_cover(kind: str, units: str, start: s
     np.testing.assert_allclose(up.covariance, truth.covariance, atol=0.05)
 
 
-@pytest.mark.parametrize("beta", [1.0, 2.0])
+@pytest.mark.parametrize("beta", [1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_errors_cover_where_weights_are_uneven(beta: float) -> None:
     """Of 128 weights about 45 carry the average: the delta method alone would cover in 89 % of cases."""
     model = bm.models.sherrington_kirkpatrick(20, seed=1)
@@ -78,7 +77,7 @@ def test_the_bracket_holds_the_truth_and_closes(kernel: str, monkeypatch: pytest
     truth = bm.infer(model, "exact").log_z
     gaps = []
     for n_betas in (3, 300):
-        settings = {"n_chains": 4_000, "n_betas": n_betas, "seed": 1, "source": "exact", "start": "uniform"}
+        settings = {"n_chains": 2_000, "n_betas": n_betas, "seed": 1, "source": "exact", "start": "uniform"}
         found = calm(bm.infer, model, "ais", bracket=True, **settings)
         detail = found.detail
         assert (detail["log_z_lower"], detail["log_z_lower_error"]) == (found.log_z, found.log_z_error)
@@ -94,8 +93,7 @@ def test_the_bracket_holds_the_truth_and_closes(kernel: str, monkeypatch: pytest
     assert gaps[1] < 0.1 * gaps[0]
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 30.0, 1e3])
-@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+@each(scale=[1e-12, 1.0, 30.0, 1e3], kernel=["dense", "sparse"])
 def test_kernels_agree_to_the_bit_on_couplings_of_any_size(
     kernel: str, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

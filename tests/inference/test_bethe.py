@@ -12,6 +12,7 @@ import fastbm as bm
 from fastbm.inference.fixed_point import bethe as module
 from fastbm.inference.fixed_point.bethe import Bethe
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, calm, machine
 from tests.twins import fixed_point as twin
 
@@ -59,7 +60,7 @@ def test_small_trees_are_exact(units: str, scale: float) -> None:
         np.testing.assert_allclose(found.covariance, covariance, atol=1e-11)
 
 
-@pytest.mark.parametrize("n", [10, 30, 100, 1000])
+@pytest.mark.parametrize("n", [10, 100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_large_trees_are_exact(n: int) -> None:
     model = tree(n, seed=7)
     spin_weights, bias = machines.parameters(model)
@@ -171,9 +172,7 @@ def test_messages_that_do_not_settle_are_told() -> None:
     assert np.isfinite(found.log_z)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", ["visible", "restricted", "sparse"])
+@pairwise(kind=["visible", "restricted", "sparse"], units=UNITS, scale=SCALES)
 def test_any_couplings_give_finite_numbers(kind: str, units: str, scale: float) -> None:
     for beta in (0.0, 1.0):
         found = solve(machine(kind, units, scale=scale, seed=5), beta, max_sweeps=100)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from tests.support.combinations import each
 from tests.support.machines import calm
 from tests.twins import tempering
 
@@ -42,8 +43,7 @@ def known(name: str) -> tuple[bm.BoltzmannMachine, float, float]:
     return model, 0.7, bm.infer(model, "exact", engine="elimination", beta=0.7, moments=False).log_z
 
 
-@pytest.mark.parametrize("method", OPTIONS)
-@pytest.mark.parametrize("name", ["curie-weiss", "torus", "tree"])
+@each(method=OPTIONS, name=["curie-weiss", "torus", "tree", "torus"])
 def test_log_z_and_bounds(name: str, method: str) -> None:
     model, beta, truth = known(name)
     found = calm(bm.infer, model, method, beta=beta, **OPTIONS[method])

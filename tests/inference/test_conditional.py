@@ -11,6 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm.inference.conditional import given as given_module
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.twins import conditional as reference
 
 SIGMAS = 5.0  # of about 1000 comparisons below, one is off by as much in 1 of 1000 changes of the code
@@ -36,9 +37,7 @@ def with_gaps(model: bm.BoltzmannMachine, seed: int = 2, n_rows: int = 8) -> np.
     return rows
 
 
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("kind", WITH_HIDDEN)
-@pytest.mark.parametrize("listed", [12, 0])
+@pairwise(listed=[12, 0], kind=WITH_HIDDEN, units=machines.UNITS)
 def test_hidden_means_are_exact(kind: str, units: str, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_module, "MOST_LISTED", listed)
     model, beta = machines.machine(kind, units, offset=0.3), 0.8
@@ -74,9 +73,7 @@ def test_hidden_means_by_gibbs_are_unbiased(kind: str, units: str) -> None:
     assert (np.abs(found.mean(axis=0) - expected(model, row[0], beta)[model.n_visible :]) < SIGMAS * error).all()
 
 
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("kind", machines.KINDS)
-@pytest.mark.parametrize("listed", [12, 0])
+@pairwise(listed=[12, 0], kind=machines.KINDS, units=machines.UNITS)
 def test_missing_entries_become_their_means(
     kind: str, units: str, listed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,9 +96,7 @@ def test_missing_entries_by_gibbs_are_unbiased(kind: str) -> None:
     assert (np.abs(found.mean(axis=0) - expected(model, row[0], 1.0)[: model.n_visible]) < SIGMAS * error).all()
 
 
-@pytest.mark.parametrize("method", ["auto", "gibbs"])
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("kind", machines.KINDS)
+@pairwise(kind=machines.KINDS, units=machines.UNITS, method=["auto", "gibbs"])
 def test_draws_have_the_conditional_distribution(kind: str, units: str, method: str) -> None:
     model = machines.machine(kind, units)
     row = some_rows(model, 1).astype(float)

@@ -15,6 +15,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.inference.result import from_json, to_json
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS, calm, machine
 
 HIDDEN = ["visible", "restricted", "layers"]
@@ -45,9 +46,7 @@ def some(kind: str, units: str) -> bm.BoltzmannMachine:
     return deep(units) if kind == "coupled" else machine(kind, units)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", [*HIDDEN, "coupled"])
-@pytest.mark.parametrize("beta", [0.0, 0.7])
+@pairwise(beta=[0.0, 0.7], kind=[*HIDDEN, "coupled"], units=UNITS)
 def test_is_log_p_of_every_row(kind: str, units: str, beta: float) -> None:
     model = some(kind, units)
     truth = log_p_visible(model, beta)

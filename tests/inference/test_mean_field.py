@@ -9,13 +9,12 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.inference.fixed_point.response import invert, widest_level
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, calm, machine
 from tests.twins import fixed_point as twin
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 3.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.0, 0.3, 1.0, 3.0])
 def test_mean_field_is_a_lower_bound(kind: str, units: str, beta: float) -> None:
     for seed in range(3):
         model = machine(kind, units, seed=seed, offset=-2.0)
@@ -88,9 +87,7 @@ def test_damping_changes_the_way_and_not_the_end(damping: float) -> None:
     np.testing.assert_allclose(damped.mean, plain.mean, atol=1e-8)
 
 
-@pytest.mark.parametrize("beta", [0.3, 1.0, 3.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.3, 1.0, 3.0])
 def test_the_equations_are_solved_and_the_bound_is_that_of_the_twin(kind: str, units: str, beta: float) -> None:
     model = machine(kind, units, offset=-2.0)
     found, spin = calm(bm.infer, model, "mean-field", beta=beta), model.to_units("spin")

@@ -9,6 +9,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference.methods import METHODS
+from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, calm, machine
 
 SMALL = {
@@ -24,9 +25,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", SMALL)
+@each(method=[*SMALL] * 2, kind=KINDS, units=UNITS)
 def test_every_method_clamps(method: str, kind: str, units: str) -> None:
     model = machine(kind, units, scale=0.3)
     lo = -1 if units == "spin" else 0
@@ -49,8 +48,7 @@ def test_every_method_clamps(method: str, kind: str, units: str) -> None:
         np.testing.assert_array_equal(found.mean_error[:, [0, -1]], 0)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "importance-sampling"])
-@pytest.mark.parametrize("kind", KINDS)
+@each(method=[name for name in METHODS if name != "importance-sampling"], kind=KINDS)
 def test_beta_zero_is_legal_everywhere(method: str, kind: str) -> None:
     model = machine(kind, "binary", offset=1.0)
     found = calm(bm.infer, model, method, beta=0.0)

@@ -8,33 +8,37 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, assert_covers, calm, flat, machine
 
 
-@pytest.mark.parametrize(("kind", "units"), [("visible", "spin"), ("restricted", "binary"), ("general", "binary")])
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
-def test_error_bars_of_chains_cover(kind: str, units: str, rule: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "units", "rule", "n_seeds"),
+    [
+        ("visible", "spin", "gibbs", 60),
+        pytest.param("restricted", "binary", "metropolis", 120, marks=pytest.mark.slow),
+        pytest.param("general", "binary", "gibbs", 120, marks=pytest.mark.slow),
+    ],
+)
+def test_error_bars_of_chains_cover(kind: str, units: str, rule: str, n_seeds: int) -> None:
     model = machine(kind, units, seed=5, scale=0.35)
     truth = bm.infer(model, "exact")
-    found = [calm(bm.infer, model, rule, seed=s, n_chains=8, n_sweeps=256, threads=1) for s in range(120)]
+    found = [calm(bm.infer, model, rule, seed=s, n_chains=8, n_sweeps=256, threads=1) for s in range(n_seeds)]
     assert_covers(np.array([np.abs(f.mean - truth.mean) < 1.96 * f.mean_error for f in found]))
     assert_covers(np.array([abs(f.energy - truth.energy) < 1.96 * f.energy_error for f in found]))
     assert np.mean([f.converged for f in found]) > 0.9
 
 
-@pytest.mark.parametrize("start", ["random", "up"])
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+@each(rule=["gibbs", "metropolis"], start=["up", "random"])
 def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str) -> None:
     """No proposal is ever rejected there, so chains that share an order and a start must part all the same."""
     found = [
-        calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(60)
+        calm(bm.infer, flat(6), rule, seed=s, initial=start, n_chains=16, n_sweeps=64, threads=1) for s in range(40)
     ]
     assert_covers(np.array([np.abs(f.mean) < 1.96 * f.mean_error for f in found]), most=1.0)
 
 
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@each(kind=KINDS, units=UNITS, rule=["metropolis", "gibbs"])
 def test_moments_of_chains(kind: str, units: str, rule: str) -> None:
     """Five standard errors: one of 200 right means is further off once in 8000 changes of the stream."""
     model = machine(kind, units, scale=0.3, offset=3.0)

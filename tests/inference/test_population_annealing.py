@@ -55,7 +55,7 @@ def coverage(kind: str, seeds: range, **options: Any) -> dict[str, float]:
 
 
 def test_error_bars_cover() -> None:
-    parts = [coverage(kind, range(15), n_chains=1024) for kind in MACHINES]
+    parts = [coverage(kind, range(15), n_chains=512) for kind in MACHINES]
     for name in parts[0]:
         assert_covers(np.array([part[name] for part in parts]))
 
@@ -63,7 +63,7 @@ def test_error_bars_cover() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MACHINES)
 def test_error_bars_cover_over_many_seeds(kind: str) -> None:
-    for name, part in coverage(kind, range(200), n_chains=1024).items():
+    for name, part in coverage(kind, range(100), n_chains=1024).items():
         # bars of the heat capacity have a floor, for rare states that nobody saw
         assert 0.90 <= part <= (1.0 if name == "heat capacity" else 0.99), (name, part)
 

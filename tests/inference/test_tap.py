@@ -12,6 +12,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.inference.fixed_point.tap import TAP
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, calm, machine
 from tests.twins import fixed_point as twin
 
@@ -29,9 +30,7 @@ def spin_means(model: bm.BoltzmannMachine, found: bm.Inference) -> list[float]:
     return (mean if model.units == "spin" else 2 * mean - 1).tolist()
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 3.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, beta=[0.0, 0.3, 1.0, 3.0])
 def test_the_equations_are_solved_and_log_z_is_that_of_the_twin(kind: str, units: str, beta: float) -> None:
     model = machine(kind, units, offset=-2.0)
     found = solve(model, beta)
@@ -126,9 +125,7 @@ def test_all_layouts_agree() -> None:
         np.testing.assert_allclose(found.covariance, first.covariance, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 30.0, 1e3])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", ["visible", "restricted", "sparse"])
+@pairwise(kind=["visible", "restricted", "sparse"], units=UNITS, scale=[1e-12, 1.0, 30.0, 1e3])
 def test_any_couplings_give_finite_numbers(kind: str, units: str, scale: float) -> None:
     for beta in (0.0, 1.0):
         found = solve(machine(kind, units, scale=scale, seed=5), beta)

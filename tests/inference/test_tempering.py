@@ -22,6 +22,7 @@ from fastbm.inference.temperatures import Temperatures
 from fastbm.inference.tempering import log_ratios
 from fastbm.inference.tempering.verdict import judge_ladders
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, assert_covers, assert_same_inference, calm, machine
 from tests.twins import tempering as slow
 
@@ -77,14 +78,13 @@ def test_error_bars_cover() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", MACHINES)
-@pytest.mark.parametrize("engine", ["bennett", "ti"])
+@each(kind=MACHINES, engine=["ti", "bennett"])
 def test_error_bars_cover_over_many_seeds(kind: str, engine: str) -> None:
     """The error that long steps make in integration is no normal number: where it would be most of it, they are cut."""
     options: dict[str, Any] = {"n_sweeps": 256, "engine": engine}
     if (kind, engine) == ("frustrated", "ti"):
         options["betas"] = np.interp(np.arange(10) / 3, np.arange(4), known_machine(kind)[1])
-    found, truth, beta = estimates(kind, range(200), **options)
+    found, truth, beta = estimates(kind, range(100), **options)
     assert all(f.detail.get("discretisation_error", 0.0) < 0.3 * f.log_z_error for f in found)
     for name, inside in covered(found, truth, beta).items():
         most = 1.0 if name == "heat capacity" else 0.99  # whose bar has a floor
@@ -94,13 +94,12 @@ def test_error_bars_cover_over_many_seeds(kind: str, engine: str) -> None:
 @pytest.mark.slow
 def test_error_bars_of_all_levels_at_once_cover() -> None:
     pytest.importorskip("pymbar")
-    found, truth, beta = estimates("sk", range(100), engine="mbar")
+    found, truth, beta = estimates("sk", range(40), engine="mbar")
     for inside in covered(found, truth, beta).values():
         assert_covers(np.array(inside))
 
 
-@pytest.mark.parametrize(("units", "engine"), list(zip(UNITS, ("bennett", "ti"), strict=True)))
-@pytest.mark.parametrize("kind", KINDS)
+@each(kind=KINDS, units=UNITS, engine=["bennett", "bennett", "ti", "ti"])
 def test_curves_of_every_temperature(kind: str, units: str, engine: str) -> None:
     model = machine(kind, units, seed=2, offset=1.5)
     found = bm.infer(model, "tempering", beta=1.2, n_betas=4, n_sweeps=600, engine=engine)
@@ -290,9 +289,10 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_a_picture_of_curves(tmp_path: Any) -> None:
     from fastbm.report.pictures.temperatures import plot_temperatures
 
-    found = {n: calm(bm.infer, machine("visible"), n) for n in ("tempering", "population-annealing")}
+    sizes = {"tempering": {"n_sweeps": 100}, "population-annealing": {"n_chains": 128}}
+    found = {n: calm(bm.infer, machine("visible"), n, **own) for n, own in sizes.items()}
     assert plot_temperatures(found, tmp_path / "deep" / "curves.png").stat().st_size > 10_000
-    flat = bm.infer(machine("visible"), "tempering", beta=0.0)
+    flat = calm(bm.infer, machine("visible"), "tempering", beta=0.0, n_sweeps=100)
     assert plot_temperatures(Temperatures.of(flat), tmp_path / "one.png").is_file()
     with pytest.raises(ValueError, match="results must hold 1 to 5"):
         plot_temperatures({}, tmp_path / "none.png")
@@ -361,8 +361,7 @@ def test_integration_over_too_few_temperatures_is_not_believed() -> None:
     assert not found.converged
 
 
-@pytest.mark.parametrize("units", ["spin", "binary"])
-@pytest.mark.parametrize("method", ["tempering", "population-annealing"])
+@each(method=["tempering", "population-annealing"], units=["spin", "binary"])
 def test_means_at_every_temperature(method: str, units: str) -> None:
     model = bm.models.random_machine(8, scale=1.0, bias_scale=0.4, units=units, seed=5)
     options: dict[str, Any] = {"n_sweeps": 2000, "n_betas": 5} if method == "tempering" else {"n_chains": 4096}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.sampling.dense import _add_row, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
+from tests.support.combinations import pairwise
 from tests.twins import reference
 
 RULES = ["gibbs", "metropolis"]
@@ -226,13 +227,10 @@ def sampled_counts(lanes: Lanes, sites: np.ndarray, rule: str, n_samples: int, t
     return counts
 
 
-@pytest.mark.parametrize("dtype", FIELD_TYPES)
-@pytest.mark.parametrize("order", ["sequential", "permuted", "random"])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, units=UNITS, order=["sequential", "permuted", "random"], dtype=FIELD_TYPES)
 def test_samples_have_the_exact_distribution(rule, units, order, dtype):
-    # 114,688 samples, 20 sweeps apart in 16,384 chains and so independent; 24 tests: a false alarm in 400 seeds
-    n, n_chains, beta = 7, 16_384, 0.8
+    # 57,344 samples, 20 sweeps apart in 8,192 chains and so independent; 7 tests: a false alarm in 1400 seeds
+    n, n_chains, beta = 7, 8_192, 0.8
     machine = Machine.draw(n, units, seed=25, scale=0.8)
     lanes = lanes_of(machine, random_bits(n, n_chains, seed=26), random_streams(n_chains, seed=27), beta, dtype)
     counts = sampled_counts(lanes, site_rows(order, n, 200, seed=28), rule, n_samples=7, thin=20)
@@ -261,8 +259,8 @@ def test_the_g_test_would_see_five_percent_in_beta():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_units_that_no_row_visits_condition_the_others(rule):
-    # 65,536 independent chains; a false alarm in 5000 seeds over both rules
-    n, n_chains = 5, 65_536
+    # 32,768 independent chains; a false alarm in 5000 seeds over both rules
+    n, n_chains = 5, 32_768
     machine = Machine.draw(n, "spin", seed=29)
     up = random_bits(n, n_chains, seed=30)
     up[1], up[3] = 1, 0

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.exact.gray import list_lowest, sum_slice, sum_slice_distribution, sum_slice_moments, tabulate_low
 from fastbm.kernels.functions import exp2_float64
+from tests.support.combinations import pairwise
 from tests.twins import reference
 
 SCALES = [1e-12, 1.0, 30.0, 1e3]
@@ -160,10 +161,7 @@ def test_sums_are_those_of_the_twin(n, data):
         assert found.energy_variance == pytest.approx(exact.energy_variance, rel=1e-9, abs=1e-11 / unit**2)
 
 
-@pytest.mark.parametrize("n_low", [2, 3, 8])
-@pytest.mark.parametrize("field", [0.0, 0.5])
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("units", ["spin", "binary"])
+@pairwise(units=["spin", "binary"], scale=SCALES, field=[0.0, 0.5], n_low=[2, 3, 8])
 def test_real_couplings_of_any_scale(units, scale, field, n_low):
     weights, bias = random_couplings(8, scale, seed=1, field=field)
     exact = reference.enumerate_states(weights, bias, units, beta=0.9)

@@ -8,6 +8,7 @@ import pytest
 import fastbm as bm
 from fastbm.learning.closed_forms.learn import CLOSED_FORMS, learn
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.twins import closed_forms
 
 TWINS = {
@@ -142,9 +143,7 @@ def test_inference_by_the_same_approximation_gives_the_moments_back(method):
     assert found.log_z == pytest.approx(log_z, abs=1e-9)
 
 
-@pytest.mark.parametrize("given", machines.UNITS)
-@pytest.mark.parametrize("wanted", machines.UNITS)
-@pytest.mark.parametrize("method", METHODS)
+@pairwise(method=METHODS, wanted=machines.UNITS, given=machines.UNITS)
 def test_units_do_not_matter(method, given, wanted):
     machine = planted()
     like, log_z = learn(exact_moments(*machine)[0], method)

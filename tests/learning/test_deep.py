@@ -227,7 +227,7 @@ def test_the_whole_machine_is_made_of_the_restricted_ones() -> None:
     assert np.array_equal(bias[3], pairs[2].bias[5:])
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", ["binary", pytest.param("spin", marks=pytest.mark.slow)])
 def test_pretraining_starts_the_whole_machine_from_a_likelier_one(units: str) -> None:
     rows = np.repeat(MANY, 2, axis=0).astype(int)
     run = bm.fit(
@@ -314,7 +314,7 @@ def test_long_sums_over_rows_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_deep_machine_is_used_like_any_other(tmp_path: Path) -> None:
-    run = bm.fit(BARS, n_hidden=[60, 50], epochs=2, n_chains=8, fidelity=True, out=tmp_path / "run.h5")
+    run = bm.fit(BARS, n_hidden=[60, 50], epochs=2, n_chains=8, out=tmp_path / "run.h5")
     assert "log_likelihood_bound" in run.evaluation
     model = run.model
     model.save(tmp_path / "model.h5")

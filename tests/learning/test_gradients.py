@@ -10,14 +10,13 @@ import pytest
 
 import fastbm as bm
 from fastbm.learning.learners.likelihood import Likelihood
+from tests.support.combinations import pairwise
 from tests.support.learning import STEP, as_vector, fit_task, gradient_by_differences, some_rows
 from tests.support.machines import KINDS, UNITS, log_likelihood, machine, parameters
 from tests.twins import reference
 
 
-@pytest.mark.parametrize(("beta", "l2", "l2_bias"), [(1.0, 0.0, 0.0), (0.6, 0.3, 0.0), (1.7, 0.1, 0.4)])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, **{"beta, l2, l2_bias": [(1.0, 0.0, 0.0), (0.6, 0.3, 0.0), (1.7, 0.1, 0.4)]})
 def test_a_step_of_ascent_is_the_gradient_of_the_likelihood(
     kind: str, units: str, beta: float, l2: float, l2_bias: float
 ) -> None:

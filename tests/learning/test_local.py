@@ -16,6 +16,7 @@ from fastbm.learning.learners.local import LocalRules
 from fastbm.learning.learners.local_objectives import LocalObjective, Patterns, distinct
 from fastbm.learning.moments import Parameters
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.learning import fit_task
 from tests.support.machines import draw, log_joint, machine, parameters
 from tests.support.runs import assert_same
@@ -46,9 +47,7 @@ def driver(model: bm.BoltzmannMachine, rows: np.ndarray, **changes: Any) -> Any:
     return fit_task(model, rows, **{"clamped": "none", "free": "none", **changes}).learner.driver
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("kind", ["visible", "sparse"])
+@pairwise(kind=["visible", "sparse"], units=machines.UNITS, rule=RULES)
 def test_objectives_are_those_of_the_twin(rule: str, units: str, kind: str) -> None:
     model = machine(kind, units) if kind == "visible" else sparse_machine(units)
     rows, row_weights = weighted(model)
@@ -68,9 +67,11 @@ def test_probability_flow_is_that_of_its_definition(units: str) -> None:
     assert value == pytest.approx(local_rules.flow(*parameters(model), rows, units, beta=1.3), rel=1e-13)
 
 
-@pytest.mark.parametrize("penalty", [{}, {"l2": 0.1, "l2_bias": 0.2}, {"l1": 0.05}, {"l1": 0.03, "l2": 0.2}])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("units", "kind"), [("spin", "visible"), ("binary", "visible"), ("binary", "sparse")])
+@pairwise(
+    **{"units, kind": [("spin", "visible"), ("binary", "visible"), ("binary", "sparse")]},
+    rule=RULES,
+    penalty=[{}, {"l2": 0.1, "l2_bias": 0.2}, {"l1": 0.05}, {"l1": 0.03, "l2": 0.2}],
+)
 def test_gradients_are_those_of_the_twin(rule: str, units: str, kind: str, penalty: dict[str, float]) -> None:
     model = machine(kind, units) if kind == "visible" else sparse_machine(units)
     rows = draw(model, 25)

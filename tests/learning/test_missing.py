@@ -18,6 +18,7 @@ from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.learning.settings import FitSettings
 from fastbm.runs.fit.task import FitTask
 from tests.support import missing as gaps
+from tests.support.combinations import each, pairwise
 from tests.support.learning import STEP, as_vector, coupled_pairs
 from tests.support.machines import KINDS, UNITS, draw, machine, parameters
 from tests.support.missing import errors_of
@@ -83,9 +84,7 @@ def test_the_gradient_of_machines_of_ten_units(n: int) -> None:
         np.testing.assert_allclose(slope, gaps.gradient_by_differences(model, rows, 1.0, 0.0), atol=1e-6)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@each(kind=KINDS, units=UNITS, weighted=[True, False, False])
 def test_l_bfgs_climbs_the_likelihood_of_what_is_known(kind: str, units: str, weighted: bool) -> None:
     model, beta, l2 = machine(kind, units, seed=3), 0.8, 0.2
     rows = np.concatenate([gaps.rows_with_gaps(model, 10)] * 2)  # some are alike
@@ -123,9 +122,7 @@ def phase_settings(beta: float, n_rows: int, seed: int, sweeps: int) -> PhaseSet
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["gibbs", "annealed"])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, units=UNITS, way=["gibbs", "annealed"])
 def test_sampled_clamped_moments_are_unbiased(kind: str, units: str, way: str) -> None:
     # about 300 moments in all: 4 standard errors are passed by chance in less than 2 of 100 runs
     model, beta = machine(kind, units, seed=4), 0.9
@@ -204,7 +201,6 @@ def test_entries_missing_at_random_leave_no_bias() -> None:
     "options",
     [
         {"method": "monte-carlo", "epochs": 60, "learning_rate": 0.1},
-        {"method": "pcd", "epochs": 10, "learning_rate": 0.03, "clamped": "gibbs"},
         {"method": "pcd", "epochs": 10, "learning_rate": 0.03},
     ],
 )

@@ -41,8 +41,6 @@ def test_arrays_masks_and_files_give_the_same_bits(units: str, tmp_path: Path) -
         ("visible", {"method": "monte-carlo"}),
         ("restricted", {"method": "pcd", "clamped": "gibbs"}),
         ("general", {"method": "monte-carlo", "clamped": "annealed"}),
-        ("visible", {"method": "pcd"}),
-        ("restricted", {"method": "exact"}),
         ("general", {"method": "mean-field", "learning_rate": 0.01}),
     ],
 )

@@ -15,6 +15,7 @@ from fastbm.learning.moments import Parameters
 from fastbm.learning.optimise.centring import Offsets
 from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.learning.rules import FREE
+from tests.support.combinations import each
 
 QUIET: dict[str, Any] = {"evaluate": "none"}
 
@@ -136,8 +137,7 @@ def test_centred_restricted_steps_are_the_centred_gradient(optimizer: str):
         assert np.array_equal(np.sign(moved), np.sign(slope))
 
 
-@pytest.mark.parametrize("free", ["restarted", "annealed", "tempering"])
-@pytest.mark.parametrize("layered", [False, True])
+@each(free=["restarted", "annealed", "tempering", "tempering"], layered=[False, True])
 def test_free_phases_come_to_the_machines_moments(free: str, layered: bool):
     if layered:
         start = bm.models.restricted(weights=1.5 * np.random.default_rng(0).normal(size=(4, 3)))

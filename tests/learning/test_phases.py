@@ -14,6 +14,7 @@ from fastbm.learning.phases.gibbs import FreeExact, FreeGibbs, FreeMeanField
 from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.machine.clamping import Clamped
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.learning import coupled_pairs, some_rows
 from tests.support.machines import KINDS, UNITS, machine, parameters
 from tests.twins import reference
@@ -32,8 +33,7 @@ def phase_settings(**changes: Any) -> PhaseSettings:
     return PhaseSettings(**{**values, "wants_log_z": False, **changes})
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@each(kind=KINDS, units=UNITS)
 def test_clamped_phases_agree(kind: str, units: str) -> None:
     """Sampled as near the exact phase as Student's t allows (false alarms: 1e-6 a number), mean field close by."""
     model = machine(kind, units, seed=6, scale=0.1 if units == "spin" else 0.4)

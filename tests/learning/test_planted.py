@@ -267,7 +267,7 @@ def test_a_file_names_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (tmp_path / "r.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("change", ["beta = [0.6]", "n_rows = [200]"])
+@pytest.mark.parametrize("change", ["beta = [0.6]", pytest.param("n_rows = [200]", marks=pytest.mark.slow)])
 def test_pictures_of_one_temperature_or_size(change: str, tmp_path: Path) -> None:
     name = change.split(" ", maxsplit=1)[0]
     lines = [change if line.startswith(f"{name} =") else line for line in FILE.splitlines()]

@@ -10,6 +10,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference.exact.method import usual_engine
+from tests.support.combinations import pairwise
 
 QUIET: dict[str, Any] = {"evaluate": "none"}
 
@@ -19,9 +20,7 @@ def rows_of(m: int, n: int, seed: int = 0) -> np.ndarray:
     return (generator.random((m, n)) < generator.uniform(0.2, 0.8, n)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("n_hidden", [1, 2])
-@pytest.mark.parametrize("n_visible", [1, 6])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pairwise(optimizer=["sgd", "adam"], n_visible=[1, 6], n_hidden=[1, 2])
 def test_the_best_look_is_kept_whole(n_visible: int, n_hidden: int, optimizer: str):
     """Steps go on after the best look, which must not move what was kept of it."""
     run = bm.fit(

@@ -37,7 +37,9 @@ def glass(beta: float, seed: int) -> np.ndarray:
     return draw(bm.BoltzmannMachine(upper + upper.T, 0.1 * generator.normal(size=10), units="spin"), 10_000)
 
 
-@pytest.mark.parametrize("name", ["spikes", "warm glass", "cold glass"])
+@pytest.mark.parametrize(
+    "name", ["cold glass", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spikes", "warm glass"))]
+)
 def test_defaults_come_to_the_maximum_within_the_noise_of_the_data(name: str) -> None:
     rows = spikes(15) if name == "spikes" else glass(2.0 if name == "cold glass" else 0.5, 1)
     n_parameters = rows.shape[1] * (rows.shape[1] + 1) / 2

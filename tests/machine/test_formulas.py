@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 from fastbm.machine.machine import BoltzmannMachine
+from tests.support.combinations import each, pairwise
 from tests.support.small_machines import KINDS, PAIR, UNITS, exact, make, parts, states_of
 from tests.twins import reference
 
@@ -73,8 +74,7 @@ def test_binary_states_may_be_bools():
     assert np.array_equal(model.energy(states.astype(bool)), model.energy(states))
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize(("layout", "units"), KINDS)
+@each(**{"layout, units": KINDS}, beta=[0.0, 0.5, 3.0])
 def test_conversion_keeps_the_distribution_and_log_z(layout, units, beta):
     model = make(layout, units)
     other = model.to_units("binary" if units == "spin" else "spin")
@@ -102,9 +102,7 @@ def test_conversion_is_that_of_the_twin_and_undone_by_its_inverse(layout, units)
 # Free energy
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.7, 2.0])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("layout", ["dense", "sparse", "restricted"])
+@pairwise(layout=["dense", "sparse", "restricted"], units=UNITS, beta=[0.0, 0.7, 2.0])
 def test_free_energy_is_that_of_the_twin(layout, units, beta):
     model = make(layout, units)
     if layout != "restricted":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastbm import models
+from tests.support.combinations import pairwise
 from tests.twins import reference
 
 
@@ -46,9 +47,7 @@ def test_lattices_are_sparse():
     assert model.energy(np.ones(1_000_000)) == -2_000_000
 
 
-@pytest.mark.parametrize("distribution", ["bimodal", "gaussian"])
-@pytest.mark.parametrize("periodic", [True, False])
-@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3), (2, 2), (2, 3, 4)])
+@pairwise(shape=[(5,), (3, 4), (2, 3), (2, 2), (2, 3, 4)], periodic=[True, False], distribution=["bimodal", "gaussian"])
 def test_edwards_anderson_draws_the_bonds_of_a_lattice(shape, periodic, distribution):
     model = models.edwards_anderson(shape, distribution=distribution, field=0.2, periodic=periodic, seed=8)
     found, bonds = model.weights.toarray(), lattice_bonds(shape, 1.0, periodic)

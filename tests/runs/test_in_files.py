@@ -13,6 +13,7 @@ import pytest
 
 import fastbm as bm
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import machine
 from tests.support.runs import ALL, assert_same, sample
 
@@ -66,8 +67,7 @@ FEW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("method", FEW)
-@pytest.mark.parametrize("clamp", [None, ([0], [1]), ([0, 2], [[1, 1], [-1, 1]])], ids=["free", "one", "many"])
+@each(method=FEW, clamp=[None, ([0], [1]), ([0, 2], [[1, 1], [-1, 1]])])
 def test_inference_in_a_file_is_inference_in_memory(method: str, clamp: Any, tmp_path: Path) -> None:
     model = machine("layers", scale=0.3)
     options = FEW[method]

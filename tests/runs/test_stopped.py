@@ -73,12 +73,9 @@ def write(text: str) -> str:
     ("kind", "number"),
     [
         ("sample", signal.SIGTERM),
-        pytest.param("sample", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("sample", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("fit", signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("fit", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("compare", signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param("compare", signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_run_says_how_to_go_on_and_ends_with_the_same_bytes(kind: str, number: int) -> None:
@@ -104,7 +101,7 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_with_the_same_bytes(kind: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM])
 def test_a_sum_of_years_is_left_and_goes_on(number: int) -> None:
     file = write(ENDLESS)
     with stopping.start("run", file, "-q", "--out", "a sum.h5") as child:

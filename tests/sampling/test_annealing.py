@@ -11,6 +11,7 @@ import fastbm as bm
 from fastbm._base.halting import Halted
 from fastbm.sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS, enumerate_machine
 from tests.twins import schedules as twins
 
@@ -79,9 +80,7 @@ def test_every_sweep_has_its_beta(step: int, monkeypatch: pytest.MonkeyPatch) ->
 # What comes of it
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
-@pytest.mark.parametrize("schedule", ["linear", "geometric", "adaptive"])
+@pairwise(schedule=["linear", "geometric", "adaptive"], rule=["gibbs", "metropolis"], units=UNITS)
 def test_glasses_of_16_units_reach_their_ground_state(schedule: str, rule: str, units: str) -> None:
     model = bm.models.sherrington_kirkpatrick(16, seed=4).to_units(units)
     states = machines.patterns(16, units)
@@ -94,9 +93,9 @@ def test_glasses_of_16_units_reach_their_ground_state(schedule: str, rule: str, 
 
 
 def test_slow_annealing_ends_in_the_boltzmann_distribution() -> None:
-    """51200 chains, p-value above 1e-6."""
+    """25600 chains, p-value above 1e-6."""
     model = machines.machine("general", seed=3, scale=0.4)
-    chains = AnnealedChains(model, 51_200, betas=make_schedule(40, None, np.r_[np.linspace(0.0, 1.0, 20), np.ones(20)]))
+    chains = AnnealedChains(model, 25_600, betas=make_schedule(40, None, np.r_[np.linspace(0.0, 1.0, 20), np.ones(20)]))
     run(chains)
     states = model.convention.values(chains.bits())
     assert machines.g_test(states, enumerate_machine(model, 1.0).probabilities) > machines.SURE

@@ -18,6 +18,7 @@ from fastbm.kernels.sampling.clusters import draw_index, draw_word, next_below, 
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from fastbm.sampling.engine.engine import start_bits
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import SURE, enumerate_machine, g_test
 from tests.twins import clusters as twins, reference
 
@@ -77,8 +78,8 @@ def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
 
 
 def sample(model: bm.BoltzmannMachine, rule: str, **settings: Any) -> np.ndarray:
-    """102400 states as bits, (64, 1600, n_units)."""
-    chains = make(model, rule, 1600, **settings)
+    """51200 states as bits, (64, 800, n_units)."""
+    chains = make(model, rule, 800, **settings)
     chains.sweep(4 * THIN[rule])
     return unpack(chains.record(64, THIN[rule])["samples/states"], model.n_units)
 
@@ -124,9 +125,7 @@ def test_bond_probabilities_are_right_in_both_tails(strength: float) -> None:
 # Twins
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, weights=WEIGHTS, field=FIELDS)
 def test_updates_are_those_of_the_twin(rule: str, weights: str, field: str) -> None:
     model, beta = machine(weights, field), 0.7
     matrix, bias = machines.parameters(model)
@@ -149,10 +148,7 @@ def test_updates_are_those_of_the_twin(rule: str, weights: str, field: str) -> N
 # Distributions: p-values above 1e-6, so a right sampler fails one of these 60 tests once in 16000 changes of its stream
 
 
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, weights=WEIGHTS, field=FIELDS, units=machines.UNITS)
 def test_samples_have_the_boltzmann_distribution(rule: str, weights: str, field: str, units: str) -> None:
     model = machine(weights, field, units)
     assert g_test(sample(model, rule, beta=0.8, seed=3), enumerate_machine(model, 0.8).probabilities) > SURE
@@ -165,9 +161,7 @@ def test_ten_units_strongly_coupled(rule: str) -> None:
     assert g_test(sample(model, rule, seed=5), np.exp(log_p)) > SURE
 
 
-@pytest.mark.parametrize("field", [0.0, 0.7])
-@pytest.mark.parametrize("n", [1, 2, 5])
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, n=[1, 2, 5], field=[0.0, 0.7])
 def test_units_without_couplings(rule: str, n: int, field: float) -> None:
     model = bm.BoltzmannMachine(np.zeros((n, n)), np.full(n, field))
     states = sample(model, rule, initial="up")
@@ -181,13 +175,13 @@ def test_units_that_always_move_together(rule: str) -> None:
     states = sample(model, rule, initial=np.array([1, 1, -1]))
     share = (states == [1, 1, 0]).all(axis=-1).mean()
     assert ((states == [1, 1, 0]).all(axis=-1) | (states == [0, 0, 1]).all(axis=-1)).all()
-    assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(64 * 1600)  # five sigma
+    assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(64 * 800)  # five sigma
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_chain_has_its_own_temperature(rule: str) -> None:
     model, betas = machine("mattis", "random", "binary"), [0.0, 0.4, 1.3]
-    chains = make(model, rule, 4800, beta=np.tile(betas, 1600))
+    chains = make(model, rule, 2400, beta=np.tile(betas, 800))
     chains.sweep(4 * THIN[rule])
     states = unpack(chains.record(64, THIN[rule])["samples/states"], model.n_units)
     for k, beta in enumerate(betas):
@@ -196,13 +190,13 @@ def test_every_chain_has_its_own_temperature(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_chain_has_its_own_field(rule: str) -> None:
-    n, streams = 5, rng.streams(2, 3200)
+    n, streams = 5, rng.streams(2, 1600)
     weights, fields = mattis(n), np.array([np.full(n, 0.4), -np.arange(n) / 4])
     model = bm.BoltzmannMachine(weights)
-    up = start_bits("random", n, 3200, 2, 0, model.convention)
+    up = start_bits("random", n, 1600, 2, 0, model.convention)
     chains = ClusterChains(
         model.couplings,
-        np.tile(fields, (1600, 1)),
+        np.tile(fields, (800, 1)),
         model.convention,
         up,
         streams,
@@ -228,7 +222,7 @@ def test_cluster_sizes_measure_the_squared_magnetisation(rule: str, weights: str
     """Without a field two units are equal, in the gauge, more often than not by how often they share a cluster."""
     model, beta = machine(weights, "none"), 0.6
     second = np.abs(enumerate_machine(model, beta).second_moment)
-    chains = make(model, rule, 1600, beta=beta)
+    chains = make(model, rule, 800, beta=beta)
     chains.sweep(4 * THIN[rule])
     sizes = chains.record(64, THIN[rule])["clusters/size"]
     error = sizes.std() / np.sqrt(sizes.size)
@@ -244,7 +238,7 @@ def kaufman_energy(side: int, beta: float, step: float = 1e-4) -> float:
     )
 
 
-@pytest.mark.parametrize(("rule", "n_sweeps"), [("wolff", 8000), ("swendsen-wang", 3000)])
+@pytest.mark.parametrize(("rule", "n_sweeps"), [("wolff", 4000), ("swendsen-wang", 1500)])
 def test_critical_lattice(rule: str, n_sweeps: int) -> None:
     """Energies agree with Kaufman's within four standard errors (false-alarm rate 6e-5).
 

@@ -16,6 +16,7 @@ import fastbm as bm
 from fastbm.sampling.chains import couple_chains
 from fastbm.sampling.engine.engine import Engine
 from tests.support import machines
+from tests.support.combinations import each, pairwise
 from tests.support.machines import SURE, UNITS
 
 ORDERS = ("sequential", "permuted", "random", "coloured")
@@ -106,7 +107,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "rule", "order", "units"), CASES)
+@pytest.mark.parametrize(
+    ("kernel", "rule", "order", "units"),
+    [pytest.param(*case, marks=pytest.mark.slow if k % 3 else []) for k, case in enumerate(CASES)],
+)
 def test_samples_have_the_exact_distribution(kernel: str, rule: str, order: str, units: str) -> None:
     model = MODELS[kernel](units)
     chains = chains_of(model, kernel, rule, order)
@@ -114,17 +118,13 @@ def test_samples_have_the_exact_distribution(kernel: str, rule: str, order: str,
     assert_distribution(sampled(chains), model, BETA, model.flat_bias)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, order=ORDERS, units=UNITS)
 def test_replicas_of_a_clique(rule: str, order: str, units: str) -> None:
     model = clique(units)
     assert_distribution(sampled(chains_of(model, "multispin", rule, order)), model, BETA, model.flat_bias)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered"])
+@pairwise(kernel=["dense", "sparse", "layered"], rule=RULES, units=UNITS)
 def test_chains_with_biases_and_temperatures_of_their_own(
     monkeypatch: pytest.MonkeyPatch, kernel: str, rule: str, units: str
 ) -> None:
@@ -152,9 +152,7 @@ def test_words_with_temperatures_of_their_own(monkeypatch: pytest.MonkeyPatch, r
         assert_distribution(codes[:, group == g], model, betas[g], model.flat_bias)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "multispin"])
+@pairwise(kernel=["dense", "sparse", "multispin"], rule=RULES, units=UNITS)
 def test_units_without_pull_are_fair(kernel: str, rule: str, units: str) -> None:
     """Nothing pulls two of four units, not even at nearly no temperature, where the others are in a ground state."""
     weights = np.zeros((4, 4))
@@ -167,8 +165,7 @@ def test_units_without_pull_are_fair(kernel: str, rule: str, units: str) -> None
     assert machines.reference.g_test(counts[ground], np.full(8, 1 / 8)) > SURE
 
 
-@pytest.mark.parametrize("size", [1e-200, 1e-30, 1e60, 1e200])
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "multispin"])
+@each(size=[1e-200, 1e-30, 1e60, 1e200], kernel=["dense", "sparse", "multispin"])
 def test_couplings_of_any_size(kernel: str, size: float) -> None:
     """Couplings far from 1: with beta to match they are as good as any, without it all is noise or all is frozen."""
     model = signs("spin")

@@ -11,6 +11,7 @@ import fastbm as bm
 from fastbm.sampling.clamped import Conditioned
 from fastbm.sampling.own_temperatures import FREE, FROZEN, MOVING, hot_beta, own_betas
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import calm
 from tests.support.samples import FERRO, GLASS, SK, small
 
@@ -31,8 +32,7 @@ def best(model: bm.BoltzmannMachine, sampler: str, **options: Any) -> bm.Run:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("sampler", ["annealing", "tempering", "gibbs", "population-annealing"])
-@pytest.mark.parametrize("name", MODELS)
+@each(sampler=["annealing", "tempering", "gibbs", "population-annealing"], name=MODELS)
 def test_any_scale_of_the_couplings_finds_the_same_states(name: str, sampler: str) -> None:
     model = MODELS[name]
     run = best(model, sampler)

@@ -15,6 +15,7 @@ from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.tempering import resample_systematic, sum_weights
 from fastbm.sampling.population import Population, choose_step, measure_families
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
 from tests.twins import schedules as twins
 
@@ -109,8 +110,7 @@ def test_families_of_a_small_example() -> None:
 # Exact sums
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+@each(rule=["gibbs", "metropolis"], units=UNITS)
 def test_log_z_is_that_of_the_sum(rule: str, units: str) -> None:
     """32 populations: the mean of exp(log_z - exact) is 1 within 5 standard errors, which are below 1 %."""
     model = machine("general", units, seed=1, scale=1.0, offset=2.5)
@@ -144,7 +144,7 @@ def features(states: np.ndarray) -> np.ndarray:
     return np.concatenate([states, states[:, i] * states[:, j]], axis=1)
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", ["spin", pytest.param("binary", marks=pytest.mark.slow)])
 def test_last_states_have_the_boltzmann_distribution(units: str) -> None:
     """Hotelling's test of the 5 means and 10 correlations in 200 populations of 256, p-value above 1e-6.
 

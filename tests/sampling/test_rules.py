@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 import fastbm as bm
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import SURE, UNITS, enumerate_machine, flat, g_test, machine
 
 RULES = ("gibbs", "metropolis")
@@ -25,10 +26,7 @@ def distribution(model: bm.BoltzmannMachine, beta: float = 1.0) -> np.ndarray:
 # Distributions: p-values above 1e-6, so a right sampler fails one of these 60 tests once in 16000 changes of its stream
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kind", ["visible", "restricted", "layers"])
+@pairwise(kind=["visible", "restricted", "layers"], rule=RULES, order=ORDERS, units=UNITS)
 def test_samples_have_the_boltzmann_distribution(kind: str, rule: str, order: str, units: str) -> None:
     model = machine(kind, units, seed=1, scale=WEAK[units])
     run = bm.sample(model, sampler=rule, order=order, beta=0.8, seed=3, **MANY)
@@ -44,9 +42,7 @@ def test_ten_units(rule: str, units: str) -> None:
     assert g_test(bm.sample(model, sampler=rule, seed=5, **MANY).states, np.exp(log_p)) > SURE
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 10])
+@pairwise(n=[1, 2, 3, 7, 10], rule=RULES, units=UNITS)
 def test_default_order_is_safe_on_a_flat_machine(n: int, rule: str, units: str) -> None:
     run = bm.sample(flat(n, units), sampler=rule, seed=n, **MANY)
     assert g_test(run.states, np.full(2**n, 0.5**n)) > SURE
@@ -147,9 +143,7 @@ def test_sample_t_is_taken_after_burn_in_plus_t_plus_one_times_thin_sweeps(
     assert np.array_equal(run.energy, every.energy[run.sweep - 1])
 
 
-@pytest.mark.parametrize("n_chains", [1, 63, 64, 65, 130])
-@pytest.mark.parametrize("kind", machines.KINDS)
-@pytest.mark.parametrize("units", UNITS)
+@pairwise(units=UNITS, kind=machines.KINDS, n_chains=[1, 63, 64, 65, 130])
 def test_recorded_energies_are_those_of_the_recorded_states(kind: str, units: str, n_chains: int) -> None:
     model = machine(kind, units, scale=3.0, offset=-17.25)
     run = bm.sample(model, n_chains=n_chains, n_sweeps=5)

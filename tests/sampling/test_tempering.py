@@ -16,6 +16,7 @@ from fastbm.sampling import houdayer
 from fastbm.sampling.ladder import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
 from tests.twins import reference, schedules as twins
 
@@ -132,9 +133,7 @@ def assert_boltzmann(model: bm.BoltzmannMachine, chains: TemperedChains, n_sampl
         assert reference.g_test(row, enumerate_machine(model, beta).probabilities) > SURE, beta
 
 
-@pytest.mark.parametrize("cluster", [False, True], ids=["swaps", "clusters"])
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
+@pairwise(rule=["gibbs", "metropolis"], units=UNITS, cluster=[False, True])
 def test_every_temperature_has_its_own_distribution(rule: str, units: str, cluster: bool) -> None:
     model = machine("general", units, seed=3, scale=0.5 if units == "spin" else 1.2)
     chains = TemperedChains(model, 2000, [0.3, 0.7, 1.2], rule=rule, seed=1, cluster=cluster)
@@ -150,7 +149,7 @@ def test_other_couplings(kind: str) -> None:
     assert_boltzmann(model, TemperedChains(model, 2000, [0.0, 0.6, 1.0], seed=2, cluster=kind == "sparse"), 50, 8)
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", ["spin", pytest.param("binary", marks=pytest.mark.slow)])
 def test_clusters_of_machines_without_field(units: str) -> None:
     """Pairs of negative overlap are moved as if one replica were turned, and the sign of the overlap stays free."""
     model = unbiased(units)

@@ -72,7 +72,7 @@ def test_every_flipped_bit_of_parts_is_found(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     shutil.copytree(tmp_path / "run.h5.parts", whole)
     generator = random.Random(1)
-    for _ in range(60):
+    for _ in range(30):
         number = generator.randrange(1, N_BLOCKS + 1)
         one = tmp_path / "run.h5.parts" / f"seg-{number:08d}.h5"
         flip(one, generator.randrange(8 * one.stat().st_size))
@@ -134,7 +134,7 @@ def test_damage_of_a_merged_file(tmp_path: Path) -> None:
     path = complete(tmp_path / "run.h5")
     whole = path.read_bytes()
     generator = random.Random(2)
-    for _ in range(5):
+    for _ in range(3):
         flip(path, generator.randrange(8 * len(whole)))
         try:
             found = verify(path)
@@ -245,7 +245,7 @@ def test_damaged_rows_of_a_merged_file_are_named_to_the_chunk(tmp_path: Path) ->
     assert problem.endswith("No chunk of rows has a wrong checksum: it is something else in the file.")
 
 
-@pytest.mark.parametrize("n_trials", [12, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [6, pytest.param(40, marks=pytest.mark.slow)])
 def test_no_damage_of_a_merged_file_crashes_the_check(tmp_path: Path, n_trials: int) -> None:
     """HDF5 does not survive every damage of its tables, which stand mostly at the start."""
     path = complete(tmp_path / "run.h5")

@@ -1,15 +1,25 @@
-"""Command lines in children that are stopped by signals once they have committed something."""
+"""Command lines in children that are stopped by signals once they have committed something.
+
+Children are forked from the warm parent: no interpreter is started and nothing is imported again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-import subprocess
 import sys
+import tempfile
 import time
+import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, NoReturn
 
 import fastbm as bm
+from fastbm.runs.stop import SIGNALS
+from tests.support import crash, machines
 
 DEADLINE = 240.0  # seconds; a child may compile for long on a busy machine
 BLOCK_SECONDS = 0.1
@@ -24,13 +34,82 @@ pace.BLOCK_SECONDS = 1e-9
 tables.Bar.__call__ = lambda self, task, rows: time.sleep({BLOCK_SECONDS})
 """
 
-Child = subprocess.Popen[str]
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of a new interpreter
+
+
+class Child:
+    """What `subprocess.Popen` is of ``python -c code words``, as far as tests need it."""
+
+    def __init__(self, words: list[str], code: str) -> None:
+        self._printed = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 (closed by __exit__)
+        self.returncode: int | None = None
+        self._pid = crash.start_child(lambda: _be(words, code, self._printed))
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.poll() is None:
+            self.kill()
+            self.communicate()
+        for file in self._printed:
+            file.close()
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self._pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = DEADLINE) -> tuple[str, str]:
+        """Wait for the end; return what was printed."""
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            assert time.monotonic() < end, "the child does not end"
+            time.sleep(0.01)
+        for file in self._printed:
+            file.seek(0)
+        told, errors = (file.read() for file in self._printed)
+        return told, errors
+
+
+def _be(words: list[str], code: str, printed: list[IO[str]]) -> NoReturn:
+    """Be a new interpreter that runs `code`; its exit code is that of this process."""
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    for number, file in enumerate(printed, start=1):
+        os.dup2(file.fileno(), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+    sys.argv = ["-c", *words]
+    warnings.resetwarnings()
+    for category in QUIET:
+        warnings.simplefilter("ignore", category)
+    status = 1
+    try:
+        exec(compile(code, "-c", "exec"), {"__name__": "__main__"})
+        status = 0
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def start(*words: object, before: str = SLOW, code: str = MAIN) -> Child:
     """Begin a command line in a child, after some lines of Python."""
-    command = [sys.executable, "-c", before + code, *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    machines.close_pools()  # a child that is forked beside a thread may hang
+    return Child([*map(str, words)], before + code)
 
 
 def wait_until(condition: Callable[[], bool], child: Child) -> None:

@@ -286,7 +286,7 @@ def test_kills_cost_a_piece_and_no_bit(cut: None) -> None:
     with crash.memory_folder() as folder:
         work(folder / "warm.h5")
         machines.close_pools()
-        crash.kill_and_compare(work, folder, n_kills=6, n_lives=3)
+        crash.kill_and_compare(work, folder, n_kills=2, n_lives=3)
 
 
 # Storing

@@ -11,6 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm.runs.sample.physics import by_temperature, square_lattice
 from tests.support import machines
+from tests.support.combinations import each
 from tests.support.machines import SURE, calm, enumerate_machine, machine
 from tests.support.samples import FERRO, GLASS, PATTERNS, SK, small
 from tests.twins import reference
@@ -29,14 +30,13 @@ def free_g_test(states: np.ndarray, clamped: list[int], exact: reference.Exact) 
     return machines.g_test(np.delete(states, clamped, axis=2), exact.probabilities)
 
 
-@pytest.mark.parametrize("units", machines.UNITS)
-@pytest.mark.parametrize("name", SAMPLERS)
+@each(name=SAMPLERS, units=machines.UNITS)
 def test_each_pattern_gets_its_own_distribution(name: str, units: str) -> None:
     """G-tests of two patterns against enumeration; annealing holds its last beta for 80 sweeps."""
     model = small(units)
     lo, hi = model.convention.lo, model.convention.hi
     values = [[hi, lo], [lo, lo]]
-    n_chains = 40_000 if name == "annealing" else 4_000
+    n_chains = 16_000 if name == "annealing" else 4_000
     run = calm(bm.sample, model, clamp=([4, 1], values), n_chains=n_chains, seed=3, **SAMPLERS[name])
     states = run.states
     assert (states[..., [4, 1]] == np.repeat(values, n_chains // 2, axis=0)).all()

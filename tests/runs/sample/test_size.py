@@ -63,7 +63,7 @@ def test_a_million_units_stop_at_once(sampler: str) -> None:
 
 def test_sweeps_of_many_replicas_are_left_half_way() -> None:
     options = {"sampler": "tempering", "n_betas": 40, "n_chains": 64, "n_sweeps": 10_000}
-    assert run(STOP, (150, 150), options) < 4.0
+    assert run(STOP, (100, 100), options) < 4.0
 
 
 def test_what_is_free_is_known_here() -> None:

@@ -18,6 +18,7 @@ from fastbm.sampling import make_chains
 from fastbm.sampling.engine.engine import Engine
 from fastbm.sampling.engine.orders import ORDERS
 from tests.support import machines
+from tests.support.combinations import pairwise
 from tests.support.machines import UNITS
 from tests.twins import reference
 
@@ -134,9 +135,7 @@ def test_the_same_bits_where_a_unit_has_a_thousand_neighbours(units: str, rule: 
 
 
 @pytest.mark.filterwarnings("ignore:.*periodic")
-@pytest.mark.parametrize("power", [-1020, -300, 300, 1000])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered"])
+@pairwise(kernel=["dense", "sparse", "layered"], rule=RULES, power=[-1020, -300, 300, 1000])
 def test_the_scale_of_couplings_does_not_matter_if_beta_makes_up_for_it(kernel: str, rule: str, power: int) -> None:
     """Powers of two lose no bit, whether 2^power is near the smallest of all numbers or near the largest."""
     model, found = MODELS[kernel], []
@@ -223,9 +222,7 @@ def test_cached_fields_follow_every_change(own_bias: bool) -> None:
     assert_fields_are_right(chains)
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("own_bias", [False, True])
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "multispin"])
+@pairwise(kernel=["dense", "sparse", "layered", "multispin"], own_bias=[False, True], units=UNITS)
 def test_energies_are_those_of_the_states(kernel: str, own_bias: bool, units: str) -> None:
     if kernel == "multispin" and own_bias:
         pytest.skip("no biases in words")
@@ -374,9 +371,7 @@ def test_orders_do_not_depend_on_how_sweeps_are_cut(order: str, n_units: int) ->
         assert np.array_equal(np.sort(whole, axis=1), np.tile(np.arange(n_units), (4, 1)))
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("rule", RULES)
+@pairwise(rule=RULES, order=ORDERS, kernel=["dense", "sparse"])
 def test_a_single_unit(kernel: str, order: str, rule: str) -> None:
     """Its probability by 64,000 draws, to 4.5 standard errors: 16 tests, a false alarm in 9,000 seeds."""
     model = bm.BoltzmannMachine(np.zeros((1, 1)), np.array([0.4]))

@@ -30,14 +30,14 @@ def test_a_state_that_lost_its_trailer_is_damaged_and_not_of_others(folder: Path
     assert damages.trial(path, damages.whole())
 
 
-@pytest.mark.parametrize("n_trials", [8, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [8, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["parts", "states", "merged"])
 @pytest.mark.parametrize("damage", [cut, flip_one])
 def test_random_damage_is_computed_again_or_told(folder: Path, damage: Any, kind: str, n_trials: int) -> None:
     damages.check(damage, kind, folder, n_trials if kind == "parts" else n_trials // 2)
 
 
-@pytest.mark.parametrize("n_trials", [6, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [6, pytest.param(120, marks=pytest.mark.slow)])
 def test_segments_that_are_lost_swapped_or_zeroed_are_computed_again(folder: Path, n_trials: int) -> None:
     chance = random.Random(4)
     acts = (

@@ -94,7 +94,7 @@ def check_first_commit(folder: Path) -> None:
         assert writer.spec == {"n_blocks": stories.N_BLOCKS, "seed": 1}
 
 
-@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [41, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_at_a_file_operation_and_again_while_it_resumes(folder: Path, every: int) -> None:
     told, path, chance = stage("run"), folder / "run.h5", random.Random(1)
     for number in range(0, len(told.operations), every):

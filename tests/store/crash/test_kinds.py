@@ -121,10 +121,9 @@ def kill(name: str, folder: Path, n_kills: int, n_lives: int, n_states: int = 1)
 @pytest.mark.parametrize(
     ("name", "n_kills", "n_lives"),
     [
-        ("gibbs", 4, 2),
-        ("gibbs", 2, 4),  # up to three times a run: the second and third while it resumes
-        ("pcd-visible", 2, 4),
-        *(pytest.param(name, 100, n, marks=pytest.mark.slow) for name in ("gibbs", "pcd-visible") for n in (2, 5)),
+        ("gibbs", 2, 2),
+        ("pcd-visible", 2, 4),  # up to three times a run: the second and third while it resumes
+        *(pytest.param(name, 25, n, marks=pytest.mark.slow) for name in ("gibbs", "pcd-visible") for n in (2, 5)),
         *(pytest.param(name, 500, 3, marks=pytest.mark.long) for name in ("gibbs", "pcd-visible")),
     ],
 )
@@ -132,7 +131,7 @@ def test_killed_at_random_instants(name: str, n_kills: int, n_lives: int, folder
     kill(name, folder, n_kills, n_lives, n_states=min(3, n_kills))
 
 
-@pytest.mark.parametrize("n_kills", [pytest.param(6, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [pytest.param(1, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", KINDS)
 def test_any_kind_killed_at_random_instants(name: str, n_kills: int, folder: Path) -> None:
     kill(name, folder, n_kills, 4)

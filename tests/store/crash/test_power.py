@@ -23,7 +23,7 @@ def test_power_cuts(folder: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
 def test_power_cuts_often(folder: Path, name: str) -> None:
-    power_cuts.check(stage(name), folder, 200, seed=1)
+    power_cuts.check(stage(name), folder, 60, seed=1)
 
 
 def test_a_disk_that_was_synced_loses_nothing_and_one_that_was_not_may_lose_all(folder: Path) -> None:
