@@ -176,7 +176,7 @@ def read_merged(names: Names, *, hashed: bool = True) -> Merged:
             streams = hdf.read_streams(file)
             n_rows = {name: int(file[name].shape[0]) for name in streams}
             return Merged(names, digest, file[SPEC].asstr()[()], streams, n_rows, meta)
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, RuntimeError, Damaged) as error:
         raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
     except (StorageError, FileNotFoundError):
         raise
