@@ -134,6 +134,7 @@ def _find(names: Names, hashed: bool) -> Standing:
 
 
 def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
+    names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
         origin = read_origin(names) if there else None

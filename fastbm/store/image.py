@@ -30,6 +30,7 @@ from .._base import hdf5
 from .._base.checks import StorageError
 from . import disk
 from .hdf import Put
+from .names import unfinished
 from .schema import package_version
 from .seal import BlockHash
 
@@ -209,7 +210,7 @@ def write_sealed(image: Image, path: Path) -> str:
                 yield block
         yield trailer(len(image), digest.digest())
 
-    disk.publish(blocks(), path.with_name(path.name + ".tmp"), path)
+    disk.publish(blocks(), unfinished(path), path)
     return digest.digest().hex()
 
 
