@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import checks
+from . import h5
 from .h5 import RATES
 from .machine import FORMAT, BoltzmannMachine
 
@@ -39,22 +39,11 @@ def load(path: str | Path) -> BoltzmannMachine:
     Raises
     ------
     StorageError
-        If there is no such file or it holds no machine (a run holds its machine in ``fastbm.open(path).model``).
+        If there is no such file, it is damaged, or it holds no machine (a run holds its machine in
+        ``fastbm.open(path).model``). Files of versions that wrote no checksum are read without one.
     """
-    import h5py
-
-    if not Path(path).is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise checks.StorageError(f"{path} is not an HDF5 file ({error}).") from None
-    with file:
-        found = str(file.attrs.get("format", "unknown"))
-        if found != FORMAT:
-            raise checks.StorageError(
-                f"{path} holds no machine (format: {found}). The machine of a run is fastbm.open({str(path)!r}).model."
-            )
+    way_out = f"The machine of a run is fastbm.open({str(path)!r}).model.".replace("{", "{{").replace("}", "}}")
+    with h5.opened(path, FORMAT, f"holds no machine (format: {{found}}). {way_out}") as file:
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
         names += [name for name in ("edges", "bias", "offset", RATES) if name in file]
         return restore({name: file[name][()] for name in names}, file.attrs)

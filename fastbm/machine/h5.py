@@ -1,18 +1,19 @@
-"""A machine's arrays in an HDF5 group, and small files that are written complete or not at all."""
+"""A machine's arrays in an HDF5 group, and sealed HDF5 files that are written complete or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._base import checks
+from .._base import checks, files
 from .couplings import Couplings
 
-RATES = "base_rates"
+RATES, SEALED = "base_rates", "sealed"
 
 
 class Storable(Protocol):
@@ -48,23 +49,64 @@ def put(group: Any, description: Mapping[str, Any], arrays: Mapping[str, np.ndar
 
 
 def write(path: str | Path, format_name: str, fill: Callable[[Any], None], *, overwrite: bool) -> None:
-    """Write a file that `fill` fills: complete, or not at all.
+    """Write a sealed file that `fill` fills: complete, or not at all. HDF5 makes it in memory and meets no disk.
 
     Raises
     ------
     StorageError
-        If the file exists and `overwrite` is not set, or it is a folder.
+        If the file exists and `overwrite` is not set, it is a folder, or the disk refuses.
     """
     import h5py
 
     path = Path(path)
     if path.is_dir():
         raise checks.StorageError(f"{path} is a folder, not a file. Write elsewhere.")
-    if path.exists() and not overwrite:
+    if os.path.lexists(path) and not overwrite:
         raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with h5py.File(unfinished, "w") as file:
+    with h5py.File("image", "w", driver="core", backing_store=False) as file:
         file.attrs["format"] = format_name
+        file.attrs[SEALED] = True  # so that a file that lost its seal is not taken for an older one, which had none
         fill(file)
-    os.replace(unfinished, path)
+        file.flush()
+        image = file.id.get_file_image()
+    files.write_whole(path, files.sealed(image))
+
+
+@contextmanager
+def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
+    """Open a file that `write` wrote, or an older one without a seal, after checking its bytes and its structure.
+
+    Parameters
+    ----------
+    path : str or Path
+    format_name : str
+    none_such : str
+        What to say of a file of another format: ``"holds no machine (format: {found})."``
+
+    Raises
+    ------
+    StorageError
+        If there is no such file, it is of another format, or damaged.
+    """
+    from .._base import hdf5
+
+    if not Path(path).is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    try:
+        has_seal = files.check_seal(Path(path))
+        file = hdf5.open_believed(path)
+    except checks.StorageError:
+        raise
+    except OSError as error:
+        raise checks.StorageError(f"{path} is not an HDF5 file ({error}).") from None
+    except hdf5.Unbelievable as error:
+        raise files.damaged(path, error) from None
+    with file:
+        if (found := str(file.attrs.get("format", "unknown"))) != format_name:
+            raise checks.StorageError(f"{path} {none_such.format(found=found)}")
+        if SEALED in file.attrs and not has_seal:
+            raise files.damaged(path, "its seal is missing")
+        try:
+            yield file
+        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+            raise files.damaged(path, f"it is not laid out as fastbm does it ({error})") from error

@@ -303,7 +303,7 @@ def temperatures(run: Run) -> Table | None:
             _fixed(row.exact_energy),
             f"{row.magnetisation:.4f} +- {row.magnetisation_error:.4f}",
             _fixed(row.exact_magnetisation),
-            f"{row.r_hat:.3f}",
+            "-" if row.r_hat is None else f"{row.r_hat:.3f}",
         )
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..machine.machine import BoltzmannMachine
 Function = Callable[[np.ndarray], Any]
 
 NAMED = ("magnetisation", "overlap", "link_overlap")
+_NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 OF_PAIRS = ("overlap", "link_overlap")
 # names of rows of a run's summary, in which observables have theirs
 TAKEN = frozenset({
@@ -31,8 +33,8 @@ def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Func
     named: dict[str, str | None] = {}
     functions: dict[str, Function] = {}
     for name, what in entries.items():
-        if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
-            raise ValueError(f"observables must have names of letters, digits, - and _; got {name!r}.")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"observables must have names of letters (a to z, A to Z), digits, - and _; got {name!r}.")
         if name in TAKEN:
             raise ValueError(f'observables: "{name}" is told of every run by that name; give another one.')
         if callable(what):

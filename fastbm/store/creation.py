@@ -25,7 +25,7 @@ from .holder import is_live
 from .image import Damaged, Foreign, write_sealed
 from .lock import Lock, busy
 from .names import Names
-from .place import check_out, check_place, check_replaceable, warn_of_place
+from .place import check_out, check_place, warn_of_place
 from .schema import Stream, canonical_json, check_streams, package_version
 from .segment import Contents, Header, read_header, segment_image, spec_hash
 from .writer import Settings, Writer, index_of
@@ -69,7 +69,8 @@ def create(
     merge : bool
         Whether `finish` merges the parts into one file.
     overwrite : bool
-        Replace a run of that name, once this one's first commit is safe.
+        Replace a run of that name, once this one's first commit is safe. Of a link to a run the link is replaced, and
+        the run that it leads to is kept.
 
     Returns
     -------
@@ -100,7 +101,6 @@ def create(
     _check_meta(meta or {})
     check_place(names)  # before a folder is made
     runs_there(names, overwrite=overwrite)
-    check_replaceable(names)
     made = [folder for folder in (names.parts, *names.parts.parents) if not folder.exists()]
     lock = _locked(names, made)
     try:

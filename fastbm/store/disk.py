@@ -23,8 +23,8 @@ def make_folder(path: Path) -> None:
 
 
 def create(path: Path) -> int:
-    """Open a file for reading and writing, emptied if it was there."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    """Make a file and open it for reading and writing; one that is there, or a link, is never written to."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def write(handle: int, data: memoryview, offset: int) -> int:

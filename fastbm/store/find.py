@@ -134,6 +134,7 @@ def _find(names: Names, hashed: bool) -> Standing:
 
 
 def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
+    names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
         origin = read_origin(names) if there else None
@@ -176,7 +177,7 @@ def read_merged(names: Names, *, hashed: bool = True) -> Merged:
             streams = hdf.read_streams(file)
             n_rows = {name: int(file[name].shape[0]) for name in streams}
             return Merged(names, digest, file[SPEC].asstr()[()], streams, n_rows, meta)
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, RuntimeError, Damaged) as error:
         raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
     except (StorageError, FileNotFoundError):
         raise

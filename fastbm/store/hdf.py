@@ -168,6 +168,16 @@ def read_rows(dataset: h5py.Dataset, selection: slice) -> np.ndarray:
     return np.asarray(rows, dtype=object if is_text(dataset) else dataset.dtype)
 
 
+def read_rows_of(file: h5py.File, name: str, stream: Stream, selection: slice) -> np.ndarray:
+    """Read some rows of a stream, which must be there and be laid out as the stream says."""
+    dataset = file[name]
+    dtype = "str" if is_text(dataset) else dataset.dtype.str
+    if (dtype, dataset.shape[1:]) != (stream.dtype, stream.shape) or len(dataset) < selection.stop:
+        meant = f"{stream.dtype} of shape ({selection.stop}, *{stream.shape})"
+        raise ValueError(f"{name} is {dtype} of shape {dataset.shape}, not {meant}")
+    return read_rows(dataset, selection)
+
+
 def read_streams(file: h5py.File) -> dict[str, Stream]:
     """Return the streams that a first segment or a merged file declares."""
     own = (SPEC, INPUTS, STATE, INDEX, REWINDS)

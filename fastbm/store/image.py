@@ -26,9 +26,11 @@ import h5py
 import numpy as np
 from h5py import h5f, h5fd, h5p
 
+from .._base import hdf5
 from .._base.checks import StorageError
 from . import disk
 from .hdf import Put
+from .names import unfinished
 from .schema import package_version
 from .seal import BlockHash
 
@@ -208,7 +210,7 @@ def write_sealed(image: Image, path: Path) -> str:
                 yield block
         yield trailer(len(image), digest.digest())
 
-    disk.publish(blocks(), path.with_name(path.name + ".tmp"), path)
+    disk.publish(blocks(), unfinished(path), path)
     return digest.digest().hex()
 
 
@@ -274,8 +276,22 @@ def _digest(file: FileIO, length: int, hasher: Hasher) -> bytes:
 
 
 def open_image(path: Path) -> h5py.File:
-    """Open a finished file for reading, as any program would: HDF5 refuses two kinds of opening in one process."""
-    return h5py.File(path, "r")
+    """Open a finished file for reading, as any program would: HDF5 refuses two kinds of opening in one process.
+
+    Raises
+    ------
+    Damaged
+        If it holds anything of a kind that fastbm does not write; no array of it was read.
+    """
+    return believed(h5py.File(path, "r"))
+
+
+def believed(file: h5py.File) -> h5py.File:
+    """Return an open file of a run in which there is nothing that must not be read; else close it."""
+    try:
+        return hdf5.believed(file)
+    except hdf5.Unbelievable as error:
+        raise Damaged(str(error)) from None
 
 
 def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
@@ -302,7 +318,7 @@ def _without_trailer(path: Path) -> Damaged | Foreign:
 
 def _is_whole_foreign_file(path: Path) -> bool:
     try:
-        with open_image(path) as file:
+        with h5py.File(path, "r") as file:
             return "format" not in file.attrs
     except (OSError, RuntimeError):
         return False

@@ -65,6 +65,11 @@ def cannot_write(names: Names, error: OSError, folder: Path | None = None) -> St
 
 def _open(names: Names) -> int:
     """Return the lock file, opened, or -1 where a writer that finished took the folder away in between."""
+    if names.parts.is_symlink():  # what it leads to may be the parts of another run
+        raise StorageError(
+            f"{names.shown}.parts is a link to {os.readlink(names.parts)}. Nothing was changed. "
+            f"Put the folder itself in its place or write elsewhere."
+        )
     try:
         disk.make_folder(names.parts)
     except FileExistsError as error:
@@ -81,9 +86,15 @@ def _open(names: Names) -> int:
         return -1
     except OSError as error:
         raise cannot_write(names, error) from error
-    if stat.S_ISREG(os.fstat(handle).st_mode) and _is_ours(handle):
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and _is_ours(handle):
         return handle
     os.close(handle)
+    if found.st_nlink > 1:  # it is written in place, and so would be the other
+        raise StorageError(
+            f"{names.shown}.parts/lock is a hard link, as `cp -al` makes them. Nothing was changed. "
+            f"If no process writes the run, remove that file and try again."
+        )
     raise StorageError(
         f"{names.shown}.parts/lock is not a lock of fastbm. Nothing was changed. Move it away or write elsewhere."
     )

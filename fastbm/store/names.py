@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import stat
+from functools import cached_property
 from pathlib import Path
+
+from .._base.checks import StorageError
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
 _SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|(s3a?|gs|gcs|az|abfss?|adl|https?|s?ftp|hdfs|webdav|file):/")
-_OURS = re.compile(r"(seg|state)-\d{8,}\.h5(\.tmp|\.bad(-\d+)?)?")
+_UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
+_OURS = re.compile(rf"(seg|state)-\d{{8,}}\.h5({_UNFINISHED}|\.tmp|\.bad(-\d+)?)?|merged\.h5{_UNFINISHED}")
 
 
 class Names:
@@ -36,10 +42,10 @@ class Names:
         """Return the names of a run that is given by them or by its path."""
         return run if isinstance(run, Names) else cls(run)
 
-    @property
+    @cached_property
     def merged_temporary(self) -> Path:
-        """The name of the merged file while it is written."""
-        return self.merged.with_name(self.merged.name + TEMPORARY)
+        """The name of the merged file while it is written: among the parts, where only the lock's holder writes."""
+        return unfinished(self.parts / "merged.h5")
 
     def segment(self, number: int) -> Path:
         """Return the path of a segment."""
@@ -70,6 +76,23 @@ class Names:
         own = [self.parts / name for name in sorted(self._listing(), reverse=True) if is_own(name)]
         return sorted(own, key=lambda path: path == self.segment(0))
 
+    def check_links(self) -> None:
+        """Refuse links and special files among the parts: an archive may bring some, and they lead anywhere.
+
+        Hard links are fine: a file that bears its final name is never written again, so a backup may share it.
+        """
+        try:
+            with os.scandir(self.parts) as found:
+                kinds = [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in found if is_odd(entry)]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name, mode in sorted(kinds):
+            what = "is a link" if stat.S_ISLNK(mode) else "is no plain file"
+            raise StorageError(
+                f"{self.shown}{PARTS}/{name} {what}, which fastbm never makes there. Nothing was changed. "
+                f"Put the file itself in its place."
+            )
+
     def temporaries(self) -> list[Path]:
         """Return the files that a killed writer may have left unfinished."""
         return [path for path in self.own_files() if path.name.endswith(TEMPORARY)]
@@ -96,6 +119,17 @@ class Names:
 def is_own(name: str) -> bool:
     """Whether a file in the parts folder is the store's by its name, save the lock."""
     return _OURS.fullmatch(name) is not None
+
+
+def unfinished(path: Path) -> Path:
+    """Return a name, which nobody can guess, for a file while it is written."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
+
+
+def is_odd(entry: os.DirEntry[str]) -> bool:
+    """Whether something bears a name of the store's and is a link or a special file."""
+    plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    return not plain and is_own(entry.name)
 
 
 def is_segment(name: str) -> bool:

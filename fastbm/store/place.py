@@ -81,7 +81,7 @@ def check_out(path: str | os.PathLike[str]) -> None:
 
 def check_place(names: Names) -> None:
     """Refuse a place that cannot take a run, or where a run would be in the way of others; nothing is made."""
-    for path in (names.merged, names.parts, names.merged_temporary):
+    for path in (names.merged, names.parts):
         try:
             mode = os.lstat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -90,13 +90,14 @@ def check_place(names: Names) -> None:
             raise cannot_write(names, error) from error
         if stat.S_ISLNK(mode) and not path.exists():
             raise _in_the_way(names, path, f"is a link to {os.readlink(path)}, which does not exist")
+        if stat.S_ISLNK(mode) and path == names.parts:
+            raise _in_the_way(names, path, f"is a link to {os.readlink(path)}")
     if os.path.lexists(names.parts) and not names.parts.is_dir():
         raise _in_the_way(names, names.parts, "is not a folder")
     if foreign := foreign_files(names):
         some = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise _in_the_way(names, names.parts, f"holds files that are not of a run ({some})")
-    if names.merged_temporary.exists() and not names.segment_numbers():
-        raise _in_the_way(names, names.merged_temporary, "would be replaced when the run is merged")
+    names.check_links()
     _check_folder(names)
 
 

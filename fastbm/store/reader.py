@@ -276,10 +276,10 @@ class Reader:
 
     def _read_piece(self, path: Path, name: str, picked: slice) -> np.ndarray:
         try:
-            return hdf.read_rows(self._open(path)[name], picked)
+            return hdf.read_rows_of(self._open(path), name, self.streams[name], picked)
         except FileNotFoundError:
             raise
-        except (OSError, KeyError, RuntimeError) as error:
+        except (OSError, KeyError, RuntimeError, ValueError) as error:
             place = f"{self._names.show(path)} is damaged: {name}, rows {picked.start}-{picked.stop - 1} of the file"
             raise StorageError(f"{place}: {error}.") from error
 

@@ -197,7 +197,6 @@ def _clean(names: Names, chain: Chain, standing: Standing) -> None:
     """Remove what a kill has left, and set damaged segments aside."""
     for path in names.temporaries():
         disk.unlink(path)
-    disk.unlink(names.merged_temporary)
     if chain.stale or standing.leftover_merged:
         clear_leftovers(names, merged=standing.leftover_merged)
     if chain.bad:

@@ -64,7 +64,7 @@ def main() -> None:
 
 def places(path: Path) -> Iterator[Place]:
     """Yield what `damaged_rows` returns; may crash."""
-    with h5py.File(path, "r") as file:
+    with open_image(path) as file:
         for name, stream in hdf.read_streams(file).items():
             rows = file[name]
             step = rows.chunks[0]
@@ -362,9 +362,9 @@ def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
     """Read all rows, a piece at a time: HDF5 compares its own checksums of chunks."""
     for name, stream in streams.items():
         for some in _pieces(file[name].shape[0], stream):
-            hdf.read_rows(file[name], some)
+            hdf.read_rows_of(file, name, stream, some)
 
 
 def _pieces(n_rows: int, stream: Stream) -> Iterator[slice]:
     step = max(LARGEST_PIECE // max(stream.row_bytes, 1), 1)
-    return (slice(first, first + step) for first in range(0, n_rows, step))
+    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))

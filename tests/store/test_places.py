@@ -120,10 +120,10 @@ def test_writing_where_nothing_can_lie(tmp_path: Path, overwrite: bool) -> None:
     refuse("a.h5", "a.h5.parts is not a folder.")
     (tmp_path / "b.h5.parts").symlink_to("nowhere")
     refuse("b.h5", "b.h5.parts is a link to nowhere, which does not exist.")
+    (tmp_path / "d.h5.parts").symlink_to(tmp_path)
+    refuse("d.h5", f"d.h5.parts is a link to {tmp_path}.")
     (tmp_path / "loop.h5").symlink_to("loop.h5")
     refuse("loop.h5", "")
-    (tmp_path / "c.h5.tmp").write_text("thesis")
-    refuse("c.h5", "c.h5.tmp would be replaced when the run is merged.")
     unchanged(tmp_path, lambda: begin(Path("/proc/run.h5"), overwrite=overwrite), "cannot write /proc/run.h5: ")
 
 
@@ -330,14 +330,13 @@ def test_a_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         check_rows(reader, N_BLOCKS)
 
 
-def test_a_link_is_read_and_never_replaced(tmp_path: Path) -> None:
+def test_a_link_is_read_and_replaced_only_if_asked(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     target, link = complete(tmp_path / "scratch" / "run.h5"), tmp_path / "link.h5"
     link.symlink_to(target)
     with open_reader(link) as reader:
         check_rows(reader, N_BLOCKS)
     text = f"{link} is a link to {target}, and would be replaced. Nothing was changed."
-    unchanged(tmp_path, lambda: begin(link, overwrite=True), text)
     unchanged(tmp_path, lambda: resume(link, extend_spec={**store.SPEC, "n_chains": 8}), text)
     unchanged(tmp_path, lambda: begin(link), "link.h5 exists.")
     with resume(target, extend_spec={**store.SPEC, "n_chains": 8}) as writer:
@@ -348,6 +347,10 @@ def test_a_link_is_read_and_never_replaced(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "link.h5.parts")
     target.unlink()
     unchanged(tmp_path, lambda: open_reader(link), f"no such run, but a link to {target}, which is not there.")
+    kept = complete(target).read_bytes()
+    complete(link, overwrite=True)
+    assert not link.is_symlink() and link.is_file()
+    assert target.read_bytes() == kept
 
 
 def test_what_a_kill_before_the_first_commit_leaves_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import checks
 from ...machine import h5
 from ...machine.file import restore
 from ...machine.machine import BoltzmannMachine
@@ -47,15 +46,7 @@ def read(path: str | Path) -> Parts:
     """Return settings, numbers, machines and the errors of cross-validation."""
     import h5py
 
-    if not Path(path).is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise checks.StorageError(f"{path} is not an HDF5 file ({error}).") from None
-    with file:
-        if (found := str(file.attrs.get("format", "unknown"))) != FORMAT:
-            raise checks.StorageError(f"{path} holds no classifier (format: {found}).")
+    with h5.opened(path, FORMAT, "holds no classifier (format: {found}).") as file:
         machines = []
         for k in range(int(file.attrs["n_classes"])):
             group, names = file[f"machines/{k}"], []

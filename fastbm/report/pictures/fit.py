@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from ...learning.fidelity.fidelity import Compared, Fidelity
 from ...learning.monitor.chains import R_HAT_OF_CHAINS
 from ...runs.fit.learned import Learned
+from .png import write_picture
 from .style import BLUE, GREY, LIGHT, ORANGE, STYLE
 
 BAND_ERRORS = 2.0  # standard errors of the data on either side
@@ -32,12 +33,9 @@ def draw_fidelity(fidelity: Fidelity, path: str | Path) -> Path:
     path : str or Path
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE | {"axes.formatter.use_mathtext": True}):
         figure = fidelity_figure(fidelity)
-        unfinished = path.with_suffix(".tmp.png")
-        figure.savefig(unfinished, dpi=150)
-        unfinished.replace(path)
+        write_picture(figure, path)
     return path
 
 

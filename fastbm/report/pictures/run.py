@@ -17,6 +17,7 @@ from ...runs.infer.run import InferRun
 from ...runs.run import Run
 from .compare import draw_comparison, draw_rules
 from .fit import fill_fidelity, fill_mixing, has_chains
+from .png import write_picture
 from .sample import draw_sample
 from .style import BLUE, GREY, LIGHT, ORANGE, STYLE, clip
 from .temperatures import draw_temperatures
@@ -62,12 +63,9 @@ def draw_errors(axes: Any, run: Learned) -> None:
 def plot_run(run: Run, path: str | Path) -> Path:
     """Draw a run of any kind to a PNG file and return its path."""
     path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = DRAWERS[run.kind](run)
-        unfinished = path.with_suffix(".tmp.png")
-        figure.savefig(unfinished, dpi=150)
-        unfinished.replace(path)
+        write_picture(figure, path)
     return path
 
 

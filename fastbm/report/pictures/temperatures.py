@@ -13,6 +13,7 @@ from matplotlib.ticker import NullFormatter
 
 from ...inference.result import Inference
 from ...inference.temperatures import Temperatures
+from .png import write_picture
 from .style import BLUE, GREY, ORANGE, STYLE
 
 PANELS = (
@@ -46,12 +47,9 @@ def plot_temperatures(
         raise ValueError(f"results must hold 1 to {len(COLOURS)} of them, to be told apart; got {len(named)}.")
     found = {n: r if isinstance(r, Temperatures) else Temperatures.of(r) for n, r in named.items()}
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = draw_temperatures(found)
-        unfinished = path.with_suffix(".tmp.png")
-        figure.savefig(unfinished, dpi=150)
-        unfinished.replace(path)
+        write_picture(figure, path)
     return path
 
 

@@ -24,7 +24,8 @@ FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
 class Quantity(NamedTuple):
     """One watched quantity at one temperature (and clamped pattern).
 
-    `limit` is the largest R-hat that passes; `drifts` says that both halves of the run have other means.
+    `limit` is the largest R-hat that passes; `drifts` says that both halves of the run have other means. Where it
+    never changed, R-hat and effective samples are NaN: nothing tells whether it would have.
     """
 
     name: str
@@ -42,7 +43,12 @@ class Quantity(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Whether chains have the same mean, and both halves of the run."""
-        return self.r_hat <= self.limit and not self.drifts
+        return not (self.r_hat > self.limit or self.drifts)
+
+    @property
+    def varies(self) -> bool:
+        """Whether it ever changed, so that R-hat tells something."""
+        return not np.isnan(self.r_hat)
 
 
 class Judgement(NamedTuple):
@@ -76,8 +82,11 @@ def quantities_of(
         of_pairs = values.shape[1] < len(run.beta)
         for chains in together:
             columns = values[:, chains[::2] // 2 if of_pairs else chains]
-            bulk, tail = (diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)) if ess else (np.nan, np.nan)
-            r_hat = float(diagnostics.r_hat(columns))
+            varies = np.ptp(columns) > 0.0
+            r_hat = float(diagnostics.r_hat(columns)) if varies else np.nan
+            bulk = tail = np.nan
+            if ess and varies:
+                bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
             moves = columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
             drift = moves and drifts(columns, n_quantities=n_series)
             beta = float(run.beta[chains[0]])
@@ -163,7 +172,7 @@ def has_converged(run: Samples) -> bool | None:
 def verdicts(run: Samples) -> dict[str, bool | None]:
     """Return the verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
     found = judge(run)
-    return {q.label: q.agrees and (found.converged or None) for q in found.quantities}
+    return {q.label: q.agrees and (found.converged or None) if q.varies else None for q in found.quantities}
 
 
 def _frozen(run: Samples) -> bool:
@@ -212,7 +221,7 @@ def _complaint(run: Samples) -> str:
 def _of_disagreement(run: Samples, way_out: str) -> str:
     """What chains disagree in: the series with the largest R-hat, else a unit or a drift; empty where they agree."""
     series = quantities(run)
-    apart = [q for q in series if not q.r_hat <= q.limit]
+    apart = [q for q in series if q.r_hat > q.limit]
     if apart:
         worst = max(apart, key=lambda q: q.r_hat)
         detail = next(q for q in quantities(run, ess=True) if q[:2] == worst[:2])

@@ -33,7 +33,7 @@ class Temperature(NamedTuple):
     magnetisation_error: float
     exact_energy: float | None
     exact_magnetisation: float | None
-    r_hat: float
+    r_hat: float | None
     pattern: int | None = None
 
 
@@ -228,7 +228,7 @@ def by_temperature(run: Samples) -> list[Temperature]:
                 observable_error(m, 2.0 / run._start.n_units),
                 lattice_energy(*sides, beta) if sides is not None else None,
                 lattice.onsager_magnetisation(beta) if sides is not None else None,
-                float(diagnostics.r_hat(e)),
+                float(diagnostics.r_hat(e)) if np.ptp(e) > 0.0 else None,
                 int(chains[0]) * n_patterns // len(run.beta) if n_patterns > 1 else None,
             )
         )

@@ -72,7 +72,7 @@ class SampleRun(Samples):
     @property
     def r_hat(self) -> list[float]:
         """Rank-normalised split R-hat of the energy, one for each group of chains with one temperature (and clamped
-        pattern); of long runs, from half a million energies.
+        pattern); of long runs, from half a million energies. NaN where the energy never changed, which tells nothing.
         """
         return [q.r_hat for q in convergence.quantities(self) if q.name == "energy"]
 

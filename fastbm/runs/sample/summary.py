@@ -114,6 +114,11 @@ def _chains(run: Samples) -> dict[str, Any]:
         found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
     if starts_at_one_point(run):
         found["begun at"] = "one state, the same for all chains, which may hide other valleys"
+    stood = [q.label for q in watched if not q.varies]
+    watched = [q for q in watched if q.varies]
+    if stood:
+        more = f" (and {len(stood) - 1} more)" if len(stood) > 1 else ""
+        found["never changed"] = f"the {stood[0]}{more}: r_hat and ess are not known"
     if watched:
         some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
         ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"

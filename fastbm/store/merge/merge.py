@@ -55,6 +55,8 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
     standing = find(names)
     if standing.origin is not None:
         check_replaceable(names)
+        for path in names.temporaries():
+            disk.unlink(path)
         chain = _check_whole(names, standing)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -40,9 +41,15 @@ MAIN = (
 )  # fmt: skip
 
 
+def final_of(path: Path) -> Path:
+    """The name that a file will bear when it is finished."""
+    name = re.sub(r"(\.[0-9a-f]{16})?\.tmp$", "", path.name)
+    return path.parent.with_suffix("") if name == "merged.h5" else path.with_name(name)
+
+
 def kind_of(path: Path) -> str:
     """What a file of a run is, finished or under its temporary name."""
-    name = path.name.removesuffix(".tmp")
+    name = final_of(path).name
     if name == "lock":
         return "lock"
     if name.endswith(".parts"):

@@ -72,7 +72,7 @@ def renamed_before_it_is_synced() -> AbstractContextManager[None]:
 
     def change(name: str, path: Path, go: Callable[[], Any]) -> Any:
         if name == "sync":
-            final = path.with_name(path.name.removesuffix(".tmp"))
+            final = fault_points.final_of(path)
             disk.rename(path, final)
             early.add(final)
             return go()

@@ -104,7 +104,13 @@ class Disk:
             case "sync":
                 folder.seen[path.name].sync()
             case "rename":
-                folder.change(about[0].name, **{path.name: folder.seen[about[0].name]})
+                before = self.folders[about[0].parent]
+                file = before.seen[about[0].name]
+                if before is folder:
+                    folder.change(about[0].name, **{path.name: file})
+                else:  # either folder may keep its change without the other's
+                    before.change(about[0].name)
+                    folder.change(**{path.name: file})
             case "sync_folder":
                 self.folders[path].sync()
             case "unlink" | "remove_folder" if path.name in folder.seen:

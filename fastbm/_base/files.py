@@ -1,0 +1,96 @@
+"""Small files that are written whole or not at all, and the checksum behind those that carry numbers.
+
+A sealed file ends in ``b"FBMFILE1" | u64 length | sha256`` of all before, which HDF5 ignores. It finds accidents; it is
+no signature, as whoever makes a file can seal it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from .checks import StorageError
+
+SEAL = struct.Struct("<8sQ32s")
+_MAGIC = b"FBMFILE1"
+_PIECE = 1 << 20
+
+
+def write_whole(path: Path, data: bytes | memoryview) -> None:
+    """Write a file aside, under a name that nobody can guess, and rename it when its bytes are on the disk.
+
+    A link at the path is replaced, and what it leads to is kept.
+
+    Raises
+    ------
+    StorageError
+        If the disk refuses; nothing is changed and nothing left then.
+    """
+    aside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise _refused(path, error) from error
+    try:
+        try:
+            _write(handle, memoryview(data))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(aside, path)
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(aside)
+        if isinstance(error, OSError):
+            raise _refused(path, error) from error
+        raise
+
+
+def _write(handle: int, view: memoryview) -> None:
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _refused(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be written: {error.strerror or error}. Nothing was changed. Write elsewhere.")
+
+
+def sealed(data: bytes) -> bytes:
+    """Return some bytes with their seal behind them."""
+    return data + SEAL.pack(_MAGIC, len(data), hashlib.sha256(data).digest())
+
+
+def check_seal(path: Path) -> bool:
+    """Compare a file with its seal; return whether it has one.
+
+    Raises
+    ------
+    StorageError
+        If the two differ.
+    """
+    with open(path, "rb") as file:
+        length = file.seek(0, os.SEEK_END) - SEAL.size
+        if length < 0:
+            return False
+        file.seek(length)
+        magic, claimed, digest = SEAL.unpack(file.read(SEAL.size))
+        if magic != _MAGIC:
+            return False
+        file.seek(0)
+        found, left = hashlib.sha256(), length
+        while left > 0 and (piece := file.read(min(_PIECE, left))):
+            found.update(piece)
+            left -= len(piece)
+    if claimed != length or found.digest() != digest:
+        raise damaged(path, "its bytes are not those that were written")
+    return True
+
+
+def damaged(path: Path | str, what: object) -> StorageError:
+    """Return the error for a file that cannot be believed."""
+    return StorageError(f"{path} is damaged: {what}. Its numbers cannot be trusted. Restore a copy of it.")

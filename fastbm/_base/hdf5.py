@@ -1,0 +1,153 @@
+"""What an HDF5 file must be like before anything in it is read, whoever made it.
+
+HDF5 and h5py read more than fastbm writes: types whose bytes are taken for addresses of Python objects, rows that lie
+in other files, links that lead elsewhere or in a circle, and arrays that claim more than a disk could hold. None of
+these is needed, so a file that has one is refused before a number of it is looked at. HDF5's own parser, which finds
+out what there is, is not defended by this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t
+
+LARGEST_CHUNK = 1 << 20  # bytes
+LARGEST_ATTRIBUTE = 1 << 20
+DEEPEST = 16  # groups within groups
+# The filters that fastbm writes, and how many bytes one stored byte can become.
+REACH = {h5py.h5z.FILTER_DEFLATE: 1032, h5py.h5z.FILTER_SHUFFLE: 1, h5py.h5z.FILTER_FLETCHER32: 1, 32015: 1 << 15}
+_NUMBERS = (h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.COMPOUND)  # an enum is a boolean, a compound a complex number
+_LAYOUTS = {h5d.COMPACT: "compact", h5d.VIRTUAL: "virtual"}
+
+
+class Unbelievable(Exception):
+    """Something in a file is not as fastbm writes it; the text names it and says in what."""
+
+
+def open_believed(path: str | Path) -> h5py.File:
+    """Open a file for reading after `check`; raise Unbelievable, or OSError where HDF5 cannot open it."""
+    return believed(h5py.File(path, "r"))
+
+
+def believed(file: h5py.File) -> h5py.File:
+    """Return an open file if `check` finds nothing in it; else close it and raise."""
+    try:
+        check(file)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def check(file: h5py.File) -> None:
+    """Refuse a file in which anything is of a kind that fastbm does not write; no array is read.
+
+    Raises
+    ------
+    Unbelievable
+        Naming the first such thing.
+    """
+    room = file.id.get_filesize()
+    try:
+        for name, size in _datasets(file.id, "", set(), 0):
+            room -= size
+            if room < 0:
+                raise Unbelievable(f"{name} and what comes before it claim more bytes than the file has")
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        raise Unbelievable(f"HDF5 cannot tell what is in it ({error})") from error
+
+
+def _datasets(group: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, int]]:
+    """Yield the path and the allocated bytes of each dataset, checked."""
+    if depth > DEEPEST:
+        raise Unbelievable(f"{path} lies deeper than {DEEPEST} groups")
+    _check_attributes(group, path or "/")
+    links: list[tuple[bytes, Any]] = []
+    if depth == 0:
+        group = h5g.open(group, b"/")
+    group.links.iterate(lambda name, info: links.append((name, (info.type, info.u))), info=True)
+    for name, (kind, address) in links:
+        shown = f"{path}/{name.decode(errors='backslashreplace')}"
+        if kind != h5l.TYPE_HARD:
+            raise Unbelievable(f"{shown} is a link to elsewhere")
+        if address in seen:
+            raise Unbelievable(f"{shown} is a second link to one object")
+        seen.add(address)
+        found = h5o.open(group, name)
+        if isinstance(found, h5g.GroupID):
+            yield from _datasets(found, shown, seen, depth + 1)
+        elif isinstance(found, h5d.DatasetID):
+            _check_attributes(found, shown)
+            yield shown, _check_dataset(found, shown)
+        else:
+            raise Unbelievable(f"{shown} is neither a group nor a dataset")
+
+
+def _check_attributes(found: Any, shown: str) -> None:
+    names: list[bytes] = []
+    if h5a.get_num_attrs(found):
+        h5a.iterate(found, names.append)
+    for name in names:
+        attribute, called = h5a.open(found, name), f"{shown}, attribute {name.decode(errors='backslashreplace')},"
+        _check_type(attribute.get_type(), called)
+        if _n_bytes(attribute) > LARGEST_ATTRIBUTE:
+            raise Unbelievable(f"{called} claims more than {LARGEST_ATTRIBUTE} bytes")
+
+
+def _check_type(kind: Any, shown: str) -> None:
+    """Refuse all but numbers and UTF-8 texts."""
+    there = kind.get_class()
+    if there == h5t.STRING:
+        if not kind.is_variable_str() or kind.get_cset() not in (h5t.CSET_UTF8, h5t.CSET_ASCII):
+            raise Unbelievable(f"{shown} holds texts of a kind that fastbm does not write")
+        return
+    # h5py takes an opaque type for whatever its tag says, object pointers among it: the class is looked at first.
+    if there not in _NUMBERS or (there == h5t.COMPOUND and kind.get_nmembers() != 2):
+        raise Unbelievable(f"{shown} holds neither numbers nor texts")
+    dtype = kind.dtype
+    if dtype.hasobject or dtype.kind not in "biufc":
+        raise Unbelievable(f"{shown} holds {dtype}, neither numbers nor texts")
+
+
+def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
+    """Check the type, the layout and the claims of a dataset; return how many bytes are allocated."""
+    kind, space, layout = dataset.get_type(), dataset.get_space(), dataset.get_create_plist()
+    _check_type(kind, shown)
+    if space.get_simple_extent_type() == h5s.NULL:
+        raise Unbelievable(f"{shown} has no shape")
+    where = layout.get_layout()
+    if where in _LAYOUTS:
+        raise Unbelievable(f"{shown} is a {_LAYOUTS[where]} dataset")
+    if layout.get_external_count():
+        raise Unbelievable(f"{shown} lies in another file")
+    claimed, allocated = _n_bytes(dataset), dataset.get_storage_size()
+    if claimed > _check_filters(layout, shown) * allocated:
+        raise Unbelievable(f"{shown} claims {claimed} bytes, and {allocated} are there")
+    if where == h5d.CHUNKED:
+        chunk = kind.get_size() * math.prod(layout.get_chunk())
+        if chunk > LARGEST_CHUNK:
+            raise Unbelievable(f"{shown} has chunks of {chunk} bytes, above {LARGEST_CHUNK}")
+    return int(allocated)
+
+
+def _n_bytes(array: Any) -> int:
+    """What a dataset or an attribute claims, by its lengths; HDF5's own product of them may overflow."""
+    return int(array.get_type().get_size()) * math.prod(array.get_space().get_simple_extent_dims())
+
+
+def _check_filters(layout: Any, shown: str) -> int:
+    """Refuse filters that fastbm does not write; return how many bytes one stored byte can become."""
+    reach = 1
+    for k in range(layout.get_nfilters()):
+        number = layout.get_filter(k)[0]
+        if number not in REACH:
+            raise Unbelievable(f"{shown} needs filter {number}, which fastbm does not write")
+        reach *= REACH[number]
+    if layout.get_nfilters() > len(REACH) or reach > max(REACH.values()):
+        raise Unbelievable(f"{shown} is compressed more than once")
+    return reach

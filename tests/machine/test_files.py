@@ -1,0 +1,94 @@
+"""Files of machines: whole or not there, and a bit that turned is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm._base.checks import StorageError
+from fastbm.machine.file import load
+from tests.support.hostile import CRAFTS, pointers
+
+MODEL = bm.BoltzmannMachine(np.array([[0.0, 0.291], [0.291, 0.0]]), [0.5, -0.25])
+
+
+def test_every_bit_counts(tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    MODEL.save(path)
+    whole = path.read_bytes()
+    for place in np.linspace(0, len(whole) - 1, 60).astype(int):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        path.write_bytes(data)
+        with pytest.raises(StorageError, match=r"m\.h5"):
+            load(path)
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StorageError, match=r"m\.h5"):
+            load(path)
+
+
+def test_older_files_have_no_checksum_and_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"format": "fastbm model", "kind": "dense", "units": "spin", "n_hidden": 0})
+        file["weights/0"], file["bias"] = MODEL.to_arrays()["weights/0"], MODEL.to_arrays()["bias"]
+    assert np.array_equal(load(path).bias, MODEL.bias)
+
+
+@pytest.mark.parametrize("craft", CRAFTS, ids=lambda craft: craft.__name__)
+def test_crafted_files_are_not_read(craft: object, tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    MODEL.save(path)
+    with h5py.File(path, "r+") as file:  # which drops the seal, and that it had one
+        del file.attrs["sealed"]
+        craft(file, "bias", tmp_path)  # type: ignore[operator]
+    with pytest.raises(StorageError, match=CRAFTS[craft]):  # type: ignore[index]
+        load(path)
+
+
+def test_a_file_that_is_laid_out_otherwise_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    MODEL.save(path)
+    with h5py.File(path, "r+") as file:
+        del file.attrs["sealed"], file["bias"]
+        file["bias"] = ["a", "b"]
+    with pytest.raises(StorageError, match=r"m\.h5 is damaged"):
+        load(path)
+    with h5py.File(path, "r+") as file:
+        pointers(file, "weights/0", tmp_path)
+    with pytest.raises(StorageError, match=r"/weights/0 holds neither numbers nor texts"):
+        load(path)
+
+
+def test_what_is_beside_it_is_kept_and_links_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_bytes(b"thesis")
+    (tmp_path / "m.h5.tmp").symlink_to("thesis")
+    (tmp_path / "m.h5").symlink_to("thesis")
+    with pytest.raises(StorageError, match="exists"):
+        MODEL.save(tmp_path / "m.h5")
+    MODEL.save(tmp_path / "m.h5", overwrite=True)
+    assert (tmp_path / "thesis").read_bytes() == b"thesis"
+    assert (tmp_path / "m.h5.tmp").is_symlink() and not (tmp_path / "m.h5").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["m.h5", "m.h5.tmp", "thesis"]
+
+
+@pytest.mark.parametrize("name", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MODEL.save(tmp_path / "m.h5")
+    before = (tmp_path / "m.h5").read_bytes()
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"fastbm._base.files.os.{name}", full)
+    with pytest.raises(StorageError, match=r"m\.h5 cannot be written: No space left on device"):
+        bm.BoltzmannMachine(np.eye(2) * 0).save(tmp_path / "m.h5", overwrite=True)
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == ["m.h5"]
+    assert (tmp_path / "m.h5").read_bytes() == before

@@ -1,0 +1,76 @@
+"""Files from strangers: what fastbm does not write is refused before a number of it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from fastbm._base import hdf5
+from fastbm._base.checks import StorageError
+from fastbm.store import open_reader, resume, schema, verify
+from tests.support import store
+from tests.support.hostile import CRAFTS, Craft, reseal
+from tests.support.store import begun, complete, refused
+
+tmp_path = store.tmp_path
+
+
+def _named(craft: Craft) -> str:
+    return craft.__name__
+
+
+def read_all(path: Path) -> None:
+    with open_reader(path) as reader:
+        assert reader.inputs
+        assert reader.state
+        for name in reader.streams:
+            reader.read(name)
+
+
+@pytest.mark.parametrize("name", ["samples/energy", "inputs/model/weights", "state/rng"])
+@pytest.mark.parametrize("craft", CRAFTS, ids=_named)
+def test_merged_files(craft: Craft, name: str, tmp_path: Path) -> None:
+    path = complete(tmp_path / "run.h5")
+    reseal(path, lambda file: craft(file, name, tmp_path))
+    refused(lambda: read_all(path), CRAFTS[craft])
+    found = verify(path)
+    assert any(CRAFTS[craft] in problem for problem in found.problems), found
+
+
+@pytest.mark.parametrize("craft", CRAFTS, ids=_named)
+def test_segments(craft: Craft, tmp_path: Path) -> None:
+    parts = begun(tmp_path / "run.h5")
+    last = max(parts.glob("seg-*.h5"))
+    reseal(last, lambda file: craft(file, "samples/energy", tmp_path))
+    refused(lambda: read_all(tmp_path / "run.h5"), CRAFTS[craft])
+    found = verify(tmp_path / "run.h5")
+    assert any(CRAFTS[craft] in problem and last.name in problem for problem in found.problems), found
+
+
+def test_first_segments(tmp_path: Path) -> None:
+    parts = begun(tmp_path / "run.h5", 0)
+    craft = next(iter(CRAFTS))
+    reseal(parts / "seg-00000000.h5", lambda file: craft(file, "spec", tmp_path))
+    refused(lambda: read_all(tmp_path / "run.h5"), "/spec holds neither numbers nor texts")
+    refused(lambda: resume(tmp_path / "run.h5"), "/spec holds neither numbers nor texts")
+
+
+@pytest.mark.parametrize("rows", [np.zeros((2, 4), "<f4"), np.zeros((2, 5)), np.zeros((1, 4))], ids=str)
+def test_rows_of_another_dtype_shape_or_number(rows: np.ndarray, tmp_path: Path) -> None:
+    parts = begun(tmp_path / "run.h5")
+
+    def change(file: h5py.File) -> None:
+        del file["samples/energy"]
+        file["samples/energy"] = rows
+
+    reseal(max(parts.glob("seg-*.h5")), change)
+    with pytest.raises(StorageError, match="samples/energy"):
+        read_all(tmp_path / "run.h5")
+    assert not verify(tmp_path / "run.h5").sound
+
+
+def test_the_largest_chunk_is_the_one_that_streams_may_have() -> None:
+    assert schema.LARGEST_CHUNK_BYTES == hdf5.LARGEST_CHUNK
