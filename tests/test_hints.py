@@ -49,7 +49,6 @@ UNTIDY: Any = bm  # for calls that no type checker lets pass
         ("Reads are chains here: n_chains", lambda: bm.sample(MODEL, num_reads=10)),
         ("Reads are chains here: n_chains", lambda: bm.infer(MODEL, "gibbs", num_reads=10)),
         ("set n_sweeps", lambda: bm.sample(MODEL, n_samples=10)),
-        ("sample(model, sampler=\"gibbs\"); got 'gibbs'", lambda: UNTIDY.sample(MODEL, "gibbs")),
         ("fit(rows, init=model", lambda: UNTIDY.fit(MODEL, ROWS)),
         ("fit(rows, init=model", lambda: bm.fit(MODEL)),
         ("model=run.model", lambda: bm.infer(run())),

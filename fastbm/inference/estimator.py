@@ -8,7 +8,6 @@ from .._base import checks
 from .._base.options import Options, options
 from ..machine.machine import BoltzmannMachine
 from .result import Inference
-from .temperatures import VISITORS
 
 
 class Knob(NamedTuple):
@@ -19,6 +18,7 @@ class Knob(NamedTuple):
     most: int
 
 
+VISITORS = ("tempering", "population-annealing")  # of many temperatures
 Order = Literal["sequential", "permuted", "random", "coloured"]
 
 SWEEPS = Knob("n_sweeps", 50, 10_000_000)

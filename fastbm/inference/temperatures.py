@@ -11,10 +11,10 @@ from scipy.special import stdtrit
 from .._base.arrays import near_one
 from ..machine.units import Units
 from ..sampling.unseen import Unseen
+from .estimator import VISITORS
 from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
-VISITORS = ("tempering", "population-annealing")  # of many temperatures
 MOST_MEANS = 1 << 24
 FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 

@@ -193,7 +193,7 @@ class Monitor(Options):
         one another.
     ais_start : {"uniform", "biases", "data", "mean-field", "tempering"} or array, optional
         The product model that annealed importance sampling begins at, on the way and at the end; see `start` of
-        `fastbm.methods.AIS`. Left out, the base rates of the data on the way, and at the end what short trials choose.
+        `bm.methods.AIS`. Left out, the base rates of the data on the way, and at the end what short trials choose.
     """
 
     name: ClassVar[str] = "monitor"
