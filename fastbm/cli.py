@@ -122,12 +122,21 @@ def resume(
 
 
 @app.command()
-def verify(out: Out) -> None:
+def verify(
+    out: Out,
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Print the run's sha256, to compare with the sender's.")
+    ] = False,
+) -> None:
     """Check every byte of a run; leave with 1 if anything is damaged."""
     from .report import tables
 
     if not tables.verify_run(out):
         raise Stopped(f"{out} is damaged.", FAILED)
+    if sha256:
+        from .store.digest import digest_of
+
+        typer.echo(f"sha256 {digest_of(out)}")
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,9 @@ import pytest
 
 from fastbm._base import hdf5
 from fastbm._base.checks import StorageError
-from fastbm.store import open_reader, resume, schema, verify
+from fastbm.cli import main
+from fastbm.store import merge_parts, open_reader, resume, schema, verify
+from fastbm.store.digest import digest_of
 from tests.support import store
 from tests.support.hostile import CRAFTS, Craft, reseal
 from tests.support.store import begun, complete, refused
@@ -74,3 +77,16 @@ def test_rows_of_another_dtype_shape_or_number(rows: np.ndarray, tmp_path: Path)
 
 def test_the_largest_chunk_is_the_one_that_streams_may_have() -> None:
     assert schema.LARGEST_CHUNK_BYTES == hdf5.LARGEST_CHUNK
+
+
+def test_the_digest_is_that_of_sha256sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = complete(tmp_path / "run.h5", merge=False)
+    lines = [
+        f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.name}\n"
+        for one in sorted((tmp_path / "run.h5.parts").glob("seg-*"))
+    ]
+    assert digest_of(path) == hashlib.sha256("".join(lines).encode()).hexdigest()
+    merge_parts(path)
+    with pytest.raises(SystemExit, match="0"):
+        main(["verify", "--sha256", str(path)])
+    assert f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}" in capsys.readouterr().out
