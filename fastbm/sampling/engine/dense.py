@@ -18,12 +18,8 @@ from ...kernels.sampling.dense import (
 from ...machine.couplings import row_blocks
 from ...machine.up_form import up_form
 from . import fixed_point
-from .engine import PIECE_SECONDS, Engine
+from .engine import HOLD, PIECE_SECONDS, Engine
 
-# One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
-# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
-# be fixed.
-HOLD = np.uint32(1 << 28)
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 
 

@@ -26,6 +26,10 @@ BLOCK = 64  # most chains that share one pass over the couplings: beyond it fiel
 
 WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
 PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
+# One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
+# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
+# be fixed.
+HOLD = np.uint32(1 << 28)
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from ...kernels.energy import energies_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from ...machine.up_form import up_form
 from . import fixed_point
-from .dense import HOLD
-from .engine import Engine
+from .engine import HOLD, Engine
 
 
 class SparseChains(Engine):
