@@ -140,6 +140,8 @@ def test_samplers_methods_and_rules_are_not_taken_for_one_another() -> None:
         bm.fit(ROWS, monitor=bm.rules.PCD())
     with pytest.raises(TypeError, match=r"patience stands beside monitor=Monitor\(\)"):
         bm.fit(ROWS, monitor=bm.rules.Monitor(), patience=3)
+    with pytest.raises(TypeError, match=r"method must be a name, .*; got ndarray"):
+        bm.fit(ROWS, ROWS[:, 0])  # type: ignore[call-overload]
     with pytest.raises(ValueError, match=r"method must be one of .*got 'wolff'"):
         bm.infer(MODEL, "wolff")
     with pytest.raises(ValueError, match=r"sampler must be one of .*got 'ais'"):
@@ -177,6 +179,7 @@ def test_objects_with_arrays_can_be_compared_and_are_frozen() -> None:
     assert one == same and hash(one) == hash(same) and len({one, same}) == 1
     assert one != bm.methods.AIS(betas=path**2) and one != bm.methods.AIS() and one != bm.methods.ReverseAIS(betas=path)
     assert bm.samplers.Tempering(betas=path) == bm.samplers.Tempering(betas=tuple(path))
+    assert repr(bm.samplers.Tempering(n_betas=3, rule="gibbs")) == "Tempering(n_betas=3)"
     with pytest.raises(AttributeError):
         one.n_chains = 3
 

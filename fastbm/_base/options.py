@@ -60,7 +60,7 @@ class Above:
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def options(cls: Class) -> Class:
     """Make a class of options a frozen dataclass whose fields are given by name."""
-    made: Any = dataclass(frozen=True, kw_only=True, eq=False)(cls)
+    made: Any = dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
     made.__doc__ = _with_parameters(made)
     return made
 
@@ -141,6 +141,9 @@ class Options:
         known = option_checks(cls)
         found = {k: known[k](k, v) for k, v in values.items() if k in known and v is not None}
         return cls().filled(**found)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.given().items())})"
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -234,7 +237,12 @@ def pick(kind: str, chosen: Any, table: Mapping[str, type[Any]], given: Iterable
     """
     if isinstance(chosen, type) and issubclass(chosen, Options):
         raise TypeError(f"{kind} must be a name or an object; got a class. Call it: {_call(chosen)}.")
-    if not isinstance(chosen, Options):
+    if not isinstance(chosen, (str, Options)):
+        raise TypeError(
+            f"{kind} must be a name, one of {', '.join(map(repr, table))}, or an object that bears its options; got "
+            f"{type(chosen).__name__}."
+        )
+    if isinstance(chosen, str):
         return table[checks.choice(kind, chosen, table)]
     cls = type(chosen)
     if table.get(cls.name) is not cls:
