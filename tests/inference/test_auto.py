@@ -12,6 +12,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference.auto import BudgetTooSmall, fit_into, settle
+from fastbm.runs.infer import verb
 from tests.support.machines import calm, machine
 
 
@@ -133,14 +134,27 @@ def test_a_budget_too_small_for_any_estimate() -> None:
 
 
 def test_a_start_goes_to_the_method_that_is_chosen() -> None:
-    found = calm(
-        bm.infer, bm.models.sherrington_kirkpatrick(10, seed=1), "auto", exact=False, budget=2.0, start="mean-field"
-    )
-    assert found.method == "tempering" and found.detail["start"] == "mean-field"
-    layered, means = bm.models.restricted(50, 40, scale=0.3, seed=1), [0.1] * 90
     about: Any = {"beta": 0.3, "clamp": None, "moments": False, "seed": 0, "threads": 1, "budget": 60.0}
-    settled = settle(layered, start=means, **about)
-    assert settled.method == "ais" and settled.options["start"] == means
+    for model, method in (
+        (bm.models.sherrington_kirkpatrick(60, seed=1), "tempering"),
+        (bm.models.restricted(50, 40, scale=0.3, seed=1), "ais"),
+    ):
+        means = [0.1] * model.n_units
+        settled = settle(model, start=means, **about)
+        assert settled.method == method and settled.options["start"] == means
+    small = bm.models.sherrington_kirkpatrick(10, seed=1)
+    told = verb.make_cell(
+        small,
+        "model",
+        "auto",
+        {"exact": False, "start": np.full(10, 0.1)},
+        beta=1.0,
+        clamp=None,
+        moments=False,
+        seed=0,
+        threads=1,
+    )
+    assert told["options"]["start"] == [0.1] * 10
 
 
 @pytest.mark.parametrize(
