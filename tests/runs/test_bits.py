@@ -219,7 +219,13 @@ def test_killed_and_resumed_often(name: str) -> None:
     assert kill(name, n_kills=4, n_lives=4) >= 4
 
 
-LONG = ("mean-field", "l-bfgs", "one-batch", "cd")  # of one block of lanes: every kind of run is taken apart elsewhere
+LONG = (
+    "mean-field",
+    "l-bfgs",
+    "one-batch",
+    "cd",
+    "l-bfgs-hidden",
+)  # of one block of lanes: every kind of run is taken apart elsewhere
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "no burn-in, metropolis": {"sampler": "metropolis", "burn_in": 2, "beta": [0.2, 0.4], "n_chains": 4},
     "tempering": {"sampler": "tempering", "betas": [0.2, 0.6, 1.0], "burn_in": 4, "swap_every": 3, "n_chains": 2},
 }
-SIMILAR = ("best states", "no burn-in, metropolis", "burn-in that settled")  # to others
+SIMILAR = ("best states", "no burn-in, metropolis", "burn-in that settled", "contrastive divergence")  # to others
 SLOWLY_SAMPLED: dict[str, dict[str, Any]] = {
     "exact": {"sampler": "exact", "burn_in": 0},
     "cluster": {"sampler": "tempering", "betas": [0.2, 0.6], "burn_in": 4, "cluster": True, "n_chains": 4},
@@ -93,7 +93,10 @@ CASES = [
         for name, o in SAMPLED.items()
     ),
     *(pytest.param(sampled, o, "n_sweeps", 21, 32, id=name, marks=slow) for name, o in SLOWLY_SAMPLED.items()),
-    *(pytest.param(learned, o, "epochs", 4, 10, id=name) for name, o in LEARNED.items()),
+    *(
+        pytest.param(learned, o, "epochs", 4, 10, id=name, marks=[slow] if name in SIMILAR else [])
+        for name, o in LEARNED.items()
+    ),
     *(pytest.param(learned, o, "epochs", 4, 10, id=name, marks=slow) for name, o in SLOWLY_LEARNED.items()),
 ]
 
