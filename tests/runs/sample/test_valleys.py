@@ -170,3 +170,14 @@ def test_the_watch_looks_at_few_states_of_large_machines() -> None:
     small = bm.sample(FERRO, n_chains=64, n_sweeps=2_000)
     assert spaced(small).shape[0] * 64 * 8 <= 2 * MOST_BITS
     assert len(spaced(small)) % 2 == 0 and len(spaced(small)) >= 1_000
+
+
+def test_what_never_changed_has_no_r_hat_and_no_effective_samples() -> None:
+    model = bm.BoltzmannMachine(np.zeros((4, 4)), bias=np.full(4, 60.0))
+    run = calm(bm.sample, model, n_chains=8, n_sweeps=200, initial="up")
+    assert run.converged is None and "stand still" in run.doubt
+    assert np.isnan(run.r_hat).all()
+    assert run.verdicts["energy at beta = 1"] is None
+    summary = run.summary()
+    assert summary["never changed"] == "the energy at beta = 1: r_hat and ess are not known"
+    assert not {"r_hat", "ess"} & set(summary)
