@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 
 import fastbm as bm
 from fastbm._base.threads import single_threaded_blas
-from fastbm.learning import settings as fit_settings
+from fastbm.learning import rules
+from fastbm.learning.methods import OF_MONITOR, OF_RULES
 from fastbm.learning.training_set import smoothed_means, start_machine
 from fastbm.runs.fit.task import FitTask
 
@@ -45,10 +46,10 @@ def check(weights, visible_bias, hidden_bias):
 def test_pcd_fastbm(threads, work, effort):
     rows, epochs = digits(), effort(EPOCHS)
     start = start_machine(smoothed_means(rows), HIDDEN, "restricted", "binary", 0)
-    given = dict.fromkeys(fit_settings.FitSettings.__dataclass_fields__)
+    given = dict.fromkeys((*OF_RULES, *OF_MONITOR))
     given |= {"epochs": NO_RECORDS, "monitor_every": NO_RECORDS, "weights_every": 0, "evaluate": "none", "seed": 0}
     given |= {"batch_size": BATCH, "n_chains": BATCH, "learning_rate": RATE}
-    task = FitTask(start, {"rows": rows}, fit_settings.check(start, ROWS, "pcd", given), classify=None, threads=threads)
+    task = FitTask(start, {"rows": rows}, rules.check(start, ROWS, "pcd", given), classify=None, threads=threads)
 
     def run():
         for _ in range(epochs):
