@@ -36,14 +36,13 @@ def chunk_places(dataset: h5py.Dataset) -> np.ndarray | None:
         return None
     counts = tuple(-(-n // size) for n, size in zip(shape, chunk, strict=True))
     n_bytes = math.prod(chunk) * dataset.dtype.itemsize + SUM_BYTES
+    found: list[Any] = []
+    dataset.id.chunk_iter(found.append)
+    corners = np.array([one.chunk_offset for one in found], np.int64).reshape(-1, len(shape)) // chunk
+    if any(one.filter_mask or one.size != n_bytes for one in found) or (corners >= counts).any():
+        return None
     places = np.zeros(counts, np.int64)
-
-    def note(info: Any) -> None:
-        corner = tuple(place // size for place, size in zip(info.chunk_offset, chunk, strict=True))
-        if info.filter_mask == 0 and info.size == n_bytes and all(k < n for k, n in zip(corner, counts, strict=True)):
-            places[corner] = info.byte_offset
-
-    dataset.id.chunk_iter(note)
+    places[tuple(corners.T)] = [one.byte_offset for one in found]
     return places.reshape(counts[0], -1) if places.all() else None
 
 

@@ -261,16 +261,19 @@ class Reader:
 
     def _read_rows(self, name: str, selection: slice) -> np.ndarray:
         chosen, stream = range(self.n_rows(name))[selection], self.streams[name]
-        rows = np.empty((len(chosen), *stream.shape), stream.numpy_dtype)
-        if not len(chosen):
-            return rows
-        for first, end, path in self._pieces(name, chosen[0], chosen[-1] + 1):
+        rows = None
+        for first, end, path in self._pieces(name, chosen[0], chosen[-1] + 1) if len(chosen) else ():
             low = max(0, -(-(first - chosen.start) // chosen.step))
             high = min(len(chosen), -(-(end - chosen.start) // chosen.step))
-            if low < high:
-                picked = slice(chosen[low] - first, chosen[high - 1] - first + 1, chosen.step)
-                rows[low:high] = self._read_piece(path, name, picked)
-        return rows
+            if low >= high:
+                continue
+            picked = slice(chosen[low] - first, chosen[high - 1] - first + 1, chosen.step)
+            piece = self._read_piece(path, name, picked)
+            if high - low == len(chosen) and piece.dtype == stream.numpy_dtype:
+                return piece  # a copy of it would cost as much again
+            rows = np.empty((len(chosen), *stream.shape), stream.numpy_dtype) if rows is None else rows
+            rows[low:high] = piece
+        return np.empty((0, *stream.shape), stream.numpy_dtype) if rows is None else rows
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int, Path]]:
         n_merged = self._parts.n_rows_before(name) if self._parts else self._whole.n_rows[name]

@@ -16,8 +16,8 @@ import numpy as np
 from fastbm import store
 from fastbm.learning.optimise.sgd import Sgd
 from fastbm.store import chain, disk, image, lock
-from fastbm.store.merge import write
 from fastbm.store.checked import CheckedFile
+from fastbm.store.merge import write
 from fastbm.store.names import Names
 from tests.store.crash import (
     damages,
