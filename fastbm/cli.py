@@ -56,6 +56,7 @@ Extend = Annotated[
     int | None,
     typer.Option(metavar="N", help="Go on past the end of a finished run: sweeps of sample, epochs of fit, more."),
 ]
+Trust = Annotated[bool, typer.Option("--trust", help="Open also a file without a seal, of which nothing is checked.")]
 Moved = Annotated[
     str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now that the run does not hold.")
 ]
@@ -148,11 +149,11 @@ def merge(out: Out) -> None:
 
 
 @app.command()
-def show(out: Out) -> None:
+def show(out: Out, trust: Trust = False) -> None:
     """Show what a run was told and what it found, and how it stands; leave with 1 if it is damaged."""
     from .report import tables
 
-    if not tables.show(out):
+    if not tables.show(out, trust=trust):
         raise Stopped(f"{out} is damaged; this is what is whole.", FAILED)
 
 
@@ -164,11 +165,12 @@ def watch(
         float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="For a run that is not there yet.")
     ] = 0.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Show a run as it goes on, from another terminal or host; leave when it ends: 0 finished, 3 stopped, 1 damaged."""
     from .report.watch import screen
 
-    if code := screen.watch(out, every=every, wait=wait, once=once):
+    if code := screen.watch(out, every=every, wait=wait, once=once, trust=trust):
         raise typer.Exit(code)
 
 
@@ -179,11 +181,12 @@ def plot(
         Path | None,
         typer.Option("--png", parser=_path, metavar="FILE.png", help="Where to draw; beside the run unless given."),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Draw a run."""
     from .report import tables
 
-    tables.draw(out, picture)
+    tables.draw(out, picture, trust=trust)
 
 
 @app.command("help")
@@ -295,6 +298,7 @@ def _is_of_output(error: BaseException) -> bool:
 def _in_words_of_the_command_line(text: str) -> str:
     """Name the way out as it is here: a command or a flag in place of a call or an argument."""
     text = re.sub(r"""fastbm\.(resume|open)\(["']([^"']+)["']\)""", r"fastbm \1 \2", text)
+    text = text.replace("trust=True (on the command line --trust)", "--trust of show, plot and watch")
     return text.replace("pass overwrite=True", "pass --overwrite").replace("fastbm open", "fastbm show")
 
 

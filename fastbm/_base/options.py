@@ -101,9 +101,10 @@ class Options:
     kind: ClassVar[str] = ""  # the argument that takes it: "sampler", "method"
 
     def __post_init__(self) -> None:
+        usual = self.defaults()
         for name, check in option_checks(type(self)).items():
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or usual[name] is not None:
                 object.__setattr__(self, name, check(name, value))
         self._check_together()
 

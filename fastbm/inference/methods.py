@@ -60,7 +60,7 @@ def make_estimator(method: Any, options: Mapping[str, Any]) -> Estimator:
                 f"{method} has no option {name!r}.{checks.nearest(name, cls.names())} It takes: "
                 f"{', '.join(cls.names()) or 'none'}."
             )
-    found: Estimator = cls(**{name: value for name, value in options.items() if value is not None})
+    found: Estimator = cls(**options)
     return found
 
 

@@ -183,16 +183,16 @@ def _show_finished(run: Run, out: Path, seconds: float) -> None:
     console.print(f"{'took':<8} {seconds:.1f} s")
 
 
-def show(out: Path) -> bool:
+def show(out: Path, *, trust: bool = False) -> bool:
     """Print how a run stands, its summary, and its table where it has one; return whether it is whole.
 
     Of a damaged run what is whole is shown.
     """
     console = Console(highlight=False)
     try:
-        _show(console, open_reader(out))
+        _show(console, open_reader(out, trust=trust))
     except StorageError:
-        if not (whole := open_reader(out, cut=True)).damage:
+        if not (whole := open_reader(out, cut=True, trust=trust)).damage:
             raise
         _show(console, whole)
         return False
@@ -312,11 +312,13 @@ def _fixed(value: float | None) -> str:
     return "-" if value is None else f"{value:.5f}"
 
 
-def draw(out: Path, picture: Path | None) -> None:
+def draw(out: Path, picture: Path | None, *, trust: bool = False) -> None:
     """Draw a run and say where."""
-    Console(highlight=False).print(
-        f"picture  {draw_picture(open_run(out), picture or out.with_suffix('.png'))}", soft_wrap=True, markup=False
-    )
+    console, run = Console(highlight=False), open_run(out, trust=trust)
+    place = draw_picture(run, picture or out.with_suffix(".png"))
+    console.print(f"picture  {place}", soft_wrap=True, markup=False)
+    if run.unchecked:
+        console.print(f"seal     {run.summary()['seal']}", soft_wrap=True, markup=False)
 
 
 def draw_picture(run: Run, path: Path) -> Path:

@@ -161,15 +161,22 @@ def _written(writer: Any) -> Run:
     return run_of(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
 
 
-def open(path: str | Path) -> Run:
+def open(path: str | Path, *, trust: bool = False) -> Run:
     """Open a run, live or finished, for reading; it takes no lock.
+
+    Parameters
+    ----------
+    path : path
+    trust : bool
+        Open also a file that has no seal, as another program has rewritten it: nothing of it is checked, and HDF5
+        itself may fail at what is wrong in it. `Run.unchecked` and the summary tell of it.
 
     Raises
     ------
     StorageError
-        If there is no such run, or it is damaged.
+        If there is no such run, it is damaged, or it has no seal and is not trusted.
     """
-    return run_of(store.open_reader(path))
+    return run_of(store.open_reader(path, trust=trust))
 
 
 def merge(path: str | Path) -> Run:

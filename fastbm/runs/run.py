@@ -53,7 +53,8 @@ class Run:
 
     def __repr__(self) -> str:
         where = f" in {self.path}" if self.path else ""
-        return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}>"
+        seal = ", unchecked" if self.unchecked else ""
+        return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}{seal}>"
 
     def __reduce__(self) -> Any:
         """A pickled or copied run opens its file for itself; one in memory takes its rows along."""
@@ -127,6 +128,11 @@ class Run:
     def live(self) -> bool:
         """Whether a process is writing the run."""
         return self._reader.live
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether its file has no seal and was trusted, so that nothing in it is checked."""
+        return self._reader.unchecked
 
     def refresh(self) -> Self:
         """Look for what was committed since; return the run itself."""
@@ -262,4 +268,6 @@ class Run:
     def summary(self) -> Summary:
         """Return the run in a few numbers: a dict that prints as a table."""
         head = Summary(kind=self.kind, file=str(self.path) if self.path else "in memory", finished=self.finished)
+        if self.unchecked:
+            head["seal"] = "none: nothing in the file is checked"
         return Summary({**head, **self._entries()})

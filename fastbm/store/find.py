@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
-from . import hdf, seal
+from . import hdf
 from .chain import Origin, read_origin, way_out_of_lost_parts
+from .checked import MergedFile
 from .holder import is_live
-from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
+from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
 from .names import Names
-from .schema import FORMAT, META, SPEC, Arrays, Stream, check_major
+from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, Stream, check_major
 
-HASHED_AT_OPEN = 256 << 20
 DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or move it away and run it again."
+NO_SEAL = (
+    "its seal is missing, so that nothing in it can be checked: it was cut, or rewritten by another program. Restore a "
+    "copy of it, or open it as it is with trust=True (on the command line --trust)."
+)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -37,7 +41,7 @@ class Merged:
     Attributes
     ----------
     sha256 : str
-        The hash of the whole file, from its trailer; empty if another program has rewritten the file.
+        The hash of the whole file, from its trailer; empty where the file has no seal and is trusted.
     """
 
     names: Names
@@ -62,16 +66,20 @@ class Merged:
         """How the run was written."""
         return dict(json.loads(self.meta["settings"]))
 
+    def open(self) -> MergedFile:
+        """Open the file; what is read of it is checked."""
+        return MergedFile(self.names.merged, trust=not self.sha256)
+
     def read_arrays(self, group: str) -> Arrays:
         """Read the inputs or the last state."""
-        with open_image(self.names.merged) as file:
-            return hdf.read_arrays(file[group])
+        with self.open() as file:
+            return hdf.read_arrays(file.hdf5[group])
 
     def check(self) -> None:
         """Compare every byte with the trailer."""
         try:
             if not self.sha256:
-                raise Damaged("the trailer is missing")
+                raise Damaged("its seal is missing")
             check_hash(self.names.merged, self.sha256)
         except Damaged as error:
             raise DamagedRun(f"{self.names.shown} is damaged: {error}. {DISTRUST}") from None
@@ -97,25 +105,25 @@ class Standing:
     leftover_merged: bool = False
 
 
-def find(names: Names, *, hashed: bool = True) -> Standing:
+def find(names: Names, *, trust: bool = False) -> Standing:
     """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together.
 
-    A merged file is compared with its hash unless `hashed` is false, or it is large.
+    A merged file without a seal is refused unless one is to `trust` it.
     """
     try:
-        return _find(names, hashed)
+        return _find(names, trust)
     except (StorageError, FileNotFoundError):
         raise
     except OSError as error:
         raise unreadable(names, error) from error
 
 
-def _find(names: Names, hashed: bool) -> Standing:
+def _find(names: Names, trust: bool) -> Standing:
     # A writer makes the merged file before it removes the parts, and the first segment of a run that replaces a merged
     # file before it removes that. So one of two looks, parts first, finds a run that is there.
-    merged, origin = _look(names, hashed)
+    merged, origin = _look(names, trust)
     if merged is None and origin is None:
-        merged, origin = _look(names, hashed)
+        merged, origin = _look(names, trust)
     if merged is None and origin is None:
         raise missing(names)
     if merged is None or origin is None:
@@ -133,7 +141,7 @@ def _find(names: Names, hashed: bool) -> Standing:
     )
 
 
-def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
+def _look(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
     names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
@@ -145,47 +153,61 @@ def _look(names: Names, hashed: bool) -> tuple[Merged | None, Origin | None]:
             f"{way_out_of_lost_parts(names)}"
         )
     with suppress(FileNotFoundError):
-        return read_merged(names, hashed=hashed), origin
+        return read_merged(names, trust=trust), origin
     return None, origin
 
 
-def read_merged(names: Names, *, hashed: bool = True) -> Merged:
-    """Read what a merged file says of itself; refuse files that are none, newer or damaged."""
+def read_merged(names: Names, *, trust: bool = False) -> Merged:
+    """Read what a merged file says of itself; refuse files that are none, newer or damaged, or lack a seal."""
     path, shown = names.merged, names.shown
     if kind := kind_of(path):
         raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
     try:
-        digest = read_trailer(path)
-        if hashed and path.stat().st_size <= HASHED_AT_OPEN and not seal.is_known(path, digest):
-            check_hash(path, digest)
-    except Foreign:
-        digest = ""
+        with _open_merged(names, trust) as file:
+            about = _about(names, file)
+            file.check_about((INPUTS, STATE))
+            return about
     except Damaged as error:
-        digest = ""
-        if "trailer is missing" not in str(error):
-            raise DamagedRun(f"{shown} is damaged: {error}. {DISTRUST}") from None
-    try:
-        with open_image(path) as file:
-            if file.attrs.get("format") != FORMAT:
-                raise StorageError(f"{shown} is not a fastbm run (no format attribute).")
-            check_major(shown, file.attrs["format_version"], file.attrs["fastbm_version"])
-            if "segment" in file.attrs:
-                raise StorageError(f"{shown} is one segment of a run. Open the run by its own name, without /seg-....")
-            if META not in file or "run_id" not in file[META].attrs:
-                raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
-            meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
-            streams = hdf.read_streams(file)
-            n_rows = {name: int(file[name].shape[0]) for name in streams}
-            return Merged(names, digest, file[SPEC].asstr()[()], streams, n_rows, meta)
-    except (KeyError, ValueError, RuntimeError, Damaged) as error:
-        raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
+        raise DamagedRun(f"{shown} is damaged: {error}. {DISTRUST}") from None
     except (StorageError, FileNotFoundError):
         raise
-    except OSError as error:
-        with open(path, "rb") as found:
-            if found.read(len(SIGNATURE)) != SIGNATURE:
-                raise StorageError(f"{shown} is not a fastbm run (not an HDF5 file).") from None
+    except Exception as error:  # a file that is sealed and no run may fail in any way
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise DamagedRun(f"{shown} is damaged: HDF5 cannot read it ({error}). {DISTRUST}") from error
+
+
+def _open_merged(names: Names, trust: bool) -> MergedFile:
+    try:
+        return MergedFile(names.merged)
+    except (Foreign, Damaged) as error:
+        missing = isinstance(error, Foreign) or "trailer is missing" in str(error)
+        if not missing:
+            raise
+        with open(names.merged, "rb") as file:
+            head = file.read(MARKED)
+        if not head.startswith(SIGNATURE):
+            raise StorageError(f"{names.shown} is not a fastbm run (not an HDF5 file).") from None
+        if isinstance(error, Foreign):
+            raise StorageError(f"{names.shown} is not a fastbm run (no format attribute).") from None
+    if trust:
+        return MergedFile(names.merged, trust=True)
+    raise DamagedRun(f"{names.shown} is damaged: {NO_SEAL}")
+
+
+def _about(names: Names, merged: MergedFile) -> Merged:
+    shown, file = names.shown, merged.hdf5
+    if file.attrs.get("format") != FORMAT:
+        raise StorageError(f"{shown} is not a fastbm run (no format attribute).")
+    check_major(shown, file.attrs["format_version"], file.attrs["fastbm_version"])
+    if "segment" in file.attrs:
+        raise StorageError(f"{shown} is one segment of a run. Open the run by its own name, without /seg-....")
+    if META not in file or "run_id" not in file[META].attrs:
+        raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
+    meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+    streams = hdf.read_streams(file)
+    n_rows = {name: int(file[name].shape[0]) for name in streams}
+    return Merged(names, merged.sha256, file[SPEC].asstr()[()], streams, n_rows, meta)
 
 
 def kind_of(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5p, h5s, h5t
+from h5py import h5a, h5d, h5l, h5o, h5p, h5s, h5t
 
 from .._base.checks import nearest
 from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, Stream, check_names, chunk_shape
@@ -118,7 +118,20 @@ def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
 def dataset_names(group: h5py.Group) -> list[str]:
     """The slash paths of all datasets below `group`, sorted."""
     names: list[str] = []
-    group.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    groups, seen = [("", group)], set()
+    while groups:
+        prefix, one = groups.pop()
+        if (place := h5o.get_info(one.id).addr) in seen:
+            continue
+        seen.add(place)
+        for name in one:  # `visititems` asks for the size of each dataset's tables, and so reads them all
+            if one.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
+                continue
+            item = one[name]
+            if isinstance(item, h5py.Group):
+                groups.append((f"{prefix}{name}/", item))
+            elif isinstance(item, h5py.Dataset):
+                names.append(prefix + name)
     return sorted(names)
 
 

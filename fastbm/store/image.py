@@ -5,8 +5,10 @@ so that an image of rows costs no copy of them. All else, a few kilobytes of str
 `Placed` is what such file objects, in memory or on a disk, have in common: a place, a size, and ways to move.
 
 A sealed file is an HDF5 image, what else its writer appends, and ``b"FBMSEG02" | u64 length | hash`` of all before
-(`fastbm.store.seal`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. HDF5 ignores what follows an image, so
-any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never meets a disk error.
+(`fastbm.store.seal`); older ones end in ``b"FBMSEG01" | u64 length | sha256``. A merged file keeps the table of CRC-32s
+between its image and ``b"FBMSEG03" | u64 length | hash``: `length` counts the table, the hash is that of the image.
+HDF5 ignores what follows an image, so any HDF5 tool reads the file; and HDF5 itself never writes to a disk, so it never
+meets a disk error.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from .._base.checks import StorageError
 from . import disk
 from .hdf import Put
 from .names import unfinished
-from .schema import package_version
-from .seal import BlockHash
+from .schema import FORMAT, package_version
+from .seal import BLOCK, CRC, BlockHash, bytes_before_table, hash_of_table
 
 SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own
-MAGIC, OLDER_MAGIC = b"FBMSEG02", b"FBMSEG01"
+MAGIC, OLDER_MAGIC, TABLE_MAGIC = b"FBMSEG02", b"FBMSEG01", b"FBMSEG03"
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+MARKED = 64 << 10  # bytes at the start of a file of ours, in which its format stands
 TAIL = 8 << 10  # bytes at the end of a file that are read at once: the trailer and, mostly, all that precedes it
 _PIECE = 1 << 20  # bytes that are written or read at a time
 
@@ -172,10 +175,13 @@ class Tail:
         In hex, as the trailer claims it: of the bytes, or of the CRC-32s of their blocks.
     before : bytes
         Up to `TAIL` bytes in front of the trailer.
+    magic : bytes
+        Which of the seals it is.
     """
 
     sha256: str
     before: bytes
+    magic: bytes = MAGIC
 
 
 def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") -> Image:
@@ -219,6 +225,12 @@ def trailer(length: int, digest: bytes) -> bytes:
     return TRAILER.pack(MAGIC, length, digest)
 
 
+def table_and_trailer(length: int, blocks: BlockHash) -> bytes:
+    """Return what seals a file of so many bytes so that each of its blocks can be checked alone."""
+    table = blocks.table()
+    return table + TRAILER.pack(TABLE_MAGIC, length + len(table), hash_of_table(table))
+
+
 def read_tail(path: Path) -> Tail:
     """Return the end of a sealed file, after checking that its length is right."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -229,10 +241,10 @@ def read_tail(path: Path) -> Tail:
         os.close(handle)
     if len(data) >= TRAILER.size:
         magic, length, digest = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-        if magic in (MAGIC, OLDER_MAGIC):
+        if magic in (MAGIC, OLDER_MAGIC, TABLE_MAGIC):
             if length != size - TRAILER.size:
                 raise Damaged(f"its length is {size - TRAILER.size}, not {length}")
-            return Tail(digest.hex(), data[: -TRAILER.size])
+            return Tail(digest.hex(), data[: -TRAILER.size], magic)
         if length == size - TRAILER.size and _ANY_MAGIC.fullmatch(magic):
             _refuse_newer(path, magic.decode(), digest)
     raise _without_trailer(path)
@@ -252,18 +264,46 @@ class Hasher(Protocol):
 
 
 def hasher_of(file: FileIO) -> tuple[int, Hasher]:
-    """Return how many bytes there are before a file's trailer, and what hashes them as that trailer does."""
+    """Return how many bytes there are before a file's seal, and what hashes them as that seal does."""
     length = max(0, os.fstat(file.fileno()).st_size - TRAILER.size)
-    older = os.pread(file.fileno(), len(OLDER_MAGIC), length) == OLDER_MAGIC
-    return length, hashlib.sha256() if older else BlockHash()
+    magic = os.pread(file.fileno(), len(MAGIC), length)
+    if magic == TABLE_MAGIC:
+        length = bytes_before_table(length)
+    return length, hashlib.sha256() if magic == OLDER_MAGIC else BlockHash()
+
+
+def read_table(path: Path, digest: str) -> bytes | None:
+    """Return the checked table of CRC-32s of a sealed file, given the hash in its trailer; None if it keeps none."""
+    with open(path, "rb", buffering=0) as file:
+        end = os.fstat(file.fileno()).st_size - TRAILER.size
+        if os.pread(file.fileno(), len(MAGIC), end) != TABLE_MAGIC:
+            return None
+        start = bytes_before_table(end)
+        table = os.pread(file.fileno(), end - start, start)
+    if hash_of_table(table).hex() != digest:
+        raise Damaged("the table of its checksums is not what was written")
+    return table
 
 
 def check_hash(path: Path, digest: str) -> None:
-    """Compare a sealed file's bytes with the hash in its trailer, in bounded memory."""
+    """Compare a sealed file's bytes with the hash in its trailer, in bounded memory; name the first that differ."""
+    table = read_table(path, digest)
     with open(path, "rb", buffering=0) as file:
         length, hasher = hasher_of(file)
-        if _digest(file, length, hasher).hex() != digest:
-            raise Damaged("sha256 differs")
+        if _digest(file, length, hasher).hex() == digest:
+            return
+    if table is None or not isinstance(hasher, BlockHash):
+        raise Damaged("sha256 differs")
+    raise wrong_bytes(_first_difference(table, hasher.table()), length)
+
+
+def wrong_bytes(block: int, length: int) -> Damaged:
+    """Return the error for a block of a file of so many bytes whose CRC-32 is another."""
+    return Damaged(f"bytes {block * BLOCK}-{min((block + 1) * BLOCK, length) - 1} are not what was written")
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    return next(k for k in range(0, len(one), CRC) if one[k : k + CRC] != other[k : k + CRC]) // CRC
 
 
 def _digest(file: FileIO, length: int, hasher: Hasher) -> bytes:
@@ -298,7 +338,8 @@ def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
     """Refuse a seal to come. Where the hash is of a kind that we know, only the trailer's first bytes are damaged."""
     with open(path, "rb", buffering=0) as file:
         length, _ = hasher_of(file)
-        if all(_digest(file, length, hasher) != digest for hasher in (BlockHash(), hashlib.sha256())):
+        known = ((length, BlockHash()), (length, hashlib.sha256()), (bytes_before_table(length), BlockHash()))
+        if all(_digest(file, n_bytes, hasher) != digest for n_bytes, hasher in known):
             raise StorageError(
                 f"{path} is sealed by {magic}, which this fastbm ({package_version('fastbm')}) does not know. "
                 "Nothing was changed. Install a newer fastbm."
@@ -306,19 +347,23 @@ def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
 
 
 def _without_trailer(path: Path) -> Damaged | Foreign:
+    """Tell a file of ours that was cut or torn from one that others put there, by bytes that no HDF5 has to parse."""
     with open(path, "rb") as file:
-        head = file.read(len(SIGNATURE))
+        head = file.read(MARKED)
+        size = file.seek(0, os.SEEK_END)
     # Zeros are what a power cut leaves of a file; a cut file begins as ours do. Anything else was put there by others.
-    if any(head) and not SIGNATURE.startswith(head):
+    if any(head[: len(SIGNATURE)]) and not SIGNATURE.startswith(head[: len(SIGNATURE)]):
         return Foreign("no trailer")
-    if _is_whole_foreign_file(path):
+    if _end_of_image(head) == size and FORMAT.encode() not in head:  # ours are longer by their seal
         return Foreign("no trailer")
     return Damaged("the trailer is missing")
 
 
-def _is_whole_foreign_file(path: Path) -> bool:
-    try:
-        with h5py.File(path, "r") as file:
-            return "format" not in file.attrs
-    except (OSError, RuntimeError):
-        return False
+def _end_of_image(head: bytes) -> int:
+    """Return the length that the superblock of an HDF5 file claims; -1 where there is none.
+
+    HDF5 File Format Specification 3.0, II.A: the third address of versions 0 and 1, behind their sizes and B-tree
+    ranks, the third also of versions 2 and 3.
+    """
+    place = {0: 40, 1: 44, 2: 28, 3: 28}.get(head[len(SIGNATURE)] if len(head) > len(SIGNATURE) else -1)
+    return -1 if place is None else int.from_bytes(head[place : place + 8], "little")

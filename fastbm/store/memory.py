@@ -28,7 +28,7 @@ class Memory:
     array([2.])
     """
 
-    live = False
+    live = unchecked = False
 
     def __init__(
         self,

@@ -18,7 +18,8 @@ import numpy as np
 from .._base.checks import StorageError, nearest
 from . import hdf
 from .chain import Origin, blocks_safe, damage, follow, read_inputs
-from .find import Merged, find
+from .checked import MergedFile
+from .find import DISTRUST, Merged, find
 from .holder import Holder, is_live, read_holder
 from .image import Damaged, open_image
 from .memory import Memory
@@ -43,10 +44,10 @@ class Reader:
         What is damaged, where the reader was told to stop before it; else empty.
     """
 
-    def __init__(self, run: str | os.PathLike[str] | Names, *, cut: bool = False) -> None:
-        self._names, self._cut, self.damage = Names.of(run), cut, ""
+    def __init__(self, run: str | os.PathLike[str] | Names, *, cut: bool = False, trust: bool = False) -> None:
+        self._names, self._cut, self._trust, self.damage = Names.of(run), cut, trust, ""
         self.path = self._names.shown
-        self._files: OrderedDict[Path, tuple[Any, h5py.File]] = OrderedDict()
+        self._files: OrderedDict[Path, tuple[Any, h5py.File | MergedFile]] = OrderedDict()
         self._seen: Any = None
         self._run_id = ""  # of the run that the last refresh found
         self._merged: Merged | None = None
@@ -55,7 +56,7 @@ class Reader:
 
     def __reduce__(self) -> Any:
         """By its path: a copy, here or in another process, opens the run for itself."""
-        return _open_again, (str(self._names.merged), self._cut)
+        return _open_again, (str(self._names.merged), self._cut, self._trust)
 
     def refresh(self) -> None:
         """See what was committed since the last look."""
@@ -90,6 +91,11 @@ class Reader:
     def streams(self) -> dict[str, Stream]:
         """The declared streams by name."""
         return dict(self._parts.origin.streams if self._parts else self._whole.streams)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the run is read from a file without a seal, which is believed as it is."""
+        return self._merged is not None and not self._merged.sha256
 
     @property
     def finished(self) -> bool:
@@ -205,7 +211,7 @@ class Reader:
         if seen != self._seen or seen == (None, None):
             self.close()
             self._parts, self.damage = None, ""
-            standing = find(self._names)
+            standing = find(self._names, trust=self._trust)
             self._merged = standing.merged
             self._parts = self._parts_of(standing.origin) if standing.origin else None
             if self.settings["compression"] == "zstd":
@@ -223,7 +229,7 @@ class Reader:
 
     def _damage(self, error: Exception) -> StorageError:
         if not isinstance(error, At):
-            return StorageError(f"{self.path} is damaged: {error}.")
+            return StorageError(f"{self.path} is damaged: {error}. {'' if self._parts else DISTRUST}".rstrip())
         safe = 0
         with suppress(StorageError, OSError):
             if origin := find(self._names).origin:
@@ -255,16 +261,19 @@ class Reader:
 
     def _read_rows(self, name: str, selection: slice) -> np.ndarray:
         chosen, stream = range(self.n_rows(name))[selection], self.streams[name]
-        rows = np.empty((len(chosen), *stream.shape), stream.numpy_dtype)
-        if not len(chosen):
-            return rows
-        for first, end, path in self._pieces(name, chosen[0], chosen[-1] + 1):
+        rows = None
+        for first, end, path in self._pieces(name, chosen[0], chosen[-1] + 1) if len(chosen) else ():
             low = max(0, -(-(first - chosen.start) // chosen.step))
             high = min(len(chosen), -(-(end - chosen.start) // chosen.step))
-            if low < high:
-                picked = slice(chosen[low] - first, chosen[high - 1] - first + 1, chosen.step)
-                rows[low:high] = self._read_piece(path, name, picked)
-        return rows
+            if low >= high:
+                continue
+            picked = slice(chosen[low] - first, chosen[high - 1] - first + 1, chosen.step)
+            piece = self._read_piece(path, name, picked)
+            if high - low == len(chosen) and piece.dtype == stream.numpy_dtype:
+                return piece  # a copy of it would cost as much again
+            rows = np.empty((len(chosen), *stream.shape), stream.numpy_dtype) if rows is None else rows
+            rows[low:high] = piece
+        return np.empty((0, *stream.shape), stream.numpy_dtype) if rows is None else rows
 
     def _pieces(self, name: str, start: int, stop: int) -> Iterator[tuple[int, int, Path]]:
         n_merged = self._parts.n_rows_before(name) if self._parts else self._whole.n_rows[name]
@@ -276,14 +285,17 @@ class Reader:
 
     def _read_piece(self, path: Path, name: str, picked: slice) -> np.ndarray:
         try:
-            return hdf.read_rows_of(self._open(path), name, self.streams[name], picked)
-        except FileNotFoundError:
+            file = self._open(path)
+            if isinstance(file, MergedFile):
+                return file.read_rows(name, picked)
+            return hdf.read_rows_of(file, name, self.streams[name], picked)
+        except (FileNotFoundError, Damaged):
             raise
-        except (OSError, KeyError, RuntimeError, ValueError) as error:
+        except Exception as error:  # of what was sealed and is no rows
             place = f"{self._names.show(path)} is damaged: {name}, rows {picked.start}-{picked.stop - 1} of the file"
             raise StorageError(f"{place}: {error}.") from error
 
-    def _open(self, path: Path) -> h5py.File:
+    def _open(self, path: Path) -> h5py.File | MergedFile:
         seen = stamp(path)
         if path in self._files:
             known, file = self._files.pop(path)
@@ -291,7 +303,8 @@ class Reader:
                 self._files[path] = (known, file)
                 return file
             file.close()
-        file = open_image(path)
+        merged = self._merged if path == self._names.merged else None
+        file = merged.open() if merged else open_image(path)
         self._files[path] = (seen, file)
         if len(self._files) > MAX_OPEN_FILES:
             self._files.popitem(last=False)[1][1].close()
@@ -299,10 +312,12 @@ class Reader:
 
 
 @overload
-def open_reader(run: str | os.PathLike[str] | Names, *, cut: bool = False) -> Reader: ...
+def open_reader(run: str | os.PathLike[str] | Names, *, cut: bool = False, trust: bool = False) -> Reader: ...
 @overload
-def open_reader(run: Memory, *, cut: bool = False) -> Memory: ...
-def open_reader(run: str | os.PathLike[str] | Names | Memory, *, cut: bool = False) -> Reader | Memory:
+def open_reader(run: Memory, *, cut: bool = False, trust: bool = False) -> Memory: ...
+def open_reader(
+    run: str | os.PathLike[str] | Names | Memory, *, cut: bool = False, trust: bool = False
+) -> Reader | Memory:
     """Open a run for reading.
 
     Parameters
@@ -313,14 +328,16 @@ def open_reader(run: str | os.PathLike[str] | Names | Memory, *, cut: bool = Fal
     cut : bool
         Check every byte of parts first, and read as if the run ended before the first that is damaged; what that is
         stands in `damage`. Such a reader keeps to what was there when it was opened.
+    trust : bool
+        Believe a merged file without a seal, of which nothing can be checked; `Reader.unchecked` tells of it.
 
     Raises
     ------
     StorageError
         If there is no such run, it is not a fastbm run, is of a newer format, or is damaged.
     """
-    return run if isinstance(run, Memory) else Reader(run, cut=cut)
+    return run if isinstance(run, Memory) else Reader(run, cut=cut, trust=trust)
 
 
-def _open_again(path: str, cut: bool) -> Reader:
-    return Reader(path, cut=cut)
+def _open_again(path: str, cut: bool, trust: bool) -> Reader:
+    return Reader(path, cut=cut, trust=trust)

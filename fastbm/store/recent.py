@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import h5py
 import numpy as np
 
 from .hdf import read_dataset
@@ -68,14 +69,19 @@ def counters(reader: Reader, at: Commit, names: Iterable[str]) -> Arrays:
     OSError
         If that state, a file of its own, is kept no longer.
     """
-    path = reader._names.merged
-    if at.number >= 0:
-        assert reader._parts is not None
-        of_its_own = reader._parts.header(at.number, hashed=False).state_sha256
-        path = reader._names.state(at.number) if of_its_own else reader._names.segment(at.number)
+    if at.number < 0:
+        with reader._whole.open() as merged:
+            return _small(merged.hdf5, names)
+    assert reader._parts is not None
+    of_its_own = reader._parts.header(at.number, hashed=False).state_sha256
+    path = reader._names.state(at.number) if of_its_own else reader._names.segment(at.number)
     with open_image(path) as file:
-        state = file[STATE]
-        return {name: read_dataset(state[name]) for name in names if name in state}
+        return _small(file, names)
+
+
+def _small(file: h5py.File, names: Iterable[str]) -> Arrays:
+    state = file[STATE]
+    return {name: read_dataset(state[name]) for name in names if name in state}
 
 
 def last_rows(reader: Reader, name: str, n_rows: int, n_commits: int) -> tuple[int, np.ndarray]:

@@ -1,4 +1,5 @@
-"""The hash that seals a file, the sha256 of the CRC-32s of its blocks, and the files known to fit theirs.
+"""The hash that seals a file: the sha256 of the CRC-32s of its blocks, and the table of these, by which each block can
+be checked alone.
 
 Where a processor has no instructions for sha256, to hash the bytes with it takes five to seven times as long, and
 longer than to write them to a disk.
@@ -7,27 +8,22 @@ A CRC-32 finds every change of one or two bits of a block, every burst of up to 
 others (P. Koopman, 32-bit cyclic redundancy codes for Internet applications, DSN 2002, doi:10.1109/DSN.2002.1028931).
 It tells files apart by chance alone, not against one who means to forge them; which run a segment is of, and where it
 belongs, stands in the record of its header.
-
-Merged files that this process has sealed, and read back as it did, are noted: opening one need not read it all again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
-from collections import OrderedDict
-from pathlib import Path
 
 BLOCK = 1 << 20
-_KEPT = 64
+CRC = 4  # bytes of one entry of a table
 
 
 class BlockHash:
     """Takes the bytes of a file in order, in pieces of any length, as the hashes of `hashlib` do."""
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._table = bytearray()
         self._crc = self._n_bytes = 0  # of the block that is not full
 
     def update(self, data: memoryview) -> None:
@@ -41,36 +37,26 @@ class BlockHash:
             if self._n_bytes == BLOCK:
                 self._end_block()
 
-    def digest(self) -> bytes:
-        """Return the hash of all bytes, whenever asked; none may follow."""
+    def table(self) -> bytes:
+        """Return the CRC-32s of all blocks, four bytes each, the lowest first; no bytes may follow."""
         if self._n_bytes:
             self._end_block()
-        return self._digest.digest()
+        return bytes(self._table)
+
+    def digest(self) -> bytes:
+        """Return the hash of all bytes, whenever asked; none may follow."""
+        return hash_of_table(self.table())
 
     def _end_block(self) -> None:
-        self._digest.update(self._crc.to_bytes(4, "little"))
+        self._table += self._crc.to_bytes(CRC, "little")
         self._crc = self._n_bytes = 0
 
 
-# How files stood when they were sealed, by the hash in their trailers.
-_known: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+def hash_of_table(table: bytes) -> bytes:
+    """Return the hash of a file whose blocks have these CRC-32s."""
+    return hashlib.sha256(table).digest()
 
 
-def note(path: Path, digest: str) -> None:
-    """Remember that a file, which bears its final name, is what its trailer claims."""
-    _known[digest] = _stand(path)
-    if len(_known) > _KEPT:
-        _known.popitem(last=False)
-
-
-def is_known(path: Path, digest: str) -> bool:
-    """Whether a file was noted and nothing has written to it, moved or copied it since.
-
-    What was written between the sealing and the note counts as sealed; `check_hash` and `fastbm verify` find that.
-    """
-    return _known.get(digest) == _stand(path)
-
-
-def _stand(path: Path) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def bytes_before_table(length: int) -> int:
+    """Return how many of `length` bytes come before the table of their CRC-32s, which is counted in."""
+    return length - CRC * -(-length // (BLOCK + CRC))

@@ -28,7 +28,7 @@ from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
 from .commit import KEPT_STATES
 from .find import DISTRUST, Merged, find, kind_of
 from .holder import is_live
-from .image import Damaged, Foreign, check_hash, open_image, read_trailer
+from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .parts import stamp
 from .schema import Stream
@@ -165,11 +165,12 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
 def _look(names: Names) -> Verification:
     found = _Findings(names)
-    if (sealed := _check_seal(found)) is None:  # its tables are not to be trusted
+    sealed = _check_seal(found)
+    if sealed is None:  # its tables are not to be trusted
         _check_seals(found, 0)
         return _told(found, lost=not names.has_segments())
     try:
-        standing = find(names, hashed=False)
+        standing = find(names, trust=True)
     except DamagedRun as error:
         found.problems.append(str(error))
         _check_seals(found, 1)
@@ -209,7 +210,10 @@ def _told(
 
 
 def _check_seal(found: _Findings) -> bool | None:
-    """Compare a merged file with its hash before HDF5 sees it: whether it has one, and None if the two differ."""
+    """Compare a merged file with its hash before HDF5 sees it: whether it has one, and None if the two differ.
+
+    One without a seal may hang HDF5 or crash it, and is first read in a process of its own: None if that fails.
+    """
     path, shown = found.names.merged, found.names.shown
     try:
         if kind_of(path):
@@ -225,14 +229,16 @@ def _check_seal(found: _Findings) -> bool | None:
         found.problems.append(f"{shown} cannot be read: {error.strerror or error}.")
         return None
     except Damaged as error:
-        if "trailer is missing" in str(error):
-            return False
+        unsealed, places = "trailer is missing" in str(error), damaged_rows(path)
+        with open(path, "rb") as file:
+            if unsealed and (places is not None or file.read(len(SIGNATURE)) != SIGNATURE):
+                return False
         found.n_files, found.n_bytes = 1, path.stat().st_size
-        places = damaged_rows(path)
         for name, first, last in places or ():
             found.problems.append(f"{shown} is damaged: {name}, rows {first}-{last}.")
         nowhere = " No chunk of rows has a wrong checksum: it is something else in the file." if places == [] else ""
-        found.problems.append(f"{shown} is damaged: {error}. {DISTRUST}{nowhere}")
+        why = "its seal is missing, and HDF5 cannot read it" if unsealed else error
+        found.problems.append(f"{shown} is damaged: {why}. {DISTRUST}{nowhere}")
         return None
     return True
 
@@ -241,11 +247,13 @@ def _check_merged(found: _Findings, merged: Merged, *, sealed: bool) -> None:
     found.n_files += 1
     found.n_bytes += merged.names.merged.stat().st_size
     if not sealed:
-        found.problems.append(f"{merged.names.shown} is damaged: the trailer is missing. {DISTRUST}")
+        found.problems.append(f"{merged.names.shown} is damaged: its seal is missing. {DISTRUST}")
     try:
-        with open_image(merged.names.merged) as file:
-            _read_through(file, merged.streams)
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        with merged.open() as file:
+            for name, stream in merged.streams.items():
+                for some in _pieces(merged.n_rows[name], stream):
+                    file.read_rows(name, some)
+    except Exception as error:
         found.problems.append(f"{merged.names.shown} is damaged: HDF5 cannot read it through ({error}).")
 
 

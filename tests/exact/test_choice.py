@@ -77,9 +77,10 @@ def test_variance_of_the_energy_is_given_where_it_is_free_or_asked_for() -> None
 
 
 def _settings(model: bm.BoltzmannMachine, **options: Any) -> Any:
+    from fastbm.inference.exact.method import Exact
     from fastbm.inference.exact.settings import ExactSettings
 
-    return ExactSettings.of(model, **options)
+    return ExactSettings.of(model, **Exact(**options).as_dict())
 
 
 # Pairs

@@ -270,7 +270,7 @@ def test_files_that_tell_layers_but_no_kind_are_read(tmp_path, layered):
     model = BoltzmannMachine([np.ones((2, 2))] if layered else MATRIX, [1, 2, 3, 4])
     model.save(tmp_path / "m.h5")
     with h5py.File(tmp_path / "m.h5", "r+") as file:
-        del file.attrs["kind"]
+        del file.attrs["kind"], file.attrs["sealed"]
         file.attrs["layered"] = layered
     assert np.array_equal(bm.load(tmp_path / "m.h5").couplings.matrix(), model.couplings.matrix())
     description = {"layered": layered, "units": "spin", "n_hidden": model.n_hidden, "origin": {}}

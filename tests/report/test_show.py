@@ -77,7 +77,7 @@ def test_a_damaged_merged_run_shows_nothing(tmp_path, capsys):
     flip(tmp_path / "run.h5")
     assert call("show", "run.h5") == 1
     printed = capsys.readouterr()
-    assert "run.h5 is damaged: sha256 differs. Its rows cannot be trusted" in printed.err
+    assert "are not what was written. Its rows cannot be trusted" in printed.err
     assert not printed.out
 
 

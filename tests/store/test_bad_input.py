@@ -108,17 +108,23 @@ def test_a_merged_file_cut_short(tmp_path: Path, act: Callable[[Path], Any], kep
     path = complete(tmp_path / "run.h5")
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
-    unchanged(tmp_path, lambda: act(path), f"{path} is damaged: HDF5 cannot read it")
+    unchanged(tmp_path, lambda: act(path), f"{path} is damaged: its seal is missing, ")
 
 
 @pytest.mark.parametrize("act", ALL.values(), ids=ALL)
 def test_a_flipped_bit_of_a_merged_file(tmp_path: Path, act: Callable[[Path], Any]) -> None:
     path = complete(tmp_path / "run.h5")
     data = bytearray(path.read_bytes())
-    for at in (len(data) // 3, len(data) - 20):  # of the rows, and of the trailer
+    for at, what in (
+        (len(data) // 3, f"bytes 0-{len(data) - 53} are not"),
+        (len(data) - 50, "the table of its checksums is not"),
+        (len(data) - 20, "the table of its checksums is not"),
+    ):
         data[at] ^= 4
         path.write_bytes(data)
-        unchanged(tmp_path, lambda: act(path), f"{path} is damaged: sha256 differs. Its rows cannot be trusted.")
+        unchanged(
+            tmp_path, lambda: act(path), f"{path} is damaged: {what} what was written. Its rows cannot be trusted."
+        )
         data[at] ^= 4
 
 

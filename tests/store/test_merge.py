@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from fastbm.store import Stream, create, disk, find, hdf, merge_parts, open_reader, resume, seal as blockhash, verify
-from fastbm.store.image import TRAILER, check_hash
+from fastbm.store import Stream, create, disk, hdf, merge_parts, open_reader, resume, seal as blockhash, verify
 from fastbm.store.merge import write as merging
 from fastbm.store.merge.file import fletcher32
 from fastbm.store.merge.write import kept_rows
@@ -233,25 +231,6 @@ def test_the_checksum_is_that_of_hdf5(tmp_path: Path, n_bytes: int) -> None:
                 assert dataset.id.read_direct_chunk((0,))[1][-4:] == found
 
 
-def test_a_file_that_this_process_merged_is_opened_without_reading_it_all_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, hashed = tmp_path / "run.h5", []
-    write(path)
-    merge_parts(path)
-    monkeypatch.setattr(find, "check_hash", lambda path, digest: hashed.append(check_hash(path, digest)))
-    open_reader(path).close()
-    assert not hashed
-    copy = tmp_path / "copy.h5"
-    copy.write_bytes(path.read_bytes())
-    open_reader(copy).close()
-    assert len(hashed) == 1
-    with open(path, "r+b") as file:
-        file.seek(-1000, os.SEEK_END)
-        file.write(b"fastbm")
-    refused(lambda: open_reader(path), "run.h5 is damaged: sha256 differs. Its rows cannot be trusted.")
-
-
 @pytest.mark.parametrize("n_bytes", [0, 1, 99, 100, 101, 300, 1234])
 def test_the_block_hash_is_that_of_the_crcs_of_blocks(monkeypatch: pytest.MonkeyPatch, n_bytes: int) -> None:
     monkeypatch.setattr(blockhash, "BLOCK", 100)
@@ -263,21 +242,3 @@ def test_the_block_hash_is_that_of_the_crcs_of_blocks(monkeypatch: pytest.Monkey
         for low, high in itertools.pairwise([0, *sorted(rng.integers(0, n_bytes + 1, n_cuts).tolist()), n_bytes]):
             found.update(memoryview(data)[low:high])
         assert found.digest() == hashlib.sha256(b"".join(crc.to_bytes(4, "little") for crc in crcs)).digest()
-
-
-def test_merged_files_of_either_seal_are_read_and_checked(tmp_path: Path) -> None:
-    path = tmp_path / "run.h5"
-    write(path)
-    merge_parts(path)
-    data, tail = path.read_bytes()[: -TRAILER.size], path.read_bytes()[-TRAILER.size :]
-    assert len(data) > 2 << 20
-    crcs = [zlib.crc32(data[k : k + (1 << 20)]) for k in range(0, len(data), 1 << 20)]
-    digest = hashlib.sha256(np.array(crcs, "<u4").tobytes()).digest()
-    assert tail == b"FBMSEG02" + len(data).to_bytes(8, "little") + digest
-    older = TRAILER.pack(b"FBMSEG01", len(data), hashlib.sha256(data).digest())
-    path.write_bytes(data + older)
-    check(path)
-    for seal in (tail, older):
-        for place in (600, len(data) // 2, len(data) - 1):
-            path.write_bytes(data[:place] + bytes([data[place] ^ 64]) + data[place + 1 :] + seal)
-            refused(lambda: open_reader(path), "run.h5 is damaged: sha256 differs. Its rows cannot be trusted.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from fastbm._base.checks import StorageError
 from fastbm.store import Stream, merge_parts, open_reader, resume, schema
 from tests.support import crash, store
-from tests.support.store import N_BLOCKS, SPEC, append, begin, begun, check_rows, complete, refused
+from tests.support.store import N_BLOCKS, SPEC, append, begin, begun, check_rows, complete, refused, seal
 
 tmp_path = store.tmp_path
 whole = store.whole
@@ -85,16 +86,22 @@ def test_a_newer_format_is_refused(whole: Path) -> None:
         file.attrs["format_version"] = np.array([2, 1], np.int32)
         file.attrs["fastbm_version"] = "0.9.1"
     text = f"has format 2.1; this fastbm ({schema.package_version('fastbm')}) reads up to 1.x. Install fastbm >= 0.9.1."
+    seal(whole, whole.read_bytes())
     refused(lambda: open_reader(whole), text)
     refused(lambda: resume(whole), text)
 
 
-def test_a_file_edited_by_others_is_still_read(whole: Path) -> None:
+def test_a_file_edited_by_others_is_read_if_it_is_trusted(whole: Path) -> None:
+    assert not open_reader(whole).unchecked
     with h5py.File(whole, "r+") as file:
         file["notes"] = np.arange(3.0)
-    with open_reader(whole) as reader:
+    for act in (open_reader, resume, merge_parts):
+        refused(lambda act=act: act(whole), f"{whole} is damaged: its seal is missing, so that nothing in it can be")
+    with open_reader(whole, trust=True) as reader:
+        assert reader.unchecked
         check_rows(reader, N_BLOCKS)
-        refused(reader.verify, "the trailer is missing")
+        assert pickle.loads(pickle.dumps(reader)).unchecked
+        refused(reader.verify, "its seal is missing")
 
 
 def test_one_segment_is_not_a_run(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ LEARNING = {
     },
     "rise-sparse": _fitting(MANY, method="rise", l1=0.02, epochs=8),
     **{
-        rule: _fitting(MANY, method=rule, epochs=1, flip_noise=0.02)
+        rule: _fitting(MANY, method=rule, epochs=None, flip_noise=0.02)
         for rule in ("independent-pair", "naive-mean-field", "tap", "sessak-monasson", "bethe")
     },
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,24 @@ def check_rows(reader: Any, n_blocks: int) -> None:
         assert len(found) == reader.n_rows(name) == sum(map(len, wanted))
         if wanted:
             assert np.array_equal(found, np.concatenate(wanted))
+
+
+SEALS = (b"FBMSEG01", b"FBMSEG02", b"FBMSEG03")
+
+
+def image_of(path: Path) -> bytes:
+    """The bytes of a sealed file before its seal."""
+    data = path.read_bytes()
+    magic, length = data[-48:-40], len(data) - 48
+    return data[: length - 4 * -(-length // ((1 << 20) + 4))] if magic == SEALS[2] else data[:length]
+
+
+def seal(path: Path, data: bytes, magic: bytes = SEALS[2]) -> None:
+    """Write a file with one of the seals that there have been: the last keeps its table of checksums."""
+    table = b"".join(zlib.crc32(data[k : k + (1 << 20)]).to_bytes(4, "little") for k in range(0, len(data), 1 << 20))
+    digest = hashlib.sha256(data if magic == SEALS[0] else table).digest()
+    data += table if magic == SEALS[2] else b""
+    path.write_bytes(data + magic + len(data).to_bytes(8, "little") + digest)
 
 
 def refused(act: Callable[[], Any], text: str, *, error: type[Exception] = StorageError) -> None:

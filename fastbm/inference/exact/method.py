@@ -29,6 +29,12 @@ def _lowest(name: str, value: Any) -> int:
     return checks.whole(name, value, most=MOST_LOWEST)
 
 
+def _variance(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True, False or None; got {value!r}.")
+    return bool(value)
+
+
 @options
 class Exact(Estimator):
     """Sum over all states.
@@ -69,7 +75,7 @@ class Exact(Estimator):
     engine: Literal["gray", "blocks", "layers", "elimination"] | None = None
     max_forecast_seconds: Annotated[float, Above(0.0)] = LONGEST_SECONDS
     max_gigabytes: Annotated[float, Above(0.0)] = LARGEST_GIGABYTES
-    energy_variance: bool | None = None
+    energy_variance: Annotated[bool | None, _variance] = None
     pairs: Any = None
     n_lowest: Annotated[int, _lowest] = 0
     distribution: Any = None

@@ -67,6 +67,8 @@ class Watch:
     Parameters
     ----------
     path : str or path
+    trust : bool
+        Believe a file that has no seal.
 
     Raises
     ------
@@ -74,9 +76,9 @@ class Watch:
         If there is no such run; damage is told by `look`, as far as anything can be read.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path, self._again = path, 0.0
-        self._begin(_open(path))
+    def __init__(self, path: str | os.PathLike[str], *, trust: bool = False) -> None:
+        self._path, self._trust, self._again = path, trust, 0.0
+        self._begin(_open(path, trust))
 
     def _begin(self, reader: Reader) -> None:
         self._reader, self._run = reader, run_of(reader)
@@ -100,7 +102,7 @@ class Watch:
             return self._look()
         except StorageError:
             started = time.monotonic()
-            self._begin(open_reader(self._path, cut=True))
+            self._begin(open_reader(self._path, cut=True, trust=self._trust))
             self._again = time.monotonic() + CHECK_EVERY * (time.monotonic() - started)
             return self._look()
 
@@ -111,7 +113,7 @@ class Watch:
             if reader.meta.get("run_id") != self._run_id:  # it was replaced by another
                 self._begin(reader)
         elif reader.live and time.monotonic() > self._again:  # what was damaged is computed again
-            self._begin(_open(self._path))
+            self._begin(_open(self._path, self._trust))
             return self._look()
         standing = standing_of(self._reader)
         at = last_commit(self._reader)
@@ -130,7 +132,7 @@ class Watch:
             self._past.append((at, done))
         return View(
             path=self._reader.path,
-            title=_title(self._run.config),
+            title=_title(self._run.config) + (" (no seal: nothing is checked)" if self._run.unchecked else ""),
             machine=_machine(self._run.config),
             standing=Standing(FINISHED, ""),
             progress=Progress(done, total, unit),
@@ -166,12 +168,12 @@ class Watch:
         return (done - before) / seconds if seconds > 0.0 and done > before else None
 
 
-def _open(path: str | os.PathLike[str]) -> Reader:
+def _open(path: str | os.PathLike[str], trust: bool) -> Reader:
     """Open a run; of one whose end is damaged what is whole."""
     try:
-        return open_reader(path)
+        return open_reader(path, trust=trust)
     except StorageError:
-        return open_reader(path, cut=True)
+        return open_reader(path, cut=True, trust=trust)
 
 
 def _n_sums(reader: Reader) -> int:

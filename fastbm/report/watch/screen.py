@@ -32,7 +32,7 @@ ENDS = (FINISHED, STOPPED, DAMAGED)
 OF_LINE = ("energy", "r_hat", "log-likelihood", "pseudo-likelihood", "moment-error", "last")  # told in plain lines
 
 
-def watch(out: Path, *, every: float, wait: float, once: bool) -> int:
+def watch(out: Path, *, every: float, wait: float, once: bool, trust: bool = False) -> int:
     """Show a run until it ends, and its summary if it is finished; return the exit code: 0, 3 stopped, 1 damaged.
 
     `wait` is for how many seconds a run that is not there yet is waited for.
@@ -40,7 +40,7 @@ def watch(out: Path, *, every: float, wait: float, once: bool) -> int:
     console = Console(highlight=False)
     try:
         _await(out, wait)
-        seen = Watch(out)
+        seen = Watch(out, trust=trust)
         view = seen.look()
         if once:
             console.print(drawn(view, console))

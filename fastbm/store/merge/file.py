@@ -27,7 +27,7 @@ import numpy as np
 from ..._base.checks import StorageError
 from ...kernels.checksum import MODULUS, sum_words
 from .. import disk
-from ..image import Placed, trailer
+from ..image import Placed, table_and_trailer
 from ..schema import Stream, chunk_shape
 from ..seal import BlockHash
 
@@ -79,9 +79,9 @@ class DiskFile(Placed):
         """Write a chunk where HDF5 has put its blank."""
         disk.write_all(self._handle, memoryview(data), place)
 
-    def seal(self, digest: bytes) -> None:
-        """Append the trailer, with the hash of all that was written."""
-        disk.write_all(self._handle, trailer(self.size, digest), self.size)
+    def seal(self, blocks: BlockHash) -> None:
+        """Append the checksums of all that was written, and the trailer."""
+        disk.write_all(self._handle, table_and_trailer(self.size, blocks), self.size)
 
     def sync(self) -> None:
         """Return when the bytes are on the disk."""
@@ -171,7 +171,7 @@ class Follower:
         self._meant: dict[int, bytes] = {}  # checksums by the places of chunks
         self._n_filled = self._n_checked = 0  # of the holes, from the first on
         self._asked = 0  # bytes that the thread is to hash, or has
-        self._digest = BlockHash()
+        self._blocks = BlockHash()
         self._buffer = memoryview(bytearray(max([min(size, _BLOCK), *(size for _, size in self._holes)])))
         self._thread = ThreadPoolExecutor(1, "fastbm-merge")
         self._parts: list[Future[None]] = []
@@ -184,7 +184,7 @@ class Follower:
         if self._n_filled < len(self._holes) and self._holes[self._n_filled][0] - self._asked >= _LEAST:
             self._follow(self._holes[self._n_filled][0])
 
-    def end(self) -> bytes:
+    def end(self) -> BlockHash:
         """Return the hash of the whole file, in which there is no hole left."""
         if self._n_filled < len(self._holes):
             raise StorageError(f"{len(self._holes) - self._n_filled} chunks of the merged file were not filled.")
@@ -194,7 +194,7 @@ class Follower:
             self._hash(0, self._size)
         while self._parts:
             self._parts.pop(0).result()
-        return self._digest.digest()
+        return self._blocks
 
     def close(self) -> None:
         """Wait for the thread; what it has not begun is dropped."""
@@ -217,7 +217,7 @@ class Follower:
             else:
                 size = min(len(self._buffer), hole - start, end - start)
                 chunk = self._read(start, size)
-            self._digest.update(chunk)
+            self._blocks.update(chunk)
             start += size
 
     def _read(self, start: int, size: int) -> memoryview:

@@ -19,13 +19,14 @@ import numpy as np
 
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, look
-from .. import disk as files, hdf, seal
+from .. import disk as files, hdf
 from ..chain import Chain, Origin, damage, read_inputs, read_spec
 from ..find import Merged, Standing
 from ..image import Damaged, check_hash, hasher_of, open_image
 from ..names import Names
 from ..reader import Reader
 from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, Stream, chunk_shape, package_version
+from ..seal import BlockHash
 from ..segment import Header, read_state
 from .file import SIZE, Chunks, DiskFile, Follower, chunk_bytes, corners
 
@@ -163,16 +164,14 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-        digest = _fill_holes(disk, holes, names, standing, chain, halt)
+        blocks = _fill_holes(disk, holes, names, standing, chain, halt)
         _check(names, streams, n_rows, copied)
-        disk.seal(digest)
+        disk.seal(blocks)
         disk.sync()
     finally:
         disk.close()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
-    with suppress(OSError):  # one who has moved it by now may
-        seal.note(names.merged, digest.hex())
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
@@ -219,7 +218,7 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
 
 def _fill_holes(
     disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
-) -> bytes:
+) -> BlockHash:
     """Fill the holes with the rows of all segments, and return the hash of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams
@@ -252,11 +251,11 @@ def _fill_holes(
 
 def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
     """Hand on the rows of the merged file that segments go on from."""
-    with open_image(merged.names.merged) as file:
+    with merged.open() as file:
         for name, (n_rows, one) in chunks.items():
             batch = batch_rows(merged.streams[name])
             for start in range(0, n_rows, batch):
-                rows = hdf.read_rows(file[name], slice(start, min(start + batch, n_rows)))
+                rows = file.read_rows(name, slice(start, min(start + batch, n_rows)))
                 one.feed(np.ascontiguousarray(rows).view(np.uint8).reshape(-1).data)
 
 

@@ -18,8 +18,9 @@ from fastbm.exact.choice import ENGINES
 from fastbm.inference.methods import METHODS
 from fastbm.learning import make as drivers
 from fastbm.learning.learners.protocol import Driver
+from fastbm.learning.methods import OF_MONITOR, OF_RULES, PRESETS
 from fastbm.learning.optimise.sgd import OPTIMIZERS
-from fastbm.learning.rules import CLAMPED, ERRORS, FREE, PRESETS
+from fastbm.learning.rules import CLAMPED, ERRORS, FREE
 from fastbm.sampling.arguments import KEEP, LIMITS
 from fastbm.sampling.engine.choice import KERNELS
 from fastbm.sampling.engine.orders import ORDERS
@@ -178,8 +179,8 @@ def test_every_way_to_learn_is_a_kind() -> None:
     assert found >= phases
     given = {name for kind in LEARNING.values() for name in kind.options}
     how_not_what = {"seed", "threads", "out", "overwrite", "max_seconds", "progress", "stop"}
-    left_out = set(bm.fit.__kwdefaults__) - given - how_not_what
-    assert left_out <= {"beta", "l2_bias", "ridge", "tolerance"}, "numbers alone"
+    left_out = (set(bm.fit.__kwdefaults__) | {*OF_RULES, *OF_MONITOR}) - given - how_not_what - {"monitor"}
+    assert left_out <= {"beta", "l2_bias", "ridge", "tolerance", "ais_start"}, "numbers alone"
 
 
 def driver_classes() -> set[str]:
