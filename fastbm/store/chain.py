@@ -65,7 +65,7 @@ def read_origin(names: Names) -> Origin:
         header = read_header(path, names.show(path), hashed=True)
         with open_image(path) as file:
             meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
-            return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file), meta)
+            return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file)[0], meta)
     except Foreign as error:
         raise foreign(names, 0, error) from None
     except Damaged as error:

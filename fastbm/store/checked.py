@@ -157,6 +157,22 @@ def _stand(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+# Hashes of files in whose structure there was nothing that must not be read, with how the files stood.
+_believed: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+
+
+def _open_checked(path: Path, image: CheckedFile) -> h5py.File:
+    stand = _stand(path)
+    file = h5py.File(image, "r")
+    if _believed.get(image.sha256) == stand:
+        return file
+    believed(file)
+    _believed[image.sha256] = stand
+    if len(_believed) > _KEPT_TABLES:
+        _believed.popitem(last=False)
+    return file
+
+
 class MergedFile:
     """A merged file, open.
 
@@ -181,7 +197,7 @@ class MergedFile:
     def __init__(self, path: Path, *, trust: bool = False) -> None:
         self._image = None if trust else CheckedFile(path)
         self.sha256 = self._image.sha256 if self._image else ""
-        self.hdf5 = believed(h5py.File(self._image, "r")) if self._image else open_image(path)
+        self.hdf5 = _open_checked(path, self._image) if self._image else open_image(path)
         self._places: dict[str, np.ndarray | None] = {}
         _open.add(self)
 
@@ -191,6 +207,7 @@ class MergedFile:
             return
         if self._image.size <= CHECKED_AT_OPEN:
             self._image.check(0, self._image.size)
+            return
         for name in (f"{group}/{name}" for group in groups for name in hdf.dataset_names(self.hdf5[group])):
             dataset = self.hdf5[name].id
             if (place := dataset.get_offset()) is not None:

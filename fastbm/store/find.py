@@ -205,8 +205,7 @@ def _about(names: Names, merged: MergedFile) -> Merged:
     if META not in file or "run_id" not in file[META].attrs:
         raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
     meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
-    streams = hdf.read_streams(file)
-    n_rows = {name: int(file[name].shape[0]) for name in streams}
+    streams, n_rows = hdf.read_streams(file)
     return Merged(names, merged.sha256, file[SPEC].asstr()[()], streams, n_rows, meta)
 
 

@@ -5,13 +5,13 @@ The rows of a block are checked here, once, against the streams that they belong
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5l, h5o, h5p, h5s, h5t
+from h5py import h5a, h5d, h5g, h5l, h5o, h5p, h5s, h5t
 
 from .._base.checks import nearest
 from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, Stream, check_names, chunk_shape
@@ -115,24 +115,30 @@ def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
     return np.asarray(whole, dtype=object if is_text(dataset) else dataset.dtype)
 
 
-def dataset_names(group: h5py.Group) -> list[str]:
-    """The slash paths of all datasets below `group`, sorted."""
+def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
+    """The slash paths of all datasets below `group`, sorted; groups at its top that are in `leave` are not entered."""
     names: list[str] = []
-    groups, seen = [("", group)], set()
+    groups, seen = [("", h5g.open(group.id, b"."))], set()
     while groups:
         prefix, one = groups.pop()
-        if (place := h5o.get_info(one.id).addr) in seen:
-            continue
-        seen.add(place)
-        for name in one:  # `visititems` asks for the size of each dataset's tables, and so reads them all
-            if one.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
+        links: list[tuple[str, int]] = []
+        # `visititems` asks for the size of each dataset's tables, and so reads them all
+        one.links.iterate(lambda name, info, links=links: links.append((name.decode(), _address(info))), info=True)
+        for name, address in links:
+            if address < 0 or address in seen or (not prefix and name in leave):
                 continue
-            item = one[name]
-            if isinstance(item, h5py.Group):
-                groups.append((f"{prefix}{name}/", item))
-            elif isinstance(item, h5py.Dataset):
+            seen.add(address)
+            found = h5o.open(one, name.encode())
+            if isinstance(found, h5g.GroupID):
+                groups.append((f"{prefix}{name}/", found))
+            elif isinstance(found, h5d.DatasetID):
                 names.append(prefix + name)
     return sorted(names)
+
+
+def _address(info: Any) -> int:
+    """Where a hard link leads; -1 of others."""
+    return int(info.u) if info.type == h5l.TYPE_HARD else -1
 
 
 def is_text(dataset: h5py.Dataset) -> bool:
@@ -191,11 +197,11 @@ def read_rows_of(file: h5py.File, name: str, stream: Stream, selection: slice) -
     return read_rows(dataset, selection)
 
 
-def read_streams(file: h5py.File) -> dict[str, Stream]:
-    """Return the streams that a first segment or a merged file declares."""
+def read_streams(file: h5py.File) -> tuple[dict[str, Stream], dict[str, int]]:
+    """Return the streams that a first segment or a merged file declares, and how many rows it has of each."""
     own = (SPEC, INPUTS, STATE, INDEX, REWINDS)
-    names = [name for name in dataset_names(file) if name.split("/")[0] not in own]
-    return {name: _stream(file[name]) for name in names}
+    datasets = {name: file[name] for name in dataset_names(file, own)}
+    return {name: _stream(one) for name, one in datasets.items()}, {n: len(one) for n, one in datasets.items()}
 
 
 def plain(value: Any) -> Any:

@@ -65,7 +65,7 @@ def main() -> None:
 def places(path: Path) -> Iterator[Place]:
     """Yield what `damaged_rows` returns; may crash."""
     with open_image(path) as file:
-        for name, stream in hdf.read_streams(file).items():
+        for name, stream in hdf.read_streams(file)[0].items():
             rows = file[name]
             step = rows.chunks[0]
             n_chunks = max(1, LARGEST_PIECE // max(1, step * stream.row_bytes))

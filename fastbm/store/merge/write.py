@@ -262,7 +262,7 @@ def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
 def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], copied: dict[str, str]) -> None:
     """Read the merged file as others will: all streams with all rows, and those that went through HDF5 the same."""
     with open_image(names.merged_temporary) as file:
-        if hdf.read_streams(file) != streams:
+        if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():
             digest, batch = hashlib.sha256(), batch_rows(stream)
