@@ -91,7 +91,7 @@ def persistent_chains(
 
 
 @njit(nogil=True, error_model="numpy")
-def _gray_slice(weights, bias, first, last, moments):
+def _gray_slice(weights, bias, first, last, moments):  # noqa: C901 - written as its peers write it
     """Sums over steps `first` to `last` of the Gray code, relative to exp(top): weights, spins, pairs."""
     n = len(bias)
     state = np.empty(n)

@@ -61,7 +61,7 @@ def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
 
 
 def _level_of_caller() -> int:
-    """The `stacklevel`, as `warn` counts, of the innermost frame that is not passed through."""
+    """Return the `stacklevel`, as `warn` counts, of the innermost frame that is not passed through."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PASSED_THROUGH):
         frame = frame.f_back
@@ -95,8 +95,9 @@ class Diverged(ValueError):
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string; of a name that others
-    use, what it is called here.
+    """Return ``" Did you mean 'x'?"`` for the valid name nearest to `name`, or an empty string.
+
+    For a name that other packages use, it is what that is called here.
     """
     valid = list(valid)
     needs, hint = ELSEWHERE.get(name, ("", ""))
@@ -150,8 +151,9 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
 
 
 def any_array(argument: str, value: Any) -> np.ndarray:
-    """Return `value` as an array; rows of unequal length are refused, and so are masked entries. Sparse matrices are
-    filled, and missing entries of tables with nullable columns become NaN.
+    """Return `value` as an array; rows of unequal length are refused, and so are masked entries.
+
+    Sparse matrices are filled, and missing entries of tables with nullable columns become NaN.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{argument} must have no masked entries here. Fill them in, or leave their rows out.")

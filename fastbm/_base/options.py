@@ -78,7 +78,7 @@ def _with_parameters(cls: Any) -> str:
 
 
 def _parts(doc: str) -> tuple[str, dict[str, str], str]:
-    """What stands before the parameters of a docstring, their entries by name, and what stands after them."""
+    """Return the text before the parameters of a docstring, their entries by name, and the text after them."""
     doc = inspect.cleandoc(doc)
     sections = re.split(r"\n\n(?=[A-Z][a-z]+\n-{4,}\n)", doc)
     at = next((k for k, one in enumerate(sections) if one.startswith("Parameters\n")), None)
@@ -191,7 +191,7 @@ def _plain(annotation: Any) -> Any:
     return list[parts[0]] if origin is tuple else annotation  # type: ignore[valid-type]
 
 
-def _check_of(annotation: Any) -> Check:
+def _check_of(annotation: Any) -> Check:  # noqa: C901 - one branch a kind of annotation
     bounds: dict[str, float] = {}
     if get_origin(annotation) is Annotated:
         annotation, *extras = get_args(annotation)

@@ -98,8 +98,9 @@ class _BlasLimit:
                 self._before = None
 
     def after_fork(self) -> None:
-        """Forget holders that a child process does not have; the limit stays until its next holder is out, as a
-        library that was just forked is better not called.
+        """Forget holders that a child process does not have.
+
+        The limit stays until its next holder is out, as a library that was just forked is better not called.
         """
         self._lock = Lock()
         self._holders = [thread for thread in self._holders if thread == get_ident()]

@@ -209,7 +209,7 @@ def count_together(up: Rows | np.ndarray) -> np.ndarray:
 
 
 def _weigh_together(up: Rows, counts: np.ndarray) -> np.ndarray:
-    """The weight of the rows in which units i and j are up together."""
+    """Return the weight of the rows in which units i and j are both up, for all pairs."""
     total = np.zeros((up.n_units,) * 2)
     with single_threaded_blas():
         for some in up.blocks():

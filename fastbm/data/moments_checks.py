@@ -109,6 +109,6 @@ def no_negative_direction(covariance: np.ndarray) -> None:
 
 
 def _worst(matrix: np.ndarray) -> tuple[int, int]:
-    """The pair with the largest entry."""
+    """Return the pair with the largest entry."""
     i, j = divmod(int(matrix.argmax()), len(matrix))
     return min(i, j), max(i, j)

@@ -63,7 +63,7 @@ class Gathering:
         self._n_rows += len(up)
 
     def _tell(self, values: np.ndarray, missing: np.ndarray | None) -> Units:
-        """The convention, as far as values so far tell it; all that are up are up in both."""
+        """Return the convention, as far as values so far show it; rows whose units are all up are the same in both."""
         if self._kind is not None:
             return self._kind
         has_minus = values.dtype.kind in "if" and bool(((values == -1) & (True if missing is None else ~missing)).any())
@@ -108,6 +108,7 @@ class Growing:
         self._spool: Spool | None = None
 
     def append(self, packed: np.ndarray) -> None:
+        """Append packed rows; when they get many they move to a temporary file."""
         self._n_bytes += packed.nbytes
         if self._spool is not None:
             self._spool.append(packed)
@@ -126,6 +127,7 @@ class Growing:
             self.append(pack(np.ones((min(step, n_rows - first), n_units), np.uint8)))
 
     def table(self) -> Table:
+        """Return all rows as a table, in memory or on disk."""
         if self._spool is not None:
             self._spool.close()
             return self._spool
@@ -133,7 +135,7 @@ class Growing:
 
 
 def _values(argument: str, block: Any, first: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """A block as a table of values, and where entries are missing, if any are."""
+    """Return a block as a table of values, and where entries are missing, if any are."""
     masked = isinstance(block, np.ma.MaskedArray)
     values = block.data if masked else checks.any_array(argument, block)
     if values.ndim != 2:

@@ -39,12 +39,15 @@ class Held:
         return len(self._packed)
 
     def part(self, first: int, last: int) -> np.ndarray:
+        """Return rows from `first` to before `last`."""
         return self._packed[first:last]
 
     def at(self, indices: np.ndarray) -> np.ndarray:
+        """Return rows by their numbers."""
         return self._packed[indices]
 
     def digest(self) -> str:
+        """Return the sha256 of all bytes, in hex."""
         return hashlib.sha256(self._packed.data).hexdigest()
 
 

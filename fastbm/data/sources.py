@@ -124,7 +124,7 @@ class Source:
 
     @contextmanager
     def _table(self) -> Iterator[Any]:
-        """What rows are read from."""
+        """Open the table from which rows are read."""
         with datasets.opened(self.name, self.side) as table:
             if self.side is not None and self.name not in datasets.PATTERNS:
                 raise ValueError(
@@ -188,7 +188,7 @@ def read(data: Any, kind: Units | None, argument: str = "data") -> tuple[Rows, U
 
 
 def _filled(table: Any) -> Iterator[np.ndarray]:
-    """The rows of a scipy.sparse table, a block at a time."""
+    """Yield the rows of a scipy.sparse table, a block at a time."""
     step = max(NUMBERS // max(table.shape[1], 1), 1)
     for first in range(0, table.shape[0], step):
         yield table[first : first + step].toarray()

@@ -119,7 +119,7 @@ class Binned:
         return self.n_samples // self.width
 
     def _shift(self) -> np.ndarray:
-        """The chains' origins beside that of the first chain."""
+        """Return the chains' origins less that of the first chain."""
         return self._origin - self._origin[0]
 
     def _need(self) -> None:
@@ -154,8 +154,10 @@ class Binned:
         return np.where(between > 0, np.minimum(found, n), n)[()]
 
     def r_hat(self) -> Any:
-        """Return the classic split R-hat: ranks are not known here. NaN with fewer than 4 samples, 1 where nothing
-        varies, infinite where chains stand still at different values.
+        """Return the classic split R-hat: ranks are not known here.
+
+        It is NaN with fewer than 4 samples, 1 where nothing varies, infinite where chains stand still at different
+        values.
 
         References
         ----------
@@ -171,12 +173,13 @@ class Binned:
         return split_ratio(within, between, n)
 
     def _halves(self, half: int) -> list[np.ndarray]:
-        """Sums and sums of squares over the first and the last `half` full bins, (2, n_chains, ...) each."""
+        """Return sums and sums of squares over the first and the last `half` full bins, (2, n_chains, ...) each."""
         return [part.sum(axis=1) for part in (self._sums[:, :half], self._sums[:, self.n_full - half : self.n_full])]
 
     def drift(self) -> Any:
-        """Return by how many of its errors the mean of the later half differs from that of the first; 0 where nothing
-        varies. The error is that of the differences of 8 chains or more, else from `ess`.
+        """Return by how many of its errors the mean of the later half differs from that of the first.
+
+        It is 0 where nothing varies. The error is that of the differences of 8 chains or more, else from `ess`.
         """
         half, n_chains = self.n_full // 2, self.shape[0]
         if half < 1:
@@ -191,8 +194,9 @@ class Binned:
         return (moved / np.where(error > 0, error, np.where(moved > 0, 1e-300, 1.0)))[()]
 
     def standard_error(self) -> Any:
-        """Return the standard error of the mean: the larger of that from `ess` and, with 8 chains or more, that from
-        the spread of the chains' means.
+        """Return the standard error of the mean.
+
+        It is the larger of that from `ess` and, with 8 chains or more, that from the spread of the chains' means.
         """
         within = self.variance / np.maximum(self.ess() - 1.0, 1.0)
         if self.shape[0] < MANY_CHAINS:

@@ -33,8 +33,10 @@ def bit_r_hat(counts: Any, n: int) -> np.ndarray:
 
 
 def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:
-    """Return the largest R-hat that passes: `R_HAT_LIMIT`, or more where half-chains of `n` samples are so short that
-    chance brings the largest of `n_quantities` above it; a sample is `worth` so many independent ones.
+    """Return the largest R-hat that passes.
+
+    It is `R_HAT_LIMIT`, or more where half-chains of `n` samples are so short that chance brings the largest of
+    `n_quantities` above it; a sample is `worth` so many independent ones.
     """
     from scipy.special import chdtri
 

@@ -53,8 +53,9 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
 
 def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
-    """Return R-hat of half-chains of n samples from the mean of their variances and n times the variance of their
-    means.
+    """Return R-hat of half-chains of n samples.
+
+    It follows from the mean of their variances and n times the variance of their means.
     """
     varies = within > 0
     ratio = np.where(varies, ((n - 1) * within + between) / (n * np.where(varies, within, 1.0)), 1.0)

@@ -149,10 +149,10 @@ class LogBins:
         return length, length
 
     def means(self) -> np.ndarray:
-        """Return the means of the bins less every chain's first row, (3, 16, n_observables, n_chains), the oldest
-        window first.
+        """Return the means of the bins less every chain's first row, the oldest window first.
 
-        Sensible at a look, when all windows are full. At the first look the oldest window is all of the first unit.
+        They are (3, 16, n_observables, n_chains), and sensible when all windows are full. At the first inspection the
+        oldest window is all of the first unit.
         """
         _, length = self._window(max(self.n_rows - 1, 0))
         widths = np.maximum([length // 4, length // 2, length], self.unit) / N_BINS

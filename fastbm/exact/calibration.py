@@ -58,7 +58,7 @@ def measure() -> Speeds:
 
 
 def _slowness(engine: str, model: BoltzmannMachine, moments: bool) -> float:
-    """What a sum takes over what was forecast."""
+    """Return the ratio of the time that a sum takes to its forecast."""
     request = Request(model, 1.0, lambda engine: Wanted(moments, moments), Limits(), 1)
     planned = request.plan(engine)
     return _shortest(lambda: [planned.piece(k, 1) for k in range(planned.n_pieces)]) / planned.forecast.seconds
@@ -71,7 +71,7 @@ def _product_seconds(generator: np.random.Generator) -> float:
 
 
 def _shortest(function: Callable[[], object]) -> float:
-    """The shorter of two times, after one that loads code."""
+    """Return the shorter of two times, after one that loads code."""
     function()
     times = []
     for _ in range(2):
@@ -87,7 +87,7 @@ def _within(name: str, value: float) -> float:
 
 
 def _key() -> str:
-    """The processor, and the versions that decide what code it runs."""
+    """Return the processor, and the versions that decide what code it runs."""
     processor = platform.processor() or platform.machine()
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -102,7 +102,7 @@ def _file() -> Path | None:
 
 
 def _read() -> dict[str, object]:
-    """What the file holds; nothing where there is none, or it is damaged."""
+    """Return what the file holds; nothing where there is none, or it is damaged."""
     path = _file()
     if path is None:
         return {}
@@ -114,7 +114,7 @@ def _read() -> dict[str, object]:
 
 
 def _checked(entry: object) -> Speeds | None:
-    """The speeds that an entry of the file tells; None if it is not whole."""
+    """Return the speeds that an entry of the file holds; None if it is not whole."""
     names = [f.name for f in fields(Speeds)]
     if not isinstance(entry, dict) or sorted(entry) != sorted(names):
         return None

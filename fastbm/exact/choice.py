@@ -153,7 +153,7 @@ def _forecasts(request: Request, names: list[str], speeds: Speeds) -> dict[str, 
 
 
 def _cheapest(found: Mapping[str, Forecast], limits: Limits) -> str | None:
-    """The engine with the shortest forecast, if any can do the sum in the memory that there is."""
+    """Return the engine with the shortest forecast, if any can do the sum in the memory that there is."""
     able = {name: f.seconds for name, f in found.items() if math.isfinite(f.seconds) and f.n_bytes <= limits.n_bytes}
     return min(able, key=lambda name: able[name]) if able else None
 

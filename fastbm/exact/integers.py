@@ -25,6 +25,7 @@ class IntegerMachine:
 
     @classmethod
     def of(cls, model: BoltzmannMachine) -> IntegerMachine:
+        """Round a machine's couplings and biases to integers of one scale."""
         weights, bias, units = model.couplings.matrix(), model.flat_bias, model.convention
         largest = units.span**2 * float(np.abs(weights).sum()) + units.span * float(np.abs(bias).sum())
         exponent = 61 - min(math.frexp(largest or 1.0)[1], 1023)  # so that 2^61 steps are a number too
@@ -44,8 +45,9 @@ class IntegerMachine:
         return math.ldexp(beta, -self.exponent)
 
     def condition(self, units: np.ndarray, up: np.ndarray) -> tuple[IntegerMachine, np.ndarray, int]:
-        """Hold `units` at the bits `up`; return the machine of the others, who they are, and the integer energy that
-        the held ones add. The base stays that of the whole.
+        """Hold `units` at the bits `up`; return the machine of the others, their indices, and an energy.
+
+        It is the integer energy that the held units add. The base stays that of the whole.
         """
         held = np.flatnonzero(np.isin(np.arange(self.n_units), units[up.astype(bool)]))
         free = np.setdiff1d(np.arange(self.n_units), units)

@@ -63,7 +63,7 @@ class Work:
         self._n_done += 1
 
     def _awaited(self, executor: Executor, halt: Halt) -> Part:
-        """The next piece, done by the executor; no other is left waiting there if it does not come."""
+        """Return the next piece, done by the executor; no other is left waiting there if it does not come."""
         try:
             while len(self._waiting) < min(MOST_WAITING, self.planned.n_pieces - self._n_done):
                 self._waiting.append(executor.submit(do_piece, self.planned, self._n_done + len(self._waiting)))

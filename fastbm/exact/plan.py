@@ -135,7 +135,8 @@ class Sum(Protocol):
     forecast: Forecast
 
     @property
-    def n_pieces(self) -> int: ...
+    def n_pieces(self) -> int:
+        """Number of pieces."""
 
     @property
     def named_pairs(self) -> np.ndarray | None:
@@ -145,7 +146,8 @@ class Sum(Protocol):
     def detail(self) -> dict[str, Any]:
         """What only this engine has to say, once all pieces are done or before."""
 
-    def piece(self, k: int, threads: int, halt: Halt = never) -> Part: ...
+    def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
+        """Compute piece `k`."""
 
 
 class Source(Protocol):
@@ -159,8 +161,9 @@ class Source(Protocol):
     draw_seconds: float  # about how long one draw takes, on one thread
 
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
-        """Return bits (n_draws, n_chains, n_units) uint8; mutates `streams` (4, n_chains) uint32. Tables are made on
-        the first call; raises `Halted`, with `streams` as before, where a stop is asked for.
+        """Return bits (n_draws, n_chains, n_units) uint8; mutates `streams` (4, n_chains) uint32.
+
+        Tables are made on the first call; raises `Halted`, with `streams` as before, where a stop is asked for.
         """
 
 

@@ -32,9 +32,9 @@ WIDE, NARROW = 64, 16  # lanes of a tile
 
 @kernel
 def pack_units(up, packed):
-    """Pack each lane's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, ceil(n_units / 8))
-    uint8.
+    """Pack each lane's units into bytes, unit 0 in the lowest bit.
 
+    Mutates `packed` (n_chains, ceil(n_units / 8)) uint8.
     `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
     """
     n_chains = packed.shape[0]
@@ -51,9 +51,9 @@ def pack_units(up, packed):
 
 @kernel
 def pack_chains(up, n_chains, words):
-    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit. Mutates `words` (n_units, ceil(n_chains /
-    64)).
+    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit.
 
+    Mutates `words` (n_units, ceil(n_chains / 64)).
     Bits beyond `n_chains` are 0.  Cost: one pass over `up` (n_units, lanes).
     """
     for i in range(up.shape[0]):
@@ -69,9 +69,9 @@ MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a ta
 
 @kernel
 def pack_lanes(words, up):
-    """Pack 32 units of each lane into a word, the first in the lowest bit. Mutates `words` (ceil(n / 32), lanes)
-    uint32.
+    """Pack 32 units of each lane into a word, the first in the lowest bit.
 
+    Mutates `words` (ceil(n / 32), lanes) uint32.
     Cost: one pass over `up` (n, lanes) of 0 and 1.
     """
     words[:] = 0
@@ -110,9 +110,9 @@ def _add_tabled(fields, row, tables, words):
 
 @kernel
 def add_with_tables(fields, tables, words):
-    """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16. Mutates
-    `fields`.
+    """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16.
 
+    Mutates `fields`.
     Cost: a look-up and an addition for four rows, a column and 16 lanes.
     """
     for b in range(tables.shape[0]):
@@ -121,8 +121,9 @@ def add_with_tables(fields, tables, words):
 
 @kernel
 def add_with_rows(fields, weights, words, masks):
-    """Add the product of `weights` (n, m), n = 32 len(words), to the first m // 4 4 rows of `fields` (m, lanes)
-    float32, lanes a multiple of 16. Mutates `fields`.
+    """Add the product of `weights` with words of units to the first m // 4 4 rows of `fields`.
+
+    `weights` is (n, m), n = 32 len(words); `fields` (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
 
     The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
     argument.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
@@ -137,8 +138,9 @@ def add_with_rows(fields, weights, words, masks):
 
 @kernel
 def add_plainly(fields, weights, up, first):
-    """Add the product of `weights` (n, m), of its columns from `first` on, with `up` (n, lanes) of 0 and 1 to `fields`
-    (m, lanes). Mutates `fields`.
+    """Add the product of `weights`, of its columns from `first` on, with bits `up` to `fields`.
+
+    `weights` is (n, m), `up` (n, lanes) of 0 and 1, `fields` (m, lanes). Mutates `fields`.
 
     All three are of one type, float32 or float64.  Cost: eight operations for four rows and a column, vectorised over
     lanes.

@@ -51,7 +51,7 @@ def called(path: Path) -> frozenset[Path]:
 
 
 def _modules(node: ast.AST, path: Path) -> list[tuple[Path, list[str]]]:
-    """The modules that a statement imports: where it looks, and the names that may be modules there."""
+    """Return the modules that a statement imports: where it looks, and the names that may be modules there."""
     root = PACKAGE.parents[1]
     if isinstance(node, ast.Import):
         return [(root.joinpath(*alias.name.split(".")), []) for alias in node.names]

@@ -11,8 +11,8 @@ from .jit import kernel
 @kernel
 def energies_dense(values, weights, bias, energies, start, stop):
     """Add to the energy (without offset) of every lane what units `start` to `stop` bring, with all before them.
-    Mutates `energies` (lanes,).
 
+    Mutates `energies` (lanes,).
     `values` (n_units, lanes) float64 holds the units' values, `bias` is (n_units, 1) or (n_units, lanes); lanes is a
     multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane for all units, in the same order on every
     processor, in however many pieces.

@@ -50,9 +50,10 @@ def colour_units(indptr, indices, colours):
 
 @kernel
 def fix_gauge(signs, queue, indptr, indices, values):
-    """Fix signs such that signs[i] signs[j] values[k] > 0 along every tree of a breadth-first search. Mutates `signs`
-    (n_units,) int8, `queue` (n_units,) int32; returns the first edge (i, j) found to break the rule, or (-1, -1).
+    """Fix signs such that signs[i] signs[j] values[k] > 0 along every tree of a breadth-first search.
 
+    Mutates `signs` (n_units,) int8, `queue` (n_units,) int32; returns the first edge (i, j) found to break the rule, or
+    (-1, -1).
     Invariant: on entry signs are 0. If an edge is returned, it closes a frustrated loop; each connected part's first
     unit has sign 1.
     Cost: O(n_units + edges).

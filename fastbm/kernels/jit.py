@@ -49,15 +49,17 @@ CACHE_FOLDER = _cache_folder()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` on its first call: without the interpreter lock, cached, with C's rules for division by
-    zero.
+    """Compile `function` on its first call.
+
+    It runs without the interpreter lock, is cached, and divides by zero by C's rules.
     """
     return _compile(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part of kernels that is always inlined: a call that stays keeps the loop around it from being vector
-    code.
+    """Compile a part of kernels that is always inlined.
+
+    A call that stays keeps the loop around it from being vector code.
     """
     return _compile(function, forceinline=True)
 
@@ -86,8 +88,9 @@ class _Failures(event.Listener):
 
 
 class _CompilerClock(event.Listener):
-    """Wall time in which any thread is in the compiler: compiles, loads what the cache holds, or waits for a thread
-    that does. Threads side by side count once.
+    """Wall time in which any thread is in the compiler; threads side by side count once.
+
+    A thread is there while it compiles, loads what the cache holds, or waits for a thread that does.
     """
 
     def __init__(self) -> None:

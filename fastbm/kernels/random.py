@@ -1,5 +1,6 @@
-"""Random numbers for lanes: one xoshiro128++ stream per chain, and the thresholds that single-spin updates compare
-with.
+"""Random numbers for lanes, and the thresholds that single-spin updates compare with them.
+
+Every chain has one xoshiro128++ stream.
 
 Blackman and Vigna, ACM Trans. Math. Softw. 47, 36 (2021), doi:10.1145/3460772. A uniform number is (k + 1/2) / 2^32.
 Logarithms are polynomials in float32 (no libm, no re-association), so that the bits are the same on every processor.
@@ -52,8 +53,9 @@ def uniform_of_words(high, low):
 
 @kernel
 def _split(x, least_bits):
-    """Split a positive normal float32 into 2^e and m, the mantissa from the float with bits `least_bits` to twice
-    that.
+    """Split a positive normal float32 into 2^e and the mantissa m.
+
+    m is from the float with bits `least_bits` to twice that.
     """
     word = np.float32(x).view(np.int32)
     exponent = np.int32(np.int32(word - least_bits) >> np.int32(23))

@@ -23,8 +23,10 @@ class Stopwatch:
 
     @property
     def compile_seconds(self) -> float:
+        """Seconds in which kernels were compiled or loaded, since the start."""
         return compile_seconds() - self._compiled_before
 
     @property
     def seconds(self) -> float:
+        """Seconds since the start, without those of compiling."""
         return max(time.perf_counter() - self._started - self.compile_seconds, 0.0)

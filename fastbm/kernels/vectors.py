@@ -33,7 +33,7 @@ def has_look_up() -> bool:
 
 
 def _tile(n_vectors: int) -> Any:
-    """A function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
+    """Make a function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
 
     Its arguments are addresses and distances in bytes: of the fields and from row to row; of the tables; of the words
     that say which units are on, and from word to word; and the number of words.
@@ -116,7 +116,7 @@ class _Code:
         self._builder = builder
 
     def at(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
-        """A pointer to a `kind`: so many steps (number, distance) and bytes beyond an address."""
+        """Return a pointer to a `kind`: so many steps (number, distance) and bytes beyond an address."""
         if steps is not None:
             times, distance = (ir.Constant(_ADDRESS, x) if isinstance(x, int) else x for x in steps)
             start = self._builder.add(start, self._builder.mul(times, distance))
@@ -126,7 +126,7 @@ class _Code:
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
 
     def kept(self, place: Any) -> Any:
-        """A register that starts with what stands at a place."""
+        """Return a register that starts with the vector that is at a place."""
         register = cgutils.alloca_once(self._builder, _VECTOR)
         self._builder.store(self._builder.load(place, align=4), register)
         return register
@@ -138,7 +138,7 @@ class _Code:
         return self._builder.call(permute, [table, entries])
 
     def everywhere(self, value: Any) -> Any:
-        """A vector of a number."""
+        """Return a vector of which every lane is one number."""
         nothing = ir.Constant(_VECTOR, ir.Undefined)
         first = self._builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
         return self._builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 16))
@@ -149,7 +149,7 @@ add_tabled = _tile(1)
 
 
 def _plain_tile(kind: Any) -> Any:
-    """A function that adds rows times bits to `COLUMNS` rows of fields, in 16 lanes, four rows at a time.
+    """Make a function that adds rows times bits to `COLUMNS` rows of fields, in 16 lanes, four rows at a time.
 
     Its arguments are addresses and distances in bytes: of the fields; of the weights, from row to row and from column
     to column; of the bits, from row to row; and the number of groups of four rows. `kind` is the type of all three.

@@ -25,13 +25,16 @@ class Pairwise(Protocol):
     offset: float
 
     @property
-    def n_units(self) -> int: ...
+    def n_units(self) -> int:
+        """Number of units."""
 
     @property
-    def n_visible(self) -> int: ...
+    def n_visible(self) -> int:
+        """Number of visible units, the first ones."""
 
     @property
-    def flat_bias(self) -> np.ndarray: ...
+    def flat_bias(self) -> np.ndarray:
+        """Biases of all units, (n_units,)."""
 
     @classmethod
     def trusted(cls, kind: Couplings, bias: np.ndarray, units: Units, n_hidden: int, offset: float) -> Self:

@@ -24,7 +24,8 @@ class Storable(Protocol):
     base_rates: np.ndarray | None
 
     @property
-    def units(self) -> str: ...
+    def units(self) -> str:
+        """Kind of units: "spin" or "binary"."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the parameters."""

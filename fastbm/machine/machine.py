@@ -137,13 +137,15 @@ class BoltzmannMachine:
 
     @property
     def units(self) -> str:
-        """ "spin" or "binary"."""
+        """Kind of units: "spin" or "binary"."""
         return self.convention.name
 
     @property
     def weights(self) -> Any:
-        """The symmetric matrix (a scipy.sparse.csr_array for a sparse machine), or the list of blocks of a layered
-        machine; read-only arrays.
+        """Couplings as read-only arrays.
+
+        They are the symmetric matrix (a scipy.sparse.csr_array for a sparse machine), or the list of blocks of a
+        layered machine.
         """
         if isinstance(self.couplings, couplings.Sparse):
             return self.couplings.scipy()
@@ -216,7 +218,7 @@ class BoltzmannMachine:
         return self._by_rows(up, energies)
 
     def _by_rows(self, up: np.ndarray, function: Callable[[np.ndarray], np.ndarray], *width: int) -> np.ndarray:
-        """`function` of the values of all states, a block of states at a time, so that memory stays bounded."""
+        """Return `function` of the values of all states, a block of states at a time, so that memory stays bounded."""
         flat = up.reshape(int(np.prod(up.shape[:-1])), self.n_units)
         found = np.empty((len(flat), *width))
         for rows in couplings.row_blocks(len(flat), self.n_units):

@@ -18,7 +18,7 @@ class Units(NamedTuple):
 
     @property
     def span(self) -> int:
-        """hi - lo: 2 for spins, 1 for binary units."""
+        """Difference hi - lo: 2 for spins, 1 for binary units."""
         return self.hi - self.lo
 
     def values(self, up: np.ndarray, dtype: type = np.int8) -> np.ndarray:

@@ -20,7 +20,7 @@ MANY_VARIABLES, MOST_GAPS = 10**6, 100  # beyond so many variables, at most so m
 
 
 def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spin") -> BoltzmannMachine:
-    """Read a graph in the text format of rudy, which the G-set and the Biq Mac library share.
+    r"""Read a graph in the text format of rudy, which the G-set and the Biq Mac library share.
 
     The first line holds the numbers of vertices and edges, ``n m``; m lines ``i j w`` follow, with vertices counted
     from 1 and w being 1 where it is left out. Blank lines and comments (``#``, ``%``, or a line that begins with the
@@ -57,7 +57,7 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     --------
     >>> import fastbm as bm
     >>> from pathlib import Path
-    >>> _ = Path("triangle.txt").write_text("3 3\\n1 2 1\\n2 3 1\\n1 3 1\\n")
+    >>> _ = Path("triangle.txt").write_text("3 3\n1 2 1\n2 3 1\n1 3 1\n")
     >>> float(bm.models.from_rudy("triangle.txt", problem="max-cut").energy([1, 1, -1]))
     -2.0
     """

@@ -56,7 +56,7 @@ def _entry(place: str, name: str) -> str:
 
 
 def _narrow(doc: str) -> str:
-    """A docstring with lines that fit a terminal, each with the indent of its paragraph."""
+    """Return a docstring with lines that fit a terminal, each with the indent of its paragraph."""
     lines: list[str] = []
     paragraph: list[str] = []
 

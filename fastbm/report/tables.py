@@ -100,8 +100,9 @@ def resume_run(
     max_seconds: float | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Go on with a run to its end, or past it by `extend_by`, and show it; `data` and `holdout` name files that were
-    moved.
+    """Resume a run to its end, or past it by `extend_by`, and show it.
+
+    `data` and `holdout` name files that were moved.
     """
     started = time.perf_counter()
     stop = Stop(SIGNALS) if stop is None else stop
@@ -283,8 +284,9 @@ def _cells_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def temperatures(run: Run) -> Table | None:
-    """Tabulate energy and magnetisation at each temperature of a sampling run, beside exact values for the square
-    lattice.
+    """Tabulate energy and magnetisation at each temperature of a sampling run.
+
+    Exact values for the square lattice stand beside them.
     """
     if not isinstance(run, Samples) or not run.has_states or len(np.unique(run.beta)) < 2:
         return None
@@ -357,6 +359,7 @@ class Bar:
             self._progress.stop()
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        """Show how far the task is, and its last values."""
         self.moved = True
         done, total = task.progress
         total = done if task.done else total

@@ -66,7 +66,7 @@ class BlocksSource:
         return drawn
 
     def _states(self, uniforms: np.ndarray, threads: int, halt: Halt) -> np.ndarray:
-        """The states (m, n_units) of uniforms (m, 4)."""
+        """Return the states (m, n_units) that uniform numbers (m, 4) lead to."""
         levels = uniforms[:, 0] * self._shares[-1]
         last = np.searchsorted(self._shares, self._shares[-1])  # of some weight: a level may round to the whole
         leaf_of = np.minimum(np.searchsorted(self._shares, levels, side="right"), last)

@@ -69,22 +69,27 @@ class Small:
     """Passes over whole tables in one call each: below some 2^21 terms a call of BLAS costs more than it saves."""
 
     def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
+        """Return the exponentials of a form, as `fill_table` writes them."""
         table = np.empty((form[0].size, form[1].size))
         fill_table(form, beta, tilt, centre, table, 0)
         return table
 
     def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return left @ right."""
         return left @ right
 
     def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
+        """Return the sum of (left @ right) * table."""
         return sum_product(left, right, table)
 
     def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
+        """Return the joint weights (left @ right) * table, summed by row and by column."""
         found = Weighed.empty(*table.shape)
         weigh_product(np.ascontiguousarray(left), np.ascontiguousarray(right), table, form, *found)
         return found
 
     def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
+        """Return the sums that `covary_products` makes of two products and a table."""
         sums = np.zeros((2, table.shape[1]))
         covary_products(tuple(left), tuple(right), table, form, sums)
         return sums.sum(axis=1)
@@ -97,6 +102,7 @@ class Large:
         self._threads, self._halt = threads, halt
 
     def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
+        """Return the exponentials of a form, as `fill_table` writes them, some rows a thread."""
         table = np.empty((form[0].size, form[1].size))
 
         def fill(first: int) -> None:
@@ -106,6 +112,7 @@ class Large:
         return table
 
     def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return left @ right, computed tile by tile."""
         product = np.empty((len(left), right.shape[1]))
 
         def multiply(place: tuple[slice, slice]) -> None:
@@ -116,6 +123,8 @@ class Large:
         return product
 
     def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
+        """Return the sum of (left @ right) * table, tile by tile."""
+
         def add(place: tuple[slice, slice]) -> float:
             rows, cols = place
             return float(np.einsum("ij,ij->", left[rows] @ right[:, cols], table[rows, cols]))
@@ -123,6 +132,8 @@ class Large:
         return sum(self._each(add, tiles(table)))
 
     def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
+        """Return the joint weights (left @ right) * table, summed by row and by column, tile by tile."""
+
         def add(place: tuple[slice, slice]) -> Weighed:
             rows, cols = place
             found = Weighed.empty(rows.stop - rows.start, cols.stop - cols.start)
@@ -141,6 +152,8 @@ class Large:
         return whole
 
     def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
+        """Return the sums that `covary` makes of two products and a table, tile by tile."""
+
         def add(place: tuple[slice, slice]) -> np.ndarray:
             rows, cols = place
             sums = np.zeros((2, cols.stop - cols.start))

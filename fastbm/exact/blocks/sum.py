@@ -39,8 +39,9 @@ SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 
 @dataclass(frozen=True)
 class Leaf:
-    """A piece of the sum: units that are held (a prefix of the plan's order) at bits, and whether the rest is one
-    table.
+    """A piece of the sum: units that are held at bits, and whether the rest is one table.
+
+    The units that are held are a prefix of the plan's order.
     """
 
     up: tuple[int, ...]
@@ -103,7 +104,7 @@ def cut(form: IntegerMachine, beta: float, n_held: int) -> tuple[Leaf, ...] | No
 
 
 def _lowest_found(form: IntegerMachine) -> int:
-    """The lowest integer energy that descents from some states reach."""
+    """Return the lowest integer energy that descents from some states reach."""
     if not form.n_units:
         return 0
     return int(descend(form.rises, form.fields, N_STARTS))
@@ -209,7 +210,7 @@ def _sum(
 
 
 def _best_tilt(variance_f: float, variance_g: float) -> float:
-    """The tilt that changes weights by about their own size; 0 where heights do not vary."""
+    """Return the tilt that changes weights by about their own size; 0 where heights do not vary."""
     largest = max(variance_f, variance_g)
     return 1.0 / math.sqrt(largest) if largest > 1e-200 else 0.0
 
@@ -235,8 +236,9 @@ def n_products(wanted: Wanted) -> int:
 
 
 def n_tables(wanted: Wanted) -> int:
-    """Return how many tables are held at a time: three, four tilted ones, the products' tiles, and one for all that is
-    small.
+    """Return how many tables are held at a time.
+
+    With moments and variance they are three, four tilted ones, the products' tiles, and one for all that is small.
     """
     return 11 if wanted.moments and wanted.energy_variance else 5
 

@@ -42,8 +42,10 @@ class EliminationSource:
                 self._cells = max(CELLS, int((max_bytes - forecast.n_bytes) / 16.0))
 
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
-        """Return bits (n_draws, n_chains, n_units) uint8. Mutates `streams` (4, n_chains) uint32, by two words for
-        every unit and draw; raises `Halted`, with `streams` as before, where a stop is asked for.
+        """Return bits (n_draws, n_chains, n_units) uint8.
+
+        Mutates `streams` (4, n_chains) uint32, by two words for every unit and draw; raises `Halted`, with `streams` as
+        before, where a stop is asked for.
         """
         if self.tables is None:
             raise ValueError(f"elimination cannot draw from this machine: {self.forecast.size}.")

@@ -100,8 +100,10 @@ def evaluate(name: str, units: list[int], neighbours: Neighbours, best: Order | 
 
 
 def by_degree(neighbours: Neighbours) -> tuple[list[int], int]:
-    """Eliminate the unit with the fewest neighbours, the first of them; return units and width. Not all units where
-    the width exceeds `TOLD` (of many units `WIDEST`), or the search takes too long.
+    """Eliminate the unit with the fewest neighbours, the first of them; return units and width.
+
+    Some units are left out where the width exceeds `TOLD` (`WIDEST` where there are many units), or the search takes
+    too long.
     """
     widest = TOLD if len(neighbours) <= TOLD_UNITS else WIDEST
     left: list[set[int] | None] = [set(others) for others in neighbours]
@@ -129,8 +131,9 @@ def by_degree(neighbours: Neighbours) -> tuple[list[int], int]:
 
 
 def by_fill(neighbours: Neighbours) -> list[int]:
-    """Eliminate the unit whose neighbours lack the fewest couplings to one another, of these the one with the fewest
-    neighbours. Not all units where it gets too wide.
+    """Eliminate the unit whose neighbours lack the fewest couplings to one another; return the units in order.
+
+    Among several it is the one with the fewest neighbours. Some units are left out where it gets too wide.
     """
     left = [sum(1 << other for other in others) for others in neighbours]
     cost = [_fill(left, unit) for unit in range(len(left))]

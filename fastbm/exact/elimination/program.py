@@ -168,7 +168,7 @@ def _stack(steps: np.ndarray, parents: np.ndarray) -> np.ndarray:
 
 
 def _n_held(steps: np.ndarray, heights: np.ndarray) -> int:
-    """A step's children are still there when its message is written."""
+    """Return the most entries held at a time: a step's children are still there when its message is written."""
     return int((heights[:-1].sum(axis=1) + (1 << steps[:, kernels.WIDTH])).max())
 
 
@@ -233,6 +233,7 @@ class Finder:
 
     @classmethod
     def of(cls, program: Program) -> Finder:
+        """Index the units and pairs of a program's cliques."""
         n, starts = program.n_steps, program.steps[:, kernels.START]
         own = np.repeat(program.cliques[starts], program.steps[:, kernels.WIDTH] + 1)
         keys = np.minimum(own, program.cliques) * n + np.maximum(own, program.cliques)

@@ -117,7 +117,7 @@ class EliminationSum:
 
 
 def _moments(tables: Tables, variance: bool, threads: int, halt: Halt) -> tuple[float, np.ndarray, float | None]:
-    """log Z; P(up) and P(both up) laid out as the cliques; variance of the energy, in units of scale^2."""
+    """Return log Z; P(up) and P(both up) laid out as the cliques; variance of the energy, in units of scale^2."""
     program, steps = tables.program, tables.steps(threads, halt)
     shifts, sums, marginals = np.zeros((3, program.n_steps)), np.zeros(len(program.places)), None
     for first, stop, chances in tables.chances(shifts, 3 if variance else 1, steps):
@@ -153,7 +153,7 @@ def plan(
 
 @lru_cache(maxsize=GRAPHS)
 def _laid_out(indptr: bytes, indices: bytes, pairs: bytes) -> tuple[Order | None, Program | None, str, tuple[int, ...]]:
-    """The order for a graph and the pairs that are asked for, laid out; the width, in words; units to be given."""
+    """Return the order for a graph and the pairs asked for, laid out; the width, in words; units to be given."""
     starts, units = (np.frombuffer(text, np.int64) for text in (indptr, indices))
     if np.diff(starts).min() > TOLD:  # no order is less wide than the least degree
         return None, None, f"width above {TOLD}", ()
@@ -168,7 +168,7 @@ def _laid_out(indptr: bytes, indices: bytes, pairs: bytes) -> tuple[Order | None
 def _order_with(
     neighbours: Neighbours, pairs: np.ndarray, order: Order | None, size: str
 ) -> tuple[Order | None, str, tuple[int, ...]]:
-    """An order whose cliques hold all pairs, or `order` and the units that are to be given."""
+    """Return an order whose cliques hold all pairs, or `order` and the units that are to be given."""
     given: tuple[int, ...] = ()
     if order is not None:
         finder = Finder.of(lay_out(order))
@@ -183,8 +183,9 @@ def _order_with(
 
 
 def _entries(tables: Tables, n_rows: int, n_given: int) -> float:
-    """Cost, in entries of messages: on the way forth, computed again, and on the way back; and once more for every
-    unit that is given.
+    """Return the cost in entries of messages.
+
+    Messages are computed forward, computed again, and passed backward; and once more for every unit that is given.
     """
     program = tables.program
     work = float(program.work.sum()) + SMALL_STEP * program.n_steps

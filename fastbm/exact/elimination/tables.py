@@ -51,8 +51,9 @@ class Steps:
         return self.program.sizes
 
     def eliminate(self, tables: np.ndarray, chances: np.ndarray, shifts: np.ndarray, first: int, stop: int) -> None:
-        """Compute the messages of some steps. Mutates `tables` (1 or 3, n_held), `chances` (the segment's, or of size
-        0), `shifts` (3, n_steps).
+        """Compute the messages of some steps.
+
+        Mutates `tables` (1 or 3, n_held), `chances` (the segment's, or of size 0), `shifts` (3, n_steps).
         """
         program = self.program
 
@@ -67,8 +68,9 @@ class Steps:
                 compute((begin, end, 0, 1 << 62))
 
     def marginalise(self, sums: np.ndarray, marginals: np.ndarray, chances: np.ndarray, first: int, stop: int) -> None:
-        """Go back from step `stop` - 1 to `first`, steps of one segment. Mutates `sums` (n_places,), `marginals`
-        (n_held,).
+        """Pass marginals backward from step `stop` - 1 to `first`, steps of one segment.
+
+        Mutates `sums` (n_places,), `marginals` (n_held,).
         """
         program = self.program
         for begin, end in reversed(list(self._calls(first, stop))):
@@ -151,6 +153,7 @@ class Tables:
 
     @classmethod
     def of(cls, model: BoltzmannMachine, beta: float, program: Program) -> Tables:
+        """Lay a machine's energies out for a program."""
         couplings, fields = up_form(model.couplings, model.flat_bias, model.convention)
         values = _by_clique(program, *couplings.csr(), fields)
         down = np.full(model.n_units, model.convention.lo)
@@ -163,8 +166,9 @@ class Tables:
         return math.isfinite(self.beta * self.scale * float(np.abs(self.values).sum()) + self.beta * abs(self.base))
 
     def cut(self, n_rows: int, max_bytes: float, kept: float = KEPT) -> Tables:
-        """Return the same tables with a program in segments that fit into `max_bytes`, if any do: in one if its chances
-        fit into `kept` too, otherwise in those that need least.
+        """Return the same tables with a program in segments that fit into `max_bytes`, if any do.
+
+        It is one segment if its chances fit into `kept` too, otherwise those segments that need least.
         """
         whole = self.program
         if n_rows and (8.0 * whole.n_chances > kept or self.n_bytes(n_rows) > max_bytes):
@@ -174,8 +178,9 @@ class Tables:
         return self
 
     def n_bytes(self, n_rows: int) -> float:
-        """Most memory held: with `n_rows` tables on the way forth, and for the way back if there are any; 0 stands for
-        log Z alone.
+        """Return the most memory held, with `n_rows` tables forward, and for the backward pass if there are any.
+
+        0 rows stand for log Z alone.
         """
         program = self.program
         arrays = (program.steps, program.cliques, program.places, program.heights, program.work, self.values)
@@ -191,7 +196,7 @@ class Tables:
         return Steps(self.program, self.values, self.beta * self.scale, threads, halt)
 
     def log_z(self, shifts: np.ndarray) -> float:
-        """log Z from the shifts of all messages."""
+        """Return log Z from the shifts of all messages."""
         return math.fsum([-self.beta * self.base, *shifts[0].tolist()])
 
     def sum_out(self, threads: int, halt: Halt) -> float:
@@ -202,8 +207,9 @@ class Tables:
         return self.log_z(shifts)
 
     def chances(self, shifts: np.ndarray, n_rows: int, steps: Steps) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yield the segments from the last to the first, with their chances. Mutates `shifts` (3, n_steps), which is
-        complete when the first of them comes.
+        """Yield the segments from the last to the first, with their chances.
+
+        Mutates `shifts` (3, n_steps), which is complete when the first of them comes.
 
         With three tables `shifts` gets means and variances of the energy too.
         """
@@ -227,7 +233,7 @@ class Tables:
             yield first, stop, store
 
     def _live(self, tables: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Copies of the messages that stand before step k, on both stacks."""
+        """Return copies of the messages that are there before step k, on both stacks."""
         lower, upper = self.program.heights[k].tolist()
         return tables[0, :lower].copy(), tables[0, tables.shape[1] - upper :].copy()
 

@@ -59,8 +59,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Block:
-    """2^depth steps of a code from `start`, a multiple of it; done in slices of a fixed size, so that the bits do not
-    depend on the threads.
+    """A block of 2^depth steps of a code from `start`, a multiple of it.
+
+    It is done in slices of a fixed size, so that the bits do not depend on the threads.
     """
 
     start: int
@@ -157,7 +158,10 @@ def _added(totals: Any) -> Totals:
 
 
 def _pairs_up(lows: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """The weight with units i and j both up, from that by settings of the low units and that of pairs of high ones."""
+    """Return the weight with units i and j both up.
+
+    It follows from the weight by settings of the low units and the weight of pairs of high ones.
+    """
     size, n_high = lows.shape[1], len(pairs)
     n_low = size.bit_length() - 1
     bits = (np.arange(size)[:, None] >> np.arange(n_low) & 1).astype(float)

@@ -92,7 +92,7 @@ class GraySum:
         return Part(log_z, energy, variance, up, pairs, distribution, lowest if self.n_lowest else None)
 
     def _energies(self, totals: Totals, least: int, block: Block) -> tuple[float, float, float]:
-        """log Z, <E> and its variance."""
+        """Return log Z, <E> and its variance."""
         form, beta = self._form, self.beta
         whole, first, second = totals
         low_energy = form.base + math.ldexp(least, -form.exponent)

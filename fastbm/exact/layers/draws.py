@@ -39,6 +39,7 @@ class LayerSource:
     _tables: tuple[np.ndarray, ...] = field(default=(), repr=False)
 
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
+        """Return bits (n_draws, n_chains, n_units) uint8; mutates `streams`; tables are made on the first call."""
         if not self._tables:
             self._tables = self._make_tables(threads, halt)
         n_chains = streams.shape[1]
@@ -63,7 +64,7 @@ class LayerSource:
         return up
 
     def _make_tables(self, threads: int, halt: Halt) -> tuple[np.ndarray, ...]:
-        """Running sums of the weights of all states, and log-odds of the other units."""
+        """Return running sums of the weights of all states, and log-odds of the other units."""
         form, beta = self.form, self.beta
         states = StateWeights(form, beta, self.n_low)
         n_high = 1 << (form.n_summed - self.n_low)

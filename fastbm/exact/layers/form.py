@@ -30,8 +30,10 @@ LARGEST = 690.0  # nats that the factors of a group may reach: exp(709) is the l
 
 @dataclass(frozen=True)
 class LayerForm:
-    """Energies E = offset - pull v - sum_j f_j (x_j + lo / span), v the values of the enumerated units, x_j = 1 where
-    a unit in closed form is up, and f = gaps + v weights.
+    """Energies of a machine of which some units are enumerated and the others summed in closed form.
+
+    E = offset - pull v - sum_j f_j (x_j + lo / span), v the values of the enumerated units, x_j = 1 where a unit in
+    closed form is up, and f = gaps + v weights.
     """
 
     summed: np.ndarray  # (n_summed,) indices of the enumerated units
@@ -77,7 +79,7 @@ class LayerForm:
 
     @property
     def share(self) -> float:
-        """lo / span: 0 for binary units, -1/2 for spins."""
+        """Ratio lo / span: 0 for binary units, -1/2 for spins."""
         return self.lo / (self.hi - self.lo)
 
     def gaps_of(self, units: slice, base: np.ndarray, first: int, n_settings: int) -> np.ndarray:
@@ -93,8 +95,9 @@ class LayerForm:
         return pulls[:, 0]
 
     def widest(self, n_low: int, beta: float) -> np.ndarray:
-        """Return the furthest, for every unit in closed form, that |p_j| or |q_j| of `fastbm.kernels.exact.layers`
-        reaches, in nats.
+        """Return how far |p_j| or |q_j| reaches for every unit in closed form, in nats.
+
+        They are those of `fastbm.kernels.exact.layers`.
         """
         ends = np.stack([self.lo * self.weights, self.hi * self.weights])
         least, most = ends.min(axis=0), ends.max(axis=0)
@@ -106,7 +109,7 @@ class LayerForm:
 
 
 def _block(couplings: Layered, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The couplings between two sets of layers."""
+    """Return the couplings between two sets of layers."""
     row_of, column_of = np.zeros((2, couplings.n_units), np.int64)
     row_of[rows], column_of[columns] = np.arange(len(rows)), np.arange(len(columns))
     weights = np.zeros((len(rows), len(columns)))
@@ -162,8 +165,9 @@ class StateWeights:
         return self.form.pulls_of(self.high_units, first, n_high)
 
     def weigh(self, first: int, n_high: int) -> tuple[float, np.ndarray]:
-        """Return top and weights (n_high, n_low_states), exp(top) times which is exp(-beta (E - offset)) summed over
-        the units in closed form, for settings `first` and on of the high units.
+        """Return top and weights (n_high, n_low_states) for settings `first` and on of the high units.
+
+        exp(top) times the weights is exp(-beta (E - offset)) summed over the units in closed form.
         """
         gaps = self.high_gaps(first, n_high)
         fast = gaps.take(self._slots, axis=1)

@@ -71,17 +71,21 @@ class LayerSum:
 
     @property
     def n_pieces(self) -> int:
+        """Number of pieces."""
         return 1 << (self.form.n_summed - self.n_inside)
 
     @property
     def named_pairs(self) -> np.ndarray | None:
+        """None: pairs are a full matrix."""
         return None
 
     @property
     def detail(self) -> dict[str, Any]:
+        """Numbers of units that are enumerated and that are summed in closed form."""
         return {"summed": self.form.n_summed, "closed": self.form.n_closed}
 
     def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
+        """Sum piece `k`."""
         look(halt)
         tables = StateWeights(self.form, self.beta, self.n_low)
         n_high = 1 << (self.n_inside - self.n_low)
@@ -147,8 +151,9 @@ class LayerSum:
         return self.form.offset + (reference + mean), min(variance, sys.float_info.max)
 
     def _ordered(self, pairs: np.ndarray, up: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """P(up) and P(both up) in the machine's order of units; a unit in closed form is up with itself, not twice
-        on its own.
+        """Return P(up) and P(both up) in the machine's order of units.
+
+        A unit in closed form is up with itself, not twice on its own.
         """
         order = np.concatenate([self.form.summed, self.form.closed])
         up[: self.form.n_summed] = np.diagonal(pairs)[: self.form.n_summed]
@@ -158,7 +163,7 @@ class LayerSum:
 
 
 def _negligible(weights: np.ndarray) -> float:
-    """The weight up to which all states together weigh no more than `LOST`."""
+    """Return the weight up to which all states together weigh no more than `LOST`."""
     exponents = -np.frexp(weights)[1]  # weights are at most 1: these are not below -1
     shares = np.bincount(exponents + 1, weights=weights)
     dropped = np.cumsum(shares[::-1])[::-1] <= LOST

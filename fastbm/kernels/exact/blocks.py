@@ -45,8 +45,9 @@ def tabulate_energies(rises, fields, first, k):
 
 @kernel
 def tabulate_fields(rises, first, k, others, m):
-    """Return (2^k, m) the fields that every setting of units `first` to `first` + k makes for units `others` to
-    `others` + m.
+    """Return the fields that every setting of some units makes for some others, (2^k, m).
+
+    The former are units `first` to `first` + k, the latter `others` to `others` + m.
 
     `rises` (n, n) int64.  Cost: 2^k m additions.
     """
@@ -73,8 +74,9 @@ def lowest_entry(own, fields):
 
 @kernel
 def _row_energies(form, row, first, energies):
-    """Write a row's energies less the table's lowest, columns from `first` on; `energies` is 2^k long and `first` a
-    multiple of it.
+    """Write a row's energies less the table's lowest, columns from `first` on.
+
+    `energies` is 2^k long and `first` a multiple of it. Mutates `energies`.
     """
     row_own, col_own, fields, lowest = form
     start = row_own[row] - lowest

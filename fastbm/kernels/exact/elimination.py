@@ -43,9 +43,9 @@ def tabulate_linear(linear, values, first, low):
 
 @kernel
 def tabulate_index(index, places, first, width, block, low):
-    """Find a child's entries of one block of its parent's scope, with the parent's own unit down; return whether they
-    are every second one of a run that starts at index[0]. Mutates `index`.
+    """Find a child's entries of one block of its parent's scope, with the parent's own unit down.
 
+    Return whether they are every second one of a run that starts at index[0]. Mutates `index`.
     `places` [first + 1, first + width) holds the places of all but the first unit of the child's scope.
     Cost: O(width), and an addition an entry where they are no run.
     """
@@ -98,9 +98,9 @@ def _begin(down, up, linear, values, start, width, block, low):
 
 @kernel
 def eliminate(tables, chances, shifts, steps, places, values, beta, part):
-    """Compute the messages of steps part[0] to part[1], their entries part[2] to part[3]. Mutates `tables` (1 or 3,
-    n_entries), `chances` (n_chances or 0,) and `shifts` (3, n_steps).
+    """Compute the messages of steps part[0] to part[1], their entries part[2] to part[3].
 
+    Mutates `tables` (1 or 3, n_entries), `chances` (n_chances or 0,) and `shifts` (3, n_steps).
     Row 0 of `tables` holds messages; rows 1 and 2, if there, mean and variance of the energy of all that is summed
     out, given the scope (the mean without what `shifts` holds). `chances`, if there is room, get P(v up | scope).
     `values` are energies: minus those of v up, beta times them log-odds. part[2] and part[3] are multiples of 2^LOW,
@@ -167,6 +167,7 @@ def _find_chances(chances, less, down, up):
 @kernel
 def _mix_energies(means, variances, less, down, up):
     """Write mean and variance of the energy over both values of the unit, each with mean and variance of its own.
+
     Mutates `means`, `variances`.
     """
     for x in range(means.size):
@@ -181,9 +182,9 @@ def _mix_energies(means, variances, less, down, up):
 
 @kernel
 def draw_uniforms(uniforms, streams, n_draws):
-    """Draw a uniform number in [0, 1) of 53 bits for every unit of `n_draws` states of every chain. Mutates `uniforms`
-    (n_units, n_draws * n_chains), `streams` (4, n_chains).
+    """Draw a uniform number in [0, 1) of 53 bits for every unit of `n_draws` states of every chain.
 
+    Mutates `uniforms` (n_units, n_draws * n_chains), `streams` (4, n_chains).
     Column t * n_chains + c is draw t of chain c. Every chain's stream gives, draw by draw and row by row, two words:
     the upper 32 bits and the lower 21.
     Cost: two words a number, vectorised over chains.

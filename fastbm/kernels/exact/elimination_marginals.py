@@ -16,8 +16,9 @@ from .elimination import CHANCE, CHILD, LOW, MESSAGE, SIBLING, START, WIDTH
 
 @kernel
 def fold_up(sums, marginals, chances, step, first, stop):
-    """Add P(v up) to sums[0] and P(v and unit b of its scope up) to sums[1 + b], from entries `first` to `stop` of the
-    step's table. Mutates `sums` (1 + width,).
+    """Add P(v up) to sums[0] and P(v and unit b of its scope up) to sums[1 + b].
+
+    They come from entries `first` to `stop` of the step's table. Mutates `sums` (1 + width,).
 
     `step` is the step's row of the program; `first` and `stop` are multiples of 2^LOW, or 0 and the whole table.
     Cost: three additions an entry, vectorised.
@@ -48,8 +49,9 @@ def fold_up(sums, marginals, chances, step, first, stop):
 
 @kernel
 def pass_down(marginals, chances, steps, places, part):
-    """Sum the table of step part[0] over all units that are not in the scope of its child part[1]: blocks part[2] to
-    part[3] of the child's table. Mutates `marginals`.
+    """Sum the table of step part[0] over all units that are not in the scope of its child part[1].
+
+    It does blocks part[2] to part[3] of the child's table. Mutates `marginals`.
 
     The parent's own unit is bit 0 of the child's table. Of the parent's scope, units of the child's above bit LOW
     number the blocks, as many as there are; part[3] may be more than that.

@@ -26,8 +26,8 @@ ROWS = 8  # parts of the table: the linear energy is written for one of them, an
 @kernel
 def tabulate_low(rises, table):
     """Fill `table` (2^k,) with the couplings' energy of every setting of k units, bit l of the index for unit l.
-    Mutates `table`.
 
+    Mutates `table`.
     `rises` (k, k) int64 symmetric.  Cost: 2^k k additions.
     """
     table[0] = 0
@@ -69,8 +69,9 @@ def begin_code(rises, k, step, field):
 
 @kernel
 def advance_code(rises, k, step, field):
-    """Change the one high unit in which `step` differs from the step before it; return what that adds to the energy.
-    Mutates `field`, which stays the field of the state.  Cost: n additions.
+    """Change the one high unit in which `step` differs from the step before it.
+
+    Return what that adds to the energy. Mutates `field`, which stays the field of the state.  Cost: n additions.
     """
     bit, rest = 0, step
     while rest & 1 == 0:
@@ -95,15 +96,16 @@ def add_linear(field, energy, linear):
 
 @inlined
 def _height(scale, energy):
-    """z of a state."""
+    """Return the height z of a state."""
     return min(scale * np.float64(energy), LARGEST_Z)
 
 
 @kernel
 def _weigh_step(table, linear, field, scale, weights, heights):
-    """Write the weights w of all settings of the low units. Mutates `weights` (2^k,) and `heights` (3, 2^k / 4), to
-    whose rows it writes w and adds w z and w z^2, each summed over the four settings of the two uppermost low units.
+    """Write the weights w of all settings of the low units.
 
+    Mutates `weights` (2^k,) and `heights` (3, 2^k / 4), to whose rows it writes w and adds w z and w z^2, each summed
+    over the four settings of the two uppermost low units.
     `linear` is the energy less the table's over the other low units, `field` (2,) that of the two.  Cost: an
     exponential and a dozen operations a state. Four at a time are a tenth faster than one.
     """
@@ -178,10 +180,10 @@ def _add_risen(total, bit, gray, pairs):
 
 @kernel
 def sum_slice_moments(rises, fields, table, start, depth, scale, lows, pairs):
-    """Do as `sum_slice`, and add up weights by units that are up. Mutates `lows` (1 + n - k, 2^k), whose row 0 gets the
-    weights of the settings of the low units and row 1 + i those with high unit k + i up; and `pairs` (n - k, n - k),
-    the weight with high units i <= j up.
+    """Do as `sum_slice`, and add up weights by units that are up.
 
+    Mutates `lows` (1 + n - k, 2^k), whose row 0 gets the weights of the settings of the low units and row 1 + i those
+    with high unit k + i up; and `pairs` (n - k, n - k), the weight with high units i <= j up.
     The two halves of a block of 2^(b + 1) steps differ in unit k + b, which is up in one of them: blocks are joined as
     bits carry in a counter, one join a step.  Cost: `sum_slice` and about six loads and stores a state.
     """
@@ -221,9 +223,9 @@ def sum_slice_moments(rises, fields, table, start, depth, scale, lows, pairs):
 
 @kernel
 def sum_slice_distribution(rises, fields, table, start, depth, scale, weights):
-    """Do as `sum_slice`, and add the weights to those of the settings of the first m >= k units. Mutates `weights`
-    (2^m,), with bit l of the index for unit l.
+    """Do as `sum_slice`, and add the weights to those of the settings of the first m >= k units.
 
+    Mutates `weights` (2^m,), with bit l of the index for unit l.
     Cost: `sum_slice` and three loads and stores a state.
     """
     k = count_low(table)
@@ -247,8 +249,9 @@ def sum_slice_distribution(rises, fields, table, start, depth, scale, weights):
 
 @kernel
 def _replace_top(energies, numbers, energy, number):
-    """Put a state in the place of the last one kept. Mutates `energies`, `numbers`, a heap on entry and exit.  Cost:
-    O(log of its size).
+    """Put a state in the place of the last one kept.
+
+    Mutates `energies`, `numbers`, a heap on entry and exit.  Cost: O(log of its size).
     """
     place, size = 0, energies.size
     while 2 * place + 1 < size:
@@ -282,9 +285,9 @@ def _write_energies(table, linear, shifts, energies):
 
 @kernel
 def list_lowest(rises, fields, table, start, depth, energies, numbers):
-    """Keep the lowest states among 2^depth steps of the code from `start` and those kept before. Mutates `energies`,
-    `numbers` (n_lowest,) int64, a heap on entry and exit.
+    """Keep the lowest states among 2^depth steps of the code from `start` and those kept before.
 
+    Mutates `energies`, `numbers` (n_lowest,) int64, a heap on entry and exit.
     Arguments as of `sum_slice`, with k >= 1 and nothing taken off `table`.  Cost: four operations a state,
     vectorised; a step is looked through only where its least energy can be among those kept.
     """

@@ -29,8 +29,8 @@ _ONE = np.int64(1023 << 52)
 @kernel
 def tabulate_gaps(gaps, weights, base, lo, hi, first):
     """Write base + sum_i v_i weights_i for settings `first`, `first` + 1, ..., v_i = hi where bit i is set, else lo.
-    Mutates `gaps` (n_settings, n).
 
+    Mutates `gaps` (n_settings, n).
     `weights` (n_bits, n), `base` (n,).  Cost: n_bits additions an entry, in one order for all.
     """
     for k in range(gaps.shape[0]):
@@ -135,8 +135,10 @@ def weigh_states(mantissas, heights, top):
 
 @kernel
 def fill_conditionals(rows, energies, roots, states, high, low, beta, share):
-    """Write, for every listed state, root times its bits and P(j up) of the units in closed form, and mean and variance
-    of their energy. Mutates `rows` (n_states, R + n) and `energies` (2, n_states).
+    """Write probabilities and energies of the units in closed form, for every listed state.
+
+    These are root times the state's bits and P(j up), and mean and variance of the energy. Mutates `rows` (n_states, R
+    + n) and `energies` (2, n_states).
 
     Gaps f_j = `high` (n_high, n) + `low` (n_low, n), row state // n_low and row state % n_low; P(j up) =
     sigmoid(beta f_j), and the unit's energy is -f_j (up + share).  Cost: an exponential and a division a state and
@@ -175,9 +177,9 @@ def fill_conditionals(rows, energies, roots, states, high, low, beta, share):
 
 @kernel
 def draw_layers(out, streams, cumulative, low, high, base):
-    """Draw states. Mutates `out` (n_draws, n_chains, R + n) of 0 or 1, enumerated units first, and `streams`
-    (4, n_chains).
+    """Draw states of a layered machine, the enumerated units first.
 
+    Mutates `out` (n_draws, n_chains, R + n) of 0 or 1 and `streams` (4, n_chains).
     `cumulative` (2^R,) sums the weights of the states up to each. Log-odds of the n other units are `base` (n,) + `low`
     (n_low, n), row state % n_low, + row i of `high` for each bit i of state // n_low.  Invariant: a chain's draw takes
     two words of its stream for the state, then two for each other unit.  Cost: R + log2 n_low additions and an

@@ -105,8 +105,9 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
 
 @kernel
 def scale_of(unit):
-    """Return what turns log-odds into fields whose `unit` in log-odds this is; never so small that signs of limits are
-    lost, nor more than float32 holds.
+    """Return what turns log-odds into fields whose `unit` in log-odds this is.
+
+    It is never so small that signs of limits are lost, nor more than float32 holds.
     """
     scale = 1.0 / unit if unit > 0.0 else np.inf
     return np.float32(min(max(scale, 1e-30), 3.4e38))

@@ -31,9 +31,9 @@ def reverse_slots(indptr, indices, reverse):
 
 @kernel
 def sweep_beliefs(messages, fields, graph, order, damping):
-    """Send the messages of all units in `order`. Mutates `messages` (n_slots, lanes); returns the largest change per
-    lane, |new - old| / (1 + |new|), before damping.
+    """Send the messages of all units in `order`.
 
+    Mutates `messages` (n_slots, lanes); returns the largest change per lane, |new - old| / (1 + |new|), before damping.
     `fields` (n_units,) is beta bias, `graph` is (indptr, reverse, couplings), couplings times beta. Part `damping` of
     an old message is kept. Cost: two exponentials and a logarithm a slot and lane, vectorised over lanes.
     """
@@ -100,8 +100,9 @@ def bethe_log_z(messages, fields, totals, indices, graph, log_z):
 
 @kernel
 def pair_arguments(messages, totals, indices, graph, arguments):
-    """Give the u with <s_i s_j> = tanh u of every slot under Bethe's beliefs, K + atanh(tanh c tanh c'). Mutates
-    `arguments` (n_slots,); messages (n_slots,) and totals (n_units,) are those of one lane. Cost: O(n_slots).
+    """Give the u with <s_i s_j> = tanh u of every slot under Bethe's beliefs, K + atanh(tanh c tanh c').
+
+    Mutates `arguments` (n_slots,); messages (n_slots,) and totals (n_units,) are those of one lane. Cost: O(n_slots).
     """
     indptr, reverse, couplings = graph
     for i in range(totals.shape[0]):
@@ -112,10 +113,10 @@ def pair_arguments(messages, totals, indices, graph, arguments):
 
 @kernel
 def sweep_susceptibilities(responses, means, slopes, graph, order, first):
-    """Send the derivatives of all messages with respect to the fields of units `first`, `first + 1`, ... Mutates
-    `responses` (n_slots, lanes), one lane a unit, and `means` (n_units, lanes), the derivatives of total fields;
-    returns the largest change.
+    """Send the derivatives of all messages with respect to the fields of units `first`, `first + 1`, ...
 
+    Mutates `responses` (n_slots, lanes), one lane a unit, and `means` (n_units, lanes), the derivatives of total
+    fields; returns the largest change.
     `slopes` (n_slots,) holds du/dc of the message that is sent from the row of a slot, at most 1 in size; `graph` is
     (indptr, reverse). Cost: O(n_slots) a lane, vectorised over lanes.
     """

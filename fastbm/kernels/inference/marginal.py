@@ -32,8 +32,9 @@ def set_fields(fields, up, weights, bias):
 
 @inlined
 def _add_group(fields, pull, low, high, weights, signs, first, last, sums, product, rise):
-    """Add log(1 + exp(x)) of summed units `first` to `last` - 1 to `sums` (lanes,) float64, in
-    x = low pull + high (y + sign w). Mutates `sums`, `product`, `rise`.
+    """Add log(1 + exp(x)) of summed units `first` to `last` - 1 to `sums`.
+
+    x = low pull + high (y + sign w); `sums` is (lanes,) float64. Mutates `sums`, `product`, `rise`.
     """
     product[:] = np.float32(1.0)
     rise[:] = rise.dtype.type(0.0)
@@ -68,9 +69,9 @@ def sum_out(fields, pull, steps, sums):
 
 @kernel
 def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
-    """Draw every kept unit in turn given the other kept ones. Mutates `up` (m, lanes) of 0 and 1, `fields`, `sums`,
-    `streams`.
+    """Draw every kept unit in turn given the other kept ones.
 
+    Mutates `up` (m, lanes) of 0 and 1, `fields`, `sums`, `streams`.
     `weights` (m, n); `pulls` = (log-odds a of kept units, c of kept units, a of summed units); t = `steps` (lanes,).
     Invariant: fields == b + up weights, sums == `sum_out` of them.  Cost: an exponential for every pair of a kept and a
     summed unit and lane, vectorised over lanes.
@@ -110,8 +111,10 @@ def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
 
 @kernel
 def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends, streams, swaps, visited, first):
-    """Advance one ladder of replicas by a sweep and an attempt to swap every second pair of levels, once for every row
-    of `visited`. Mutates `up`, `fields`, `sums`, `level`, `ends`, `streams`, `swaps`, `visited`.
+    """Advance one ladder of replicas by a sweep and an attempt to swap every second pair of levels.
+
+    It does so once for every row of `visited`. Mutates `up`, `fields`, `sums`, `level`, `ends`, `streams`, `swaps`,
+    `visited`.
 
     `ladder` (n_levels,) are the t of levels; replica r, in lane r, stands at level[r]; lanes beyond the levels idle at
     level 0. Of `visited` (n_rounds, m) every row gets the kept units of the last level. `ends` (lanes,) is 1 for a

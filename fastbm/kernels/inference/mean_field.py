@@ -21,9 +21,9 @@ STEP = 256  # of eight bits, in units of sixteen
 
 @kernel
 def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
-    """Set the means of `units` to tanh(beta field), in turn. Mutates `means`, `fields` (lanes, n_units); returns the
-    largest change per lane, made or left.
+    """Set the means of `units` to tanh(beta field), in turn.
 
+    Mutates `means`, `fields` (lanes, n_units); returns the largest change per lane, made or left.
     Invariant on entry and exit, up to rounding: fields[c] = weights @ means[c] + bias. Part `damping` of the old mean
     is kept. Changes of up to `least[c]` are left for a later sweep. A unit that moves adds its row to all fields, which
     is vector code in any order; the sum over its row would be one long chain of additions.
@@ -51,9 +51,9 @@ def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
 
 @kernel
 def sweep_mean_field_sparse(means, graph, bias, beta, damping):
-    """Set every mean to tanh(beta field), in turn. Mutates `means` (n_units, lanes); returns the largest change per
-    lane.
+    """Set every mean to tanh(beta field), in turn.
 
+    Mutates `means` (n_units, lanes); returns the largest change per lane.
     `graph` is (indptr, indices, values), `bias` is (n_units, lanes). Cost: O(n_edges) a lane, vectorised over lanes.
     """
     indptr, indices, values = graph
@@ -101,9 +101,9 @@ def coarsen_rows(coarse, rounded):
 
 @kernel
 def add_rounded(product, rounded, right):
-    """Multiply rows with numbers and add them up, in float32. Mutates `product` (m,); `rounded` (n, m) int16 or int8,
-    `right` (n,) float32.
+    """Multiply rows with numbers and add them up, in float32.
 
+    Mutates `product` (m,); `rounded` (n, m) int16 or int8, `right` (n,) float32.
     Rows are added, eight at a time, so that all of it is vector code.  Cost: a multiplication and an addition an entry.
     """
     n = rounded.shape[0]

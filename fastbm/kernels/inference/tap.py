@@ -34,8 +34,9 @@ def solve_unit(field, onsager):
 
 @kernel
 def solve_units(arguments, fields, onsager):
-    """Solve for every unit given its field (times beta) and its Onsager term. Mutates `arguments` (lanes, n_units), of
-    the shape of the others. Cost: a few Newton steps a unit.
+    """Solve for every unit given its field (times beta) and its Onsager term.
+
+    Mutates `arguments` (lanes, n_units), of the shape of the others. Cost: a few Newton steps a unit.
     """
     for c in range(arguments.shape[0]):
         for i in range(arguments.shape[1]):
@@ -44,9 +45,9 @@ def solve_units(arguments, fields, onsager):
 
 @kernel
 def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least, units):
-    """Solve for the means of `units`, in turn. Mutates `means`, `fields`, `onsager` (lanes, n_units); returns the
-    largest change per lane, made or left.
+    """Solve for the means of `units`, in turn.
 
+    Mutates `means`, `fields`, `onsager` (lanes, n_units); returns the largest change per lane, made or left.
     Invariant on entry and exit, up to rounding: fields[c] = weights @ means[c] + bias, onsager[c] = weights**2 @ (1 -
     means[c]**2). `damping` and `least` as for `fastbm.kernels.inference.mean_field.sweep_mean_field_dense`.
     Cost: twice that of mean field.

@@ -20,9 +20,9 @@ WORD = 32
 
 @kernel
 def draw_words(words, fields, streams, n):
-    """Draw the first `n` units of a layer from their log-odds `fields` (at least n, lanes) float32. Mutates `words`
-    (ceil(n / 32), lanes) uint32 and `streams` (4, lanes).
+    """Draw the first `n` units of a layer from their log-odds `fields` (at least n, lanes) float32.
 
+    Mutates `words` (ceil(n / 32), lanes) uint32 and `streams` (4, lanes).
     Invariant: bits beyond the first `n` are 0.  Cost: one draw a unit, vectorised over lanes.
     """
     bits = np.empty(fields.shape[1], np.uint32)
@@ -37,9 +37,9 @@ def draw_words(words, fields, streams, n):
 
 @kernel
 def write_means(means, fields, first, n_chains, part):
-    """Write part * sigmoid(fields) for the first `n_chains` lanes. Mutates the columns of `means` (n, all lanes)
-    float32 from `first` on; `fields` is (at least n, lanes) float32.
+    """Write part * sigmoid(fields) for the first `n_chains` lanes.
 
+    Mutates the columns of `means` (n, all lanes) float32 from `first` on; `fields` is (at least n, lanes) float32.
     Cost: one exponential a unit, vectorised over lanes.
     """
     for i in range(means.shape[0]):
@@ -52,9 +52,9 @@ def write_means(means, fields, first, n_chains, part):
 
 @kernel
 def turn_words(turned, words, n_chains):
-    """Turn words of 32 units into words of 32 chains. Mutates `turned` (ceil(n_chains / 32), 32 n_words) uint32;
-    `words` is (n_words, at least n_chains).
+    """Turn words of 32 units into words of 32 chains.
 
+    Mutates `turned` (ceil(n_chains / 32), 32 n_words) uint32; `words` is (n_words, at least n_chains).
     Cost: one operation a bit, in vectors.
     """
     turned[:] = 0
@@ -69,9 +69,9 @@ def turn_words(turned, words, n_chains):
 
 @kernel
 def unpack_words(bits, words):
-    """Write 1 where a bit is set and 0 elsewhere. Mutates `bits` (32 n_words, lanes) float32; `words` is (n_words,
-    lanes).
+    """Write 1 where a bit is set and 0 elsewhere.
 
+    Mutates `bits` (32 n_words, lanes) float32; `words` is (n_words, lanes).
     Cost: one pass over `bits`.
     """
     for i in range(bits.shape[0]):
@@ -96,9 +96,9 @@ def sum_words(counts, turned):
 
 @kernel
 def sum_lanes(sums, means, split):
-    """Sum every row up to lane `split`, and from there on. Mutates `sums` (2, n); `means` is (at least n, lanes)
-    float32, `split` and the lanes multiples of 16.
+    """Sum every row up to lane `split`, and from there on.
 
+    Mutates `sums` (2, n); `means` is (at least n, lanes) float32, `split` and the lanes multiples of 16.
     Cost: one addition a number, in vectors.
     """
     part = np.empty(16)
@@ -114,10 +114,11 @@ def sum_lanes(sums, means, split):
 
 @kernel
 def step_couplings(weights, velocity, single, gap, slope, centres, numbers):
-    """Take a step of gradient ascent with momentum. Mutates `weights` and `velocity` (n_hidden, n_visible) float64,
-    `single` (at least as large) float32, in which beta weights are kept, and `gap` float32, to which <v h>_clamped -
-    <v h>_free is added; returns what centring takes from the slopes of the visible biases (n_visible,).
+    """Take a step of gradient ascent with momentum.
 
+    Mutates `weights` and `velocity` (n_hidden, n_visible) float64, `single` (at least as large) float32, in which beta
+    weights are kept, and `gap` float32, to which <v h>_clamped - <v h>_free is added; returns what centring takes from
+    the slopes of the visible biases (n_visible,).
     `slope` (at least as large) float32 holds that difference. `centres` are the offsets of hidden and visible units
     and the differences of their means; `numbers` are beta, the learning rate, momentum, l2 and whether to centre.
     Cost: one pass.
@@ -157,9 +158,9 @@ ODD = np.uint64(0xAAAAAAAAAAAAAAAA)
 
 @kernel
 def count_halves(counts, words, pairs, differ):
-    """Count the chains whose two units are both up, or with `differ` unlike. Mutates `counts` (2, n_pairs) int64: row 0
-    chains of even number, row 1 odd ones.
+    """Count the chains whose two units are both up, or with `differ` unlike.
 
+    Mutates `counts` (2, n_pairs) int64: row 0 chains of even number, row 1 odd ones.
     `words` (n_units, n_words) uint64 hold 64 chains each, chain 0 in the lowest bit, and zeros beyond the last;
     `pairs` is (2, n_pairs) int64.
     Cost: 2 n_pairs n_words population counts.
@@ -174,9 +175,9 @@ def count_halves(counts, words, pairs, differ):
 
 @kernel
 def add_halves(sums, values, pairs):
-    """Add products of values (n_chains, n_units) float32. Mutates `sums` (2, n_pairs) float64: row 0 chains of even
-    number, row 1 odd ones.
+    """Add products of values (n_chains, n_units) float32.
 
+    Mutates `sums` (2, n_pairs) float64: row 0 chains of even number, row 1 odd ones.
     `pairs` is (2, n_pairs) int64.
     Cost: n_chains n_pairs products.
     """
@@ -188,9 +189,9 @@ def add_halves(sums, values, pairs):
 
 @kernel
 def add_mean_halves(sums, turned, means, pairs, scale, first, n_chains):
-    """Add `scale` times the means of second units over the chains whose first unit is up. Mutates `sums` (2, n_pairs)
-    float64: row 0 chains of even number, row 1 odd ones.
+    """Add `scale` times the means of second units over the chains whose first unit is up.
 
+    Mutates `sums` (2, n_pairs) float64: row 0 chains of even number, row 1 odd ones.
     `turned` (n_words, at least n_first) uint32 hold 32 chains each; `means` (n_second, at least first + n_chains)
     float32 those of chain c in column first + c; `pairs` (2, n_pairs) int64 rows of both.
     Cost: n_chains n_pairs additions, in vectors.

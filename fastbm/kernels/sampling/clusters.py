@@ -29,8 +29,9 @@ def draw_word(stream):
 
 @inlined
 def next_below(cut, a, b, c, d):
-    """Tell whether a random 64-bit number is below `cut` (uint64), true with probability cut / 2^64; and the stream's
-    state after it.
+    """Return whether a random 64-bit number is below `cut` (uint64), and the stream's state after it.
+
+    It is true with probability cut / 2^64.
 
     Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
     Cost: one word.
@@ -61,9 +62,9 @@ _VISITED = np.uint8(2)
 
 @kernel
 def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
-    """Grow a cluster from the unit at queue[start] and return where it ends in `queue`. Mutates `up`, `queue`,
-    `stream`.
+    """Grow a cluster from the unit at queue[start] and return where it ends in `queue`.
 
+    Mutates `up`, `queue`, `stream`.
     Invariant: members are queue[start:stop], in the order they were found; `mark`, written to their bits, differs from
     the bit they had, so that each joins once and a bond between two of them is not drawn again.
     Cost: one word a bond of the members, drawn whether or not it is used: no branch depends on the state.
@@ -89,7 +90,7 @@ def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
 
 @kernel
 def _sum_over(queue, start, stop, pull):
-    """The log-odds of a cluster being up; `pull` is empty where there is no field."""
+    """Return the log-odds of a cluster being up; `pull` is empty where there is no field."""
     total = 0.0
     if pull.shape[0]:
         for k in range(start, stop):
@@ -99,9 +100,9 @@ def _sum_over(queue, start, stop, pull):
 
 @kernel
 def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
-    """Grow one cluster from a random unit and turn it, `n_updates` times. Mutates `up`, `queue`, `stream`; returns the
-    sum of the clusters' sizes.
+    """Grow one cluster from a random unit and turn it, `n_updates` times.
 
+    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' sizes.
     `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in
     units of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
     Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
@@ -127,9 +128,9 @@ def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
 
 @kernel
 def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
-    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times. Mutates `up`,
-    `queue`, `stream`; returns the sum of the clusters' squared sizes.
+    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times.
 
+    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' squared sizes.
     Arguments as for `wolff_update`.
     Invariant: detailed balance; a unit in a finished cluster carries a mark above its bit until the update ends.
     Cost: O(n_units + bonds).

@@ -33,9 +33,9 @@ def init_fields_dense(fields, up, rises, start):
 
 @kernel
 def energies_of_fields_dense(up, fields, start, energies):
-    """Compute each chain's energy above that of all units down, in the units of the fields. Mutates `energies`
-    (n_chains,).
+    """Compute each chain's energy above that of all units down, in the units of the fields.
 
+    Mutates `energies` (n_chains,).
     Invariant on entry: `fields` as `init_fields_dense` gives them; -sum_i x_i (fields_i + start_i) / 2 then counts each
     pair once.  Cost: O(n_units) a chain.
     """
@@ -66,8 +66,10 @@ def _flip(up, fields, row, unit, chains):
 
 @kernel
 def gibbs_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps):
-    """Draw the unit at every entry of `sites` (rows, n) from its conditional distribution, row after row,
-    `n_sweeps` rows. Mutates `up`, `fields`, `streams`; returns the number of flips.
+    """Draw the unit at every entry of `sites` from its conditional distribution.
+
+    `sites` (rows, n) is worked through row after row, `n_sweeps` rows. Mutates `up`, `fields`, `streams`; returns the
+    number of flips.
 
     `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
     `scale` (lanes,) float32 turns log-odds into the units of the fields.
@@ -97,8 +99,8 @@ def gibbs_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps):
 @kernel
 def metropolis_sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
     """Propose to flip the unit at every entry of `sites`; accept with (1 - hold / 2^32) min(1, exp(-beta dE)).
-    Mutates `up`, `fields`, `streams`; returns the number of flips.
 
+    Mutates `up`, `fields`, `streams`; returns the number of flips.
     Arguments and invariant as for `gibbs_sweep_dense`; `hold` as for `metropolis_limits`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """

@@ -17,7 +17,7 @@ _VISITED = np.uint8(2)
 
 @kernel
 def _random_difference(up, a, b, stream):
-    """A random unit at which lanes a and b differ, or -1 (and no word drawn) where they are equal."""
+    """Return a random unit at which lanes a and b differ, or -1 (and no word drawn) where they are equal."""
     n_different = 0
     for i in range(up.shape[0]):
         n_different += up[i, a] != up[i, b]
@@ -40,9 +40,9 @@ def _exchange(up, i, a, b):
 
 @kernel
 def houdayer_move(up, indptr, indices, a, b, queue, stream):
-    """Exchange one cluster between lanes `a` and `b` of `up`, and return its size, 0 where the lanes are equal. Mutates
-    `up`, `queue`, `stream`.
+    """Exchange one cluster between lanes `a` and `b` of `up`, and return its size, 0 where the lanes are equal.
 
+    Mutates `up`, `queue`, `stream`.
     `up` (n_units, lanes) uint8 holds the bits; the graph lists couplings that are not 0; `queue` (n_units,) int32 is
     work space.
     Invariant: the sum of the two energies, and where the lanes differ.

@@ -1,5 +1,6 @@
-"""One layer at a time: the passes that follow a matrix product when units of a layer are independent given their
-neighbours.
+"""Updates of one layer at a time: the passes that follow a matrix product.
+
+Units of a layer are independent given their neighbours.
 
 Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32 or float64, as the engine chose.
 """
@@ -13,9 +14,9 @@ from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 @kernel
 def gibbs_layer(up, fields, scale, streams, n_chains):
-    """Draw every unit of a layer from its conditional distribution. Mutates `up` (n, lanes) of 0 or 1, `streams`;
-    returns the number of flips in the first `n_chains` lanes.
+    """Draw every unit of a layer from its conditional distribution.
 
+    Mutates `up` (n, lanes) of 0 or 1, `streams`; returns the number of flips in the first `n_chains` lanes.
     `scale` (lanes,) is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
     """
     bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
@@ -31,9 +32,9 @@ def gibbs_layer(up, fields, scale, streams, n_chains):
 
 @kernel
 def metropolis_layer(up, fields, scale, streams, n_chains):
-    """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)). Mutates `up`, `streams`; returns the
-    number of flips in the first `n_chains` lanes.
+    """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)).
 
+    Mutates `up`, `streams`; returns the number of flips in the first `n_chains` lanes.
     Units of one layer do not interact, so that this is one sequential pass.  Cost: as `gibbs_layer`.
     """
     bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
@@ -51,9 +52,9 @@ def metropolis_layer(up, fields, scale, streams, n_chains):
 
 @kernel
 def anneal_layer(up, fields, base, before, after, streams, totals):
-    """Move a summed-out layer from temperature `before` to `after` of a path, then draw it. Mutates `up`, `streams`,
-    `totals`.
+    """Move a summed-out layer from temperature `before` to `after` of a path, then draw it.
 
+    Mutates `up`, `streams`, `totals`.
     Log-odds are (1 - t) base + t field, `base` (n,) and `fields` (n, lanes). Adds to `totals` (lanes,) float64 the
     change of sum_i log(1 + exp(log-odds_i)), and draws `up` at t = `after`. Cost: two exponentials and one draw a unit,
     vectorised over lanes.

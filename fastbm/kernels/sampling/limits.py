@@ -37,9 +37,9 @@ def gibbs_limits(streams, scale, limits):
 
 @kernel
 def metropolis_limits(streams, scale, hold, limits):
-    """Draw limits of Metropolis updates: a flip is made where its rise is at least the limit. That is at most 0, or the
-    largest number where the proposal is dropped. Mutates `streams`, `limits` (rows, lanes).
+    """Draw limits of Metropolis updates: a flip is made where its rise is at least the limit.
 
+    That is at most 0, or the largest number where the proposal is dropped. Mutates `streams`, `limits` (rows, lanes).
     `hold` (uint32) is the number of words, of 2^32, at which a proposal is dropped whatever it costs.  Cost: as
     `gibbs_limits`.
     """

@@ -173,10 +173,10 @@ def count_bits(word):
 
 @kernel
 def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
-    """Update the unit at every entry of `sites` (rows, n) in all replicas, row after row, `n_sweeps` rows. Mutates `up`
-    (n_units, 16) uint32 and `streams` (64,) uint32, word w being entries w, 16 + w, 32 + w and 48 + w; returns the
-    number of flips in the first `n_words` words.
+    """Update the unit at every entry of `sites` (rows, n) in all replicas, row after row, `n_sweeps` rows.
 
+    Mutates `up` (n_units, 16) uint32 and `streams` (64,) uint32, word w being entries w, 16 + w, 32 + w and 48 + w;
+    returns the number of flips in the first `n_words` words.
     `rule` is (metropolis, hold): Gibbs draws, or proposals to flip, of which one in 16 is dropped if `hold`. `graph` is
     (indptr, indices, signs), `signs` all ones where a coupling is negative; a coupling of k times the unit stands k
     times. `tables` is (table, thresholds, table, thresholds) for units of an even and an odd number of neighbours: the

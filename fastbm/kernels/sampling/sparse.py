@@ -16,9 +16,9 @@ from .limits import ROWS, gibbs_limits, metropolis_limits
 
 @kernel
 def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows. Mutates `up` (n_units,
-    lanes) uint8, `streams`; returns the number of flips in the first `n_chains` lanes.
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
 
+    Mutates `up` (n_units, lanes) uint8, `streams`; returns the number of flips in the first `n_chains` lanes.
     `rule` is (metropolis, hold): Gibbs draws from the conditional distribution; or, if `metropolis`, proposals to flip
     that are accepted with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what
     each neighbour that is up adds, and the field with all units down, (n_units, 1) or (n_units, lanes). `scale` and

@@ -22,10 +22,10 @@ _FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the
 
 @kernel
 def swap_neighbours(level, streams, counts, betas, energies, parity):
-    """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, ...; return the number of swaps.
-    Mutates `level` (n_ladders, n_betas) int64, `streams` (n_ladders, 4) and `counts` (2, n_betas - 1): those attempted
-    and those accepted.
+    """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, and so on.
 
+    Return the number of swaps. Mutates `level` (n_ladders, n_betas) int64, `streams` (n_ladders, 4) and `counts` (2,
+    n_betas - 1): those attempted and those accepted.
     Accepts with min(1, exp((beta_a - beta_b) (E_a - E_b))); `energies` (n_ladders, n_betas) are those of the replicas.
     Invariant: every row of `level` is a permutation; one word a pair is drawn, whatever the energies.
     Cost: O(n_ladders n_betas).
@@ -51,9 +51,9 @@ def swap_neighbours(level, streams, counts, betas, energies, parity):
 
 @kernel
 def count_round_trips(end, n_round_trips, level):
-    """Note which end of the ladder every replica saw last, and count those that came back. Mutates `end` (n_ladders,
-    n_betas) uint8, `n_round_trips` (n_ladders,).
+    """Note which end of the ladder every replica saw last, and count those that came back.
 
+    Mutates `end` (n_ladders, n_betas) uint8, `n_round_trips` (n_ladders,).
     A round trip leads from the target (the last level) to the hottest level and back.  Cost: O(n_ladders n_betas).
     """
     n_ladders, n_betas = level.shape
@@ -80,9 +80,9 @@ def sum_weights(energies, least, step):
 
 @kernel
 def resample_systematic(index, energies, least, step, uniform):
-    """Write the parent of every replica, in increasing order. Mutates `index` (n,) int64; returns how many replicas
-    have no offspring.
+    """Write the parent of every replica, in increasing order.
 
+    Mutates `index` (n,) int64; returns how many replicas have no offspring.
     With u = `uniform` in [0, 1), the parent of replica c is the first r with w_0 + ... + w_r > (c + u) sum(w) / n, so
     that replica r has n w_r / sum(w) offspring, rounded up or down.  Cost: two exponentials a replica.
     """

@@ -101,7 +101,7 @@ def _refuse_asymmetry(gap: float, i: int, j: int, triangular: bool) -> None:
 
 
 def _check_sparse(weights: Any) -> Sparse:
-    """The checks of a matrix, at the cost of its entries; entries that name the same place add up, as in scipy."""
+    """Check a matrix at the cost of its entries; entries that name the same place add up, as in scipy."""
     _check_square(weights.shape)
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"weights must be a matrix of real numbers; got dtype {weights.dtype}.")

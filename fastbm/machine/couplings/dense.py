@@ -24,12 +24,15 @@ class Dense:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
+        """The symmetric matrix, as a tuple of one array."""
         return (self._weights,)
 
     def matrix(self) -> np.ndarray:
+        """Return the whole symmetric (n_units, n_units) matrix."""
         return self._weights
 
     def csr(self) -> Csr:
+        """Return the whole symmetric matrix without its zeros: indptr, indices and values."""
         return self._csr
 
     @cached_property
@@ -43,40 +46,51 @@ class Dense:
         return frozen(indptr, np.int64), frozen(indices, np.int32), frozen(values)
 
     def field(self, values: np.ndarray) -> np.ndarray:
+        """Return W s for every row of `values` (m, n_units)."""
         return values @ self._weights
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Return the entries (m, k) of W s that belong to `units`."""
         return values @ self._weights[:, units]
 
     def columns(self, units: np.ndarray) -> np.ndarray:
+        """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""
         return self._weights[:, units]
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return sums over the rows of s_i s_j, in the shape of `arrays`."""
         return (values.T @ values,)
 
     def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the coupled pairs of a full matrix, in the shape of `arrays`, with a zero diagonal."""
         picked = np.array(matrix)
         np.fill_diagonal(picked, 0.0)
         return (picked,)
 
     def scaled(self, factor: float) -> Dense:
+        """Return the same couplings times `factor`."""
         return Dense(self._weights * factor)
 
     def restrict(self, units: np.ndarray) -> Dense:
+        """Return the couplings among `units` (increasing indices)."""
         return Dense(self._weights[np.ix_(units, units)])
 
     def absolute_sums(self) -> np.ndarray:
+        """Return sum_j |W_ij| for every unit."""
         rows = range(0, self.n_units, ROWS)  # some at a time stay in the cache
         parts = [np.abs(self._weights[first : first + ROWS]).sum(axis=1) for first in rows]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Dense:
+        """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""
         return Dense(arrays[0])
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the entries above the diagonal of the matrix as one vector."""
         return arrays[0][_upper(self.n_units)]
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the symmetric matrix whose entries above the diagonal a vector holds."""
         upper = np.zeros((self.n_units, self.n_units))
         upper[_upper(self.n_units)] = vector
         return (upper + upper.T,)
@@ -84,5 +98,5 @@ class Dense:
 
 @lru_cache(maxsize=1)  # learning asks some times a step, for which making them would take longer than the rest
 def _upper(n_units: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the pairs i < j."""
+    """Return indices of the pairs i < j."""
     return np.triu_indices(n_units, 1)

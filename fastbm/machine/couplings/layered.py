@@ -26,9 +26,11 @@ class Layered:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
+        """The blocks between neighbouring layers."""
         return self.blocks
 
     def matrix(self) -> np.ndarray:
+        """Return the whole symmetric (n_units, n_units) matrix."""
         whole = np.zeros((self.n_units, self.n_units))
         for k, block in enumerate(self.blocks):
             whole[self.layers[k], self.layers[k + 1]] = block
@@ -36,6 +38,7 @@ class Layered:
         return frozen(whole)
 
     def csr(self) -> Csr:
+        """Return the whole symmetric matrix without its zeros: indptr, indices and values."""
         return self._csr
 
     @cached_property
@@ -48,6 +51,7 @@ class Layered:
         return frozen(whole.indptr, np.int64), frozen(whole.indices, np.int32), frozen(whole.data)
 
     def field(self, values: np.ndarray) -> np.ndarray:
+        """Return W s for every row of `values` (m, n_units)."""
         field = np.zeros(values.shape, np.result_type(values, np.float64))
         for k, block in enumerate(self.blocks):
             field[:, self.layers[k + 1]] += values[:, self.layers[k]] @ block
@@ -55,9 +59,11 @@ class Layered:
         return field
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Return the entries (m, k) of W s that belong to `units`."""
         return values @ self.columns(units)
 
     def columns(self, units: np.ndarray) -> np.ndarray:
+        """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""
         picked = np.zeros((self.n_units, len(units)))
         for k, unit in enumerate(units):
             layer = next(number for number, rows in enumerate(self.layers) if unit < rows.stop)
@@ -69,19 +75,24 @@ class Layered:
         return picked
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return sums over the rows of s_i s_j, in the shape of `arrays`."""
         return tuple(values[:, self.layers[k]].T @ values[:, self.layers[k + 1]] for k in range(len(self.blocks)))
 
     def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the blocks between neighbouring layers of a full matrix."""
         return tuple(matrix[a, b] for a, b in itertools.pairwise(self.layers))
 
     def scaled(self, factor: float) -> Layered:
+        """Return the same couplings times `factor`."""
         return Layered([block * factor for block in self.blocks])
 
     def restrict(self, units: np.ndarray) -> Layered:
+        """Return the couplings among `units` (increasing indices)."""
         kept = [units[(units >= layer.start) & (units < layer.stop)] - layer.start for layer in self.layers]
         return Layered([block[np.ix_(kept[k], kept[k + 1])] for k, block in enumerate(self.blocks)])
 
     def absolute_sums(self) -> np.ndarray:
+        """Return sum_j |W_ij| for every unit."""
         sums = np.zeros(self.n_units)
         for k, block in enumerate(self.blocks):
             sums[self.layers[k]] += np.abs(block).sum(axis=1)
@@ -89,12 +100,15 @@ class Layered:
         return sums
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Layered:
+        """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""
         return Layered(arrays)
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the entries of all blocks as one vector."""
         return np.concatenate([array.ravel() for array in arrays])
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the blocks whose entries a vector holds, as `to_vector` made it."""
         ends = np.cumsum([block.size for block in self.blocks])[:-1]
         parts = np.split(vector, ends)
         return tuple(part.reshape(block.shape) for part, block in zip(parts, self.blocks, strict=True))

@@ -28,7 +28,7 @@ class Couplings(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "dense", "layered" or "sparse"."""
+        """Kind of couplings: "dense", "layered" or "sparse"."""
 
     @property
     def n_units(self) -> int:
@@ -40,50 +40,53 @@ class Couplings(Protocol):
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The stored arrays: one symmetric matrix, one block between each two neighbouring layers, or one number an
-        edge.
+        """The stored arrays.
+
+        They are one symmetric matrix, one block between each two neighbouring layers, or one number an edge.
         """
 
     def matrix(self) -> np.ndarray:
-        """The whole symmetric (n_units, n_units) matrix."""
+        """Return the whole symmetric (n_units, n_units) matrix."""
 
     def csr(self) -> Csr:
-        """The whole symmetric matrix without its zeros: indptr (n_units + 1,) int64, indices int32 (increasing in each
-        row) and values float64; each pair of units stands there twice.
+        """Return the whole symmetric matrix without its zeros: indptr, indices and values.
+
+        These are (n_units + 1,) int64, int32 (increasing in each row) and float64; each pair of units stands there
+        twice.
         """
 
     def field(self, values: np.ndarray) -> np.ndarray:
-        """W s for every row of `values` (m, n_units)."""
+        """Return W s for every row of `values` (m, n_units)."""
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
-        """The entries (m, k) of W s that belong to `units`."""
+        """Return the entries (m, k) of W s that belong to `units`."""
 
     def columns(self, units: np.ndarray) -> np.ndarray:
-        """The columns of the whole matrix that belong to `units`, (n_units, k)."""
+        """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Sums over the rows of s_i s_j, in the shape of `arrays`."""
+        """Return sums over the rows of s_i s_j, in the shape of `arrays`."""
 
     def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The coupled pairs of a full matrix, in the shape of `arrays`, with a zero diagonal."""
+        """Return the coupled pairs of a full matrix, in the shape of `arrays`, with a zero diagonal."""
 
     def scaled(self, factor: float) -> Couplings:
-        """The same couplings times `factor`."""
+        """Return the same couplings times `factor`."""
 
     def restrict(self, units: np.ndarray) -> Couplings:
-        """The couplings among `units` (increasing indices)."""
+        """Return the couplings among `units` (increasing indices)."""
 
     def absolute_sums(self) -> np.ndarray:
-        """sum_j |W_ij| of every unit."""
+        """Return sum_j |W_ij| for every unit."""
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Couplings:
-        """Couplings of the same kind and sizes that hold `arrays` (trusted)."""
+        """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The numbers of arrays in the shape of `arrays` as one vector, each pair of units once."""
+        """Return the numbers of arrays in the shape of `arrays` as one vector, each pair of units once."""
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The arrays whose numbers a vector holds, as `to_vector` made it, with a zero diagonal."""
+        """Return the arrays whose numbers a vector holds, as `to_vector` made it, with a zero diagonal."""
 
 
 def frozen(array: np.ndarray, dtype: type = np.float64) -> np.ndarray:

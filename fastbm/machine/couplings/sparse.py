@@ -57,6 +57,7 @@ class Sparse:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
+        """One number an edge, as a tuple of one array."""
         return (self._values,)
 
     @property
@@ -65,6 +66,7 @@ class Sparse:
         return len(self._values)
 
     def matrix(self) -> np.ndarray:
+        """Return the whole symmetric (n_units, n_units) matrix."""
         check_size(self.n_units)
         whole = np.zeros((self.n_units, self.n_units))
         i, j = self.edges.T
@@ -79,13 +81,14 @@ class Sparse:
         return whole
 
     def scipy(self) -> Any:
-        """The whole matrix as a scipy.sparse.csr_array that shares its read-only arrays with these couplings."""
+        """Return the whole matrix as a scipy.sparse.csr_array that shares its read-only arrays with these couplings."""
         from scipy.sparse import csr_array
 
         whole = self._whole
         return csr_array((whole.data, whole.indices, whole.indptr), shape=whole.shape)
 
     def csr(self) -> Csr:
+        """Return the whole symmetric matrix without its zeros: indptr, indices and values."""
         return self._csr
 
     @cached_property
@@ -94,15 +97,19 @@ class Sparse:
         return frozen(whole.indptr, np.int64), frozen(whole.indices, np.int32), frozen(whole.data)
 
     def field(self, values: np.ndarray) -> np.ndarray:
+        """Return W s for every row of `values` (m, n_units)."""
         return _product(self._whole, values)
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Return the entries (m, k) of W s that belong to `units`."""
         return _product(self._whole[units], values)
 
     def columns(self, units: np.ndarray) -> np.ndarray:
+        """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""
         return np.ascontiguousarray(self._whole[units].toarray().T)
 
     def pair_sums(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return sums over the rows of s_i s_j, one an edge."""
         by_unit = np.ascontiguousarray(values.T)
         sums = np.empty(self.n_edges, values.dtype)
         for edges in row_blocks(self.n_edges, len(values)):
@@ -111,12 +118,15 @@ class Sparse:
         return (sums,)
 
     def pick(self, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the entries of a full matrix at the edges."""
         return (matrix[self.edges[:, 0], self.edges[:, 1]],)
 
     def scaled(self, factor: float) -> Sparse:
+        """Return the same couplings times `factor`."""
         return Sparse(self.n_units, self.edges, self._values * factor)
 
     def restrict(self, units: np.ndarray) -> Sparse:
+        """Return the couplings among `units` (increasing indices)."""
         place = np.full(self.n_units, -1, np.int32)
         place[units] = np.arange(len(units), dtype=np.int32)
         edges = place[self.edges]
@@ -124,18 +134,22 @@ class Sparse:
         return Sparse(len(units), edges[kept], self._values[kept])
 
     def absolute_sums(self) -> np.ndarray:
+        """Return sum_j |W_ij| for every unit."""
         size = np.abs(self._values)
         return sum(
             (np.bincount(ends, weights=size, minlength=self.n_units) for ends in self.edges.T), np.zeros(self.n_units)
         )
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Sparse:
+        """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""
         return Sparse(self.n_units, self.edges, arrays[0])
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the numbers of the edges as one vector."""
         return arrays[0]
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the numbers of the edges that a vector holds."""
         return (vector,)
 
 

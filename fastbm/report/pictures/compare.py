@@ -38,8 +38,9 @@ LOSS = "held-out loss, nats a row"
 
 
 def draw_comparison(run: Results) -> Figure:
-    """Draw one panel for each machine, errors of log Z over beta (log Z itself where it is held against nothing); below
-    them what errors cost in seconds, and errors in units of their error bars, where there are any.
+    """Draw one panel for each machine: errors of log Z over beta, or log Z itself where it is held against nothing.
+
+    Below them stand errors over their cost in seconds, and errors in units of their error bars, where there are any.
     """
     comparison = run.comparison
     rows = [_best(row) for row in comparison.table if row["log_z"] is not None and row["bound"] != "exact"]
@@ -67,7 +68,7 @@ def _legend_line(style: dict[str, Any], label: str) -> Line2D:
 
 
 def _best(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the estimate that stands beside a bound in the bound's place."""
+    """Return the row with the estimate that stands beside a bound in the bound's place."""
     if row["corrected"] is None:
         return row
     own = {"log_z": row["corrected"], "log_z_error": row["corrected_error"], "log_z_off": row["corrected_off"]}
@@ -94,7 +95,7 @@ def _machines(
 
 
 def _curve(axes: Any, rows: Rows, style: dict[str, Any], known: bool) -> None:
-    """The root mean square error, or the mean of log Z, over seeds."""
+    """Draw the root mean square error, or the mean of log Z, over seeds."""
     betas = sorted({row["beta"] for row in rows})
     values = []
     for beta in betas:
@@ -137,9 +138,11 @@ def _error_bars(axes: Any, rows: Rows, styles: dict[str, Any]) -> None:
 
 
 def draw_rules(run: RulesRun) -> Figure:
-    """Draw one column of panels for each planted machine: over beta, at the largest number of rows, errors of couplings
-    (of pair moments where there are hidden units) and held-out likelihood lost; errors over numbers of rows, at the
-    middle beta; below them errors against seconds.
+    """Draw one column of panels for each planted machine.
+
+    Over beta, at the largest number of rows, stand errors of couplings (of pair moments where there are hidden units)
+    and held-out likelihood lost; then errors over numbers of rows, at the middle beta; below them errors against
+    seconds.
     """
     rows = run.rules.summary(("model", "beta", "n_rows", "rule"))
     models, rules = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "rule"))
@@ -198,7 +201,7 @@ def _positive(value: float, measure: str) -> float:
 
 
 def _costs_of_rules(axes: Any, found: RuleComparison, models: list[str], styles: dict[str, Any]) -> None:
-    """What every rule takes on every machine, beside the held-out likelihood that it loses, over all rows."""
+    """Draw the seconds of every rule on every machine against the held-out likelihood that it loses, over all rows."""
     for rule, style in styles.items():
         places = []
         for row in found.summary(("model", "rule")):

@@ -168,7 +168,7 @@ def _draw_r_hat(axes: Any, run: Learned) -> None:
 
 
 def _draw_energies(axes: Any, run: Learned) -> None:
-    """The last histograms, as densities."""
+    """Draw the last histograms of energies, as densities."""
     edges = run.energies["edges"][-1]
     labels = {"chains": "free chains", "rows": "data", "holdout": "held out"}
     colours = {"chains": BLUE, "rows": ORANGE, "holdout": GREY}

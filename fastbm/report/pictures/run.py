@@ -70,8 +70,10 @@ def plot_run(run: Run, path: str | Path) -> Path:
 
 
 def _fit(run: Learned) -> Figure:
-    """Learning curve; receptive fields or couplings; mixing and energies of free chains; samples beside data, where
-    rows are square pictures; how the machine stands beside its data, where it was held against them.
+    """Draw a run of learning: its curve, its machine, and its chains beside the data.
+
+    That is the learning curve; receptive fields or couplings; mixing and energies of free chains; samples beside data,
+    where rows are square pictures; how the machine compares with its data, where it was held against them.
     """
     side = _side(run.model.n_visible)
     pictures = side is not None and side >= 3 and "rows" in run.data
@@ -180,8 +182,9 @@ def _receptive_fields(run: Learned) -> np.ndarray:
 
 
 def _samples(run: Learned) -> np.ndarray:
-    """The last recorded states of the free chains, visible units; fresh samples of the machine where none were
-    recorded.
+    """Return the last recorded states of the free chains, visible units.
+
+    Where none were recorded these are fresh samples of the machine.
     """
     if run.has_states:
         return np.asarray(run.states[-1])[:64, : run.model.n_visible]

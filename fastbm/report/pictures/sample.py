@@ -65,7 +65,7 @@ def _chains(run: SampleRun) -> Figure:
 
 
 def _patterns(run: SampleRun) -> list[np.ndarray]:
-    """The chains of each clamped pattern, of the first few; all chains where there is one or none."""
+    """Return the chains of each of the first few clamped patterns; all chains where there is one or none."""
     n_chains, n_patterns = run.config["sample"]["n_chains"], n_clamped_patterns(run)
     return np.split(np.arange(n_chains), n_patterns)[:MOST_PATTERNS]
 

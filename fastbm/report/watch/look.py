@@ -145,7 +145,7 @@ class Watch:
         return progress_of(self._run.config, counters(self._reader, at, COUNTERS), self._n_sums)
 
     def _before(self, at: Commit) -> list[tuple[Commit, int]]:
-        """The commit from which the rate is told at the first look: of this writer, with a state that is kept."""
+        """Return the commit from which the rate is measured at first: by this writer, with a state that is kept."""
         holder = self._reader.holder
         for back in (COMMITS_OF_RATE, 3, 1):
             if at.number < back or holder is None:
@@ -185,7 +185,7 @@ def _n_sums(reader: Reader) -> int:
 
 
 def _title(spec: dict[str, Any]) -> str:
-    """What the run does, in a few words."""
+    """Describe what the run does, in a few words."""
     if spec["kind"] == "sample":
         settings = spec["sample"]
         words = [settings["sampler"], *([settings["rule"]] if settings.get("rule") not in ("", None) else [])]
@@ -198,7 +198,7 @@ def _title(spec: dict[str, Any]) -> str:
 
 
 def _machine(spec: dict[str, Any]) -> str:
-    """The machine, or how many there are."""
+    """Describe the machine, or how many there are."""
     models = [spec["model"]] if "model" in spec else spec["models"]
     if len(models) > 1:
         return f"{len(models)} machines"

@@ -74,7 +74,7 @@ class Recent:
             return LINES[self._run.kind](self)
 
     def _rows(self, name: str) -> np.ndarray:
-        """The last rows of a stream; none where the run has no such stream."""
+        """Return the last rows of a stream; none where the run has no such stream."""
         return self._window(name).rows
 
     def _window(self, name: str) -> Window:
@@ -140,7 +140,7 @@ class Recent:
         ]
 
     def _ladder(self) -> list[Line]:
-        """Swaps between neighbours within the window, the worst pair, and round trips since the start."""
+        """Describe swaps between neighbours within the window, the worst pair, and round trips since the start."""
         attempted, accepted = self._rows("tempering/attempted"), self._rows("tempering/accepted")
         if not len(attempted):
             return []
@@ -222,7 +222,7 @@ def _pair(values: np.ndarray) -> str:
 
 
 def _result(value: Any, error: Any) -> str:
-    """log Z with its error; of many patterns, their range."""
+    """Write log Z with its error; for many patterns, their range."""
     values = np.atleast_1d(value)
     if len(values) > 1:
         return f"{values.min():.6g} to {values.max():.6g}"

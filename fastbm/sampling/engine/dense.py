@@ -107,6 +107,7 @@ class DenseChains(Engine):
             yield piece
 
     def quick_energies(self) -> np.ndarray:
+        """Return energies without offset, (n_chains,), from the fields that are kept."""
         self._prepare()
         energies = np.empty(self.n_chains)
         for k, block in enumerate(self.blocks):
@@ -114,6 +115,7 @@ class DenseChains(Engine):
         return self._all_down + np.ldexp(energies, -self._point.exponent)
 
     def gather(self, index: np.ndarray) -> None:
+        """Give chain c the state and the fields of chain index[c]; streams and temperatures stay."""
         fields = np.concatenate(self._fields)[index] if self._fields else None
         if fields is not None and len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
             fields += self._start - self._start[index]

@@ -88,8 +88,9 @@ class Engine:
 
     @classmethod
     def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
-        """Chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do. A path does not
-        depend on it.
+        """Return the chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do.
+
+        A path does not depend on it.
         """
         n_blocks = max(-(-n_chains // cls.block_lanes), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
@@ -162,7 +163,7 @@ class Engine:
         return self.up[0].shape[1]
 
     def _longest_piece(self) -> int:
-        """Attempts that take about `PIECE_SECONDS`, all lanes of a block together."""
+        """Return how many attempts take about `PIECE_SECONDS`, all lanes of a block together."""
         return max(1, int(PIECE_SECONDS / (self.attempt_seconds * self._lanes())))
 
     def _pieces(self, k: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
@@ -315,8 +316,9 @@ class Engine:
         return packed
 
     def words(self, k: int) -> np.ndarray:
-        """Return the bits of block `k`, 64 chains a word: (n_units, ceil(chains / 64)) uint64, chain 0 in the lowest
-        bit.
+        """Return the bits of block `k`, 64 chains a word, chain 0 in the lowest bit.
+
+        They are (n_units, ceil(chains / 64)) uint64.
         """
         n_chains = self.blocks[k].stop - self.blocks[k].start
         words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
@@ -324,7 +326,7 @@ class Engine:
         return words
 
     def _stream_rows(self) -> np.ndarray:
-        """The streams, one row each."""
+        """Return the streams, one row each."""
         streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.lane_streams, strict=True)]
         return np.concatenate(streams)
 

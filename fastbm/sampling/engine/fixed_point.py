@@ -29,8 +29,9 @@ class FixedPoint(NamedTuple):
         return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
 
     def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
-        """Write what turns log-odds into these integers for all chains (n_chains,) to the lanes of their blocks,
-        float32.
+        """Write what turns log-odds into these integers for all chains to the lanes of their blocks.
+
+        `beta` is (n_chains,), scales are float32.
 
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
@@ -65,7 +66,7 @@ def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoin
 
 
 def _exponent(highest: float, largest: float) -> int:
-    """The largest power of two by which `largest` may be multiplied without getting above `highest`, at most FINEST."""
+    """Return the largest exponent e <= FINEST for which 2^e times `largest` does not get above `highest`."""
     if not largest:
         return FINEST
     above, below = math.frexp(highest), math.frexp(largest)
@@ -73,7 +74,7 @@ def _exponent(highest: float, largest: float) -> int:
 
 
 def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:
-    """The largest error of a field in any state, in units of 2^-exponent: roundings of one sign add up."""
+    """Return the largest error of a field in any state, in units of 2^-exponent: roundings of one sign add up."""
     start = np.abs(_rounding(field, exponent)).max(axis=0)
     if form.kind == "sparse":
         indptr, _, values = form.csr()

@@ -136,7 +136,7 @@ class LayeredChains(Engine):
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
 
     def _start_of(self, k: int, field: np.ndarray) -> np.ndarray:
-        """The field with all units down: one column, or one for each chain of the block."""
+        """Return the field with all units down: one column, or one for each chain of the block."""
         if len(field) == 1:
             return field.T.astype(self.dtype)
         block = self.blocks[k]

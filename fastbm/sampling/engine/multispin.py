@@ -179,13 +179,16 @@ class MultispinChains(Engine):
         return self._ground + 2.0 * self._magnitude * unsatisfied
 
     def words(self, k: int) -> np.ndarray:
+        """Return the bits of block `k`, 64 chains a word: they are stored so."""
         n_words = (self.blocks[k].stop - self.blocks[k].start) // WORD_CHAINS
         return np.ascontiguousarray(self.up[k].view("<u8")[:, :n_words])
 
     def bits(self) -> np.ndarray:
+        """Return the bits of all chains, (n_chains, n_units) uint8."""
         return np.unpackbits(self.packed(), axis=1, count=self.n_units, bitorder="little")
 
     @property
     def sweep_seconds(self) -> float:
+        """Seconds that a sweep of all replicas takes."""
         n_blocks = len(self.blocks)
         return self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks)

@@ -44,7 +44,7 @@ def sites(order: str, visit: np.ndarray, seed: int, first: int, n_sweeps: int) -
 
 @lru_cache(maxsize=8)
 def _chunk(order: str, n_units: int, length: int, seed: int, chunk: int) -> np.ndarray:
-    """The order of `length` sweeps; the last few are kept, as threads and samples come back to them."""
+    """Return the order of `length` sweeps; the last few are kept, as threads and samples come back to them."""
     generator = rng.keyed(seed, rng.ORDERS, chunk)
     if order == "permuted":
         return generator.permuted(np.tile(np.arange(n_units, dtype=np.int32), (length, 1)), axis=1)
