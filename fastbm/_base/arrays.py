@@ -16,7 +16,8 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
-    return memory[start : start + size].view(dtype).reshape(shape)
+    found: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
+    return found
 
 
 def copy(array: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
         raise ValueError(f"{argument} must be at least {least:g}; got {value:g}.")
     if above is not None and value <= above:
         raise ValueError(f"{argument} must be above {above:g}; got {value:g}.")
-    return value
+    return float(value)
 
 
 def any_array(argument: str, value: Any) -> np.ndarray:

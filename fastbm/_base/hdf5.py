@@ -137,7 +137,7 @@ def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
 
 def _n_bytes(array: Any) -> int:
     """Return the bytes that a dataset or attribute claims, by its lengths; HDF5's own product of them may overflow."""
-    return int(array.get_type().get_size()) * math.prod(array.get_space().get_simple_extent_dims())
+    return int(array.get_type().get_size()) * int(math.prod(array.get_space().get_simple_extent_dims()))
 
 
 def _check_filters(layout: Any, shown: str) -> int:

@@ -28,6 +28,7 @@ from typing import (
     Self,
     TypeVar,
     Union,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -62,7 +63,7 @@ def options(cls: Class) -> Class:
     """Make a class of options a frozen dataclass whose fields are given by name."""
     made: Any = dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
     made.__doc__ = _with_parameters(made)
-    return made
+    return cast("Class", made)
 
 
 def _with_parameters(cls: Any) -> str:
@@ -201,7 +202,7 @@ def _check_of(annotation: Any) -> Check:  # noqa: C901 - one branch a kind of an
             elif isinstance(extra, Above):
                 bounds["above"] = extra.value
             elif callable(extra):
-                return extra
+                return cast("Check", extra)
     if get_origin(annotation) in (Union, types.UnionType):
         left = [one for one in get_args(annotation) if one is not type(None)]
         annotation = left[0] if len(left) == 1 else Any

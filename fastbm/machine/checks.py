@@ -16,7 +16,7 @@ def check_hidden(n_hidden: Any, couplings: Couplings) -> int:
     if couplings.kind != "layered":
         if n_hidden >= couplings.n_units:
             raise ValueError(f"n_hidden must be below the number of units, {couplings.n_units}; got {n_hidden}.")
-        return n_hidden
+        return int(n_hidden)
     derived: int = couplings.n_units - couplings.sizes[0]
     if n_hidden not in (0, derived):
         raise ValueError(

@@ -94,7 +94,8 @@ class Clamped(Generic[Machine]):
     def log_sum_independent(self, beta: float) -> np.ndarray:
         """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
         lo, hi = self.model.convention.lo, self.model.convention.hi
-        return np.logaddexp(beta * lo * self.bias, beta * hi * self.bias).sum(axis=1) - beta * self.offset
+        found: np.ndarray = np.logaddexp(beta * lo * self.bias, beta * hi * self.bias).sum(axis=1) - beta * self.offset
+        return found
 
     def full_states(self, pattern: int, free_values: np.ndarray) -> np.ndarray:
         """Put the free units' values (..., m) back among the clamped ones."""

@@ -213,7 +213,8 @@ class BoltzmannMachine:
         """Return the energies of states that are known to be bits, (..., n_units), in one axis."""
 
         def energies(values: np.ndarray) -> np.ndarray:
-            return self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
+            found: np.ndarray = self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
+            return found
 
         return self._by_rows(up, energies)
 

@@ -44,7 +44,8 @@ class Units(NamedTuple):
                 f"{argument} must be {self.lo} or {self.hi} ({self.name} units); got {values[place]} at {place}, "
                 f"{len(wrong)} such entries in all.{self._hint(values)}"
             )
-        return up.astype(np.uint8)
+        found: np.ndarray = up.astype(np.uint8)
+        return found
 
     def _hint(self, values: np.ndarray) -> str:
         other = BINARY if self.name == "spin" else SPIN

@@ -3,6 +3,7 @@
 A run killed at any instant resumes and ends with every dataset byte-identical to the uninterrupted run's.
 """
 
+from .._base.streams import Stream
 from .creation import create
 from .holder import Holder
 from .memory import Memory
@@ -10,7 +11,7 @@ from .merge.merge import discard, merge_parts
 from .reader import Reader, open_reader
 from .recent import Commit, commit_at, counters, is_there, last_commit, last_rows
 from .resumption import resume
-from .schema import Extension, Stream
+from .schema import Extension
 from .verification import Verification, verify
 from .writer import Writer
 

@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.streams import Stream
 from . import hdf
 from .image import Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
-from .schema import INPUTS, META, SPEC, Arrays, Stream
+from .schema import INPUTS, META, SPEC, Arrays
 from .segment import Header, read_header
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .._base.checks import StorageError
+from .._base.streams import Stream
 from . import disk
 from .chain import blocks_safe
 from .image import write_sealed
 from .lock import Lock
 from .names import Names
-from .schema import LARGE_STATE_BYTES, Arrays, Stream
+from .schema import LARGE_STATE_BYTES, Arrays
 from .segment import Contents, Header, segment_image, write_state_file
 
 STATE_SHARE = 0.03

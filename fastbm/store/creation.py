@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import StorageError, choice, real, whole
+from .._base.streams import Stream
 from . import disk, hdf
 from .chain import foreign
 from .commit import disk_errors
@@ -26,7 +27,7 @@ from .image import Damaged, Foreign, write_sealed
 from .lock import Lock, busy
 from .names import Names
 from .place import check_out, check_place, warn_of_place
-from .schema import Stream, canonical_json, check_streams, package_version
+from .schema import canonical_json, check_streams, package_version
 from .segment import Contents, Header, read_header, segment_image, spec_hash
 from .writer import Settings, Writer, index_of
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, read_origin, way_out_of_lost_parts
 from .checked import MergedFile
 from .holder import is_live
 from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
 from .names import Names
-from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, Stream, check_major
+from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, check_major
 
 DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or move it away and run it again."
 NO_SEAL = (

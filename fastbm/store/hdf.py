@@ -14,7 +14,8 @@ import numpy as np
 from h5py import h5a, h5d, h5g, h5l, h5o, h5p, h5s, h5t
 
 from .._base.checks import nearest
-from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, Stream, check_names, chunk_shape
+from .._base.streams import Stream
+from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, check_names, chunk_shape
 
 TEXT = h5py.string_dtype("utf-8")
 Put = Callable[[h5d.DatasetID, Iterable[np.ndarray]], None]

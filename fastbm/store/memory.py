@@ -10,8 +10,9 @@ import numpy as np
 
 from .._base.checks import nearest
 from .._base.halting import Halt, never
+from .._base.streams import Stream
 from .hdf import copy_arrays, copy_rows
-from .schema import Extension, Stream, canonical_json, check_streams
+from .schema import Extension, canonical_json, check_streams
 
 
 class Memory:

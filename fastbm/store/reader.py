@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 
 from .._base.checks import StorageError, nearest
+from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, blocks_safe, damage, follow, read_inputs
 from .checked import MergedFile
@@ -25,7 +26,7 @@ from .image import Damaged, open_image
 from .memory import Memory
 from .names import Names
 from .parts import At, Parts, stamp, whole_part
-from .schema import INPUTS, STATE, Arrays, Stream
+from .schema import INPUTS, STATE, Arrays
 from .segment import read_state
 
 MAX_OPEN_FILES = 8

@@ -19,6 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from .._base.streams import Stream
 from . import hdf
 from .image import (
     TRAILER,
@@ -44,7 +45,6 @@ from .schema import (
     SPEC,
     STATE,
     Arrays,
-    Stream,
     canonical_json,
     check_major,
     package_version,

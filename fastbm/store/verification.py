@@ -23,6 +23,7 @@ import h5py
 import numpy as np
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
 from .commit import KEPT_STATES
@@ -31,7 +32,6 @@ from .holder import is_live
 from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
 from .names import Names
 from .parts import stamp
-from .schema import Stream
 from .segment import Header, check_attributes
 
 LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
@@ -341,9 +341,10 @@ def _check_contents(found: _Findings, origin: Origin, header: Header, before: He
 
 def _rows_before(header: Header, before: Header) -> np.ndarray:
     """The rows that come before those of a segment: all so far, but for those that it takes back itself."""
-    if len(header.rewinds) == len(before.rewinds):
-        return before.index.sum(axis=1)
-    return np.minimum(header.rewinds[-1, 1:], before.index.sum(axis=1))
+    found: np.ndarray = before.index.sum(axis=1)
+    if len(header.rewinds) != len(before.rewinds):
+        found = np.minimum(header.rewinds[-1, 1:], found)
+    return found
 
 
 def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
@@ -366,7 +367,7 @@ def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
             found.problems.append(f"{names.show(path)}, the state of the last commit, is missing.")
 
 
-def _read_through(file: hdf.h5py.File, streams: dict[str, Stream]) -> None:
+def _read_through(file: h5py.File, streams: dict[str, Stream]) -> None:
     """Read all rows, a piece at a time: HDF5 compares its own checksums of chunks."""
     for name, stream in streams.items():
         for some in _pieces(file[name].shape[0], stream):

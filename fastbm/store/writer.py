@@ -14,12 +14,13 @@ import numpy as np
 
 from .._base.checks import StorageError, warn
 from .._base.halting import Halt, never
+from .._base.streams import Stream
 from .commit import Committer, Job, Pace
 from .hdf import copy_arrays, copy_rows
 from .lock import Lock
 from .merge.merge import merge_chain, reason_to_keep_parts
 from .names import Names
-from .schema import Arrays, Extension, Stream, canonical_json
+from .schema import Arrays, Extension, canonical_json
 from .segment import Header, spec_hash
 
 State = Mapping[str, Any]

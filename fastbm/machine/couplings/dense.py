@@ -47,11 +47,13 @@ class Dense:
 
     def field(self, values: np.ndarray) -> np.ndarray:
         """Return W s for every row of `values` (m, n_units)."""
-        return values @ self._weights
+        found: np.ndarray = values @ self._weights
+        return found
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
         """Return the entries (m, k) of W s that belong to `units`."""
-        return values @ self._weights[:, units]
+        found: np.ndarray = values @ self._weights[:, units]
+        return found
 
     def columns(self, units: np.ndarray) -> np.ndarray:
         """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""
@@ -87,7 +89,8 @@ class Dense:
 
     def to_vector(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the entries above the diagonal of the matrix as one vector."""
-        return arrays[0][_upper(self.n_units)]
+        found: np.ndarray = arrays[0][_upper(self.n_units)]
+        return found
 
     def from_vector(self, vector: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the symmetric matrix whose entries above the diagonal a vector holds."""

@@ -60,7 +60,8 @@ class Layered:
 
     def field_at(self, values: np.ndarray, units: np.ndarray) -> np.ndarray:
         """Return the entries (m, k) of W s that belong to `units`."""
-        return values @ self.columns(units)
+        found: np.ndarray = values @ self.columns(units)
+        return found
 
     def columns(self, units: np.ndarray) -> np.ndarray:
         """Return the columns of the whole matrix that belong to `units`, (n_units, k)."""

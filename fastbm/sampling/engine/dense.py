@@ -50,7 +50,8 @@ class DenseChains(Engine):
     def _energy_all_down(self) -> np.ndarray:
         lo = float(self.units.lo)
         total = float(self.couplings.field(np.ones((1, self.n_units))).sum())
-        return -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
+        found: np.ndarray = -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
+        return found
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.blocks, self._scale)

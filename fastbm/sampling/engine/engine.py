@@ -160,7 +160,7 @@ class Engine:
 
     def _lanes(self) -> int:
         """Lanes of a block."""
-        return self.up[0].shape[1]
+        return int(self.up[0].shape[1])
 
     def _longest_piece(self) -> int:
         """Return how many attempts take about `PIECE_SECONDS`, all lanes of a block together."""
@@ -281,7 +281,7 @@ class Engine:
     def sweep_seconds(self) -> float:
         """About how long a sweep of all chains takes."""
         lanes = sum(up.shape[1] for up in self.up)
-        return self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks))
+        return float(self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks)))
 
     def energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), in float64 from the user's couplings."""

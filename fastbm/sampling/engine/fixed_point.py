@@ -26,7 +26,8 @@ class FixedPoint(NamedTuple):
 
     def integers(self, values: np.ndarray) -> np.ndarray:
         """Return values as the nearest integers."""
-        return np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
+        found: np.ndarray = np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
+        return found
 
     def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
         """Write what turns log-odds into these integers for all chains to the lanes of their blocks.

@@ -65,7 +65,8 @@ class BitProduct:
     @cached_property
     def whole(self) -> np.ndarray:
         """The sum of all rows, (m,)."""
-        return self._weights.sum(axis=0)
+        found: np.ndarray = self._weights.sum(axis=0)
+        return found
 
     def _count(self) -> np.ndarray | None:
         """Count a product, and make the tables if it is time."""
@@ -192,7 +193,8 @@ class LayeredChains(Engine):
             field = np.zeros((rows.stop - rows.start, up.shape[1]))
             pull.add(field, up[self._layers[layer]])
             energies -= ((span * field + lo * pull.whole[:, None]) * values[rows]).sum(axis=0)
-        return energies[: block.stop - block.start]
+        found: np.ndarray = energies[: block.stop - block.start]
+        return found
 
     @property
     def _user_pulls(self) -> list[BitProduct]:

@@ -158,7 +158,8 @@ class MultispinChains(Engine):
         """2^64 times the probabilities to go against pulls that favour their side by `costs` in log-odds."""
         favour = np.exp(-costs)
         scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
-        return np.minimum(scaled, LARGEST).astype(np.uint64)
+        found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
+        return found
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         metropolis = self.rule == "metropolis"
@@ -191,4 +192,4 @@ class MultispinChains(Engine):
     def sweep_seconds(self) -> float:
         """Seconds that a sweep of all replicas takes."""
         n_blocks = len(self.blocks)
-        return self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks)
+        return float(self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks))

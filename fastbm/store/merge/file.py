@@ -25,10 +25,11 @@ import h5py
 import numpy as np
 
 from ..._base.checks import StorageError
+from ..._base.streams import Stream
 from ...kernels.checksum import MODULUS, sum_words
 from .. import disk
 from ..image import Placed, table_and_trailer
-from ..schema import Stream, chunk_shape
+from ..schema import chunk_shape
 from ..seal import BlockHash
 
 SIZE = 4  # bytes

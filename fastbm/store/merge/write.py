@@ -19,13 +19,14 @@ import numpy as np
 
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, look
+from ..._base.streams import Stream
 from .. import disk as files, hdf
 from ..chain import Chain, Origin, damage, read_inputs, read_spec
 from ..find import Merged, Standing
 from ..image import Damaged, check_hash, hasher_of, open_image
 from ..names import Names
 from ..reader import Reader
-from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, Stream, chunk_shape, package_version
+from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, chunk_shape, package_version
 from ..seal import BlockHash
 from ..segment import Header, read_state
 from .file import SIZE, Chunks, DiskFile, Follower, chunk_bytes, corners
