@@ -150,9 +150,9 @@ def test_a_seal_that_is_not_known_is_refused(tmp_path: Path, act: Callable[[Path
     two_runs(tmp_path, schema.FORMAT_VERSION)
     sealed = tmp_path / run
     data = bytearray(sealed.read_bytes())
-    data[-48:-40], data[-40 + 8] = b"FBMSEG03", data[-40 + 8] ^ 1
+    data[-48:-40], data[-40 + 8] = b"FBMSEG09", data[-40 + 8] ^ 1
     sealed.write_bytes(data)
-    text = f"{sealed} is sealed by FBMSEG03, which this fastbm ({schema.package_version('fastbm')}) does not know. "
+    text = f"{sealed} is sealed by FBMSEG09, which this fastbm ({schema.package_version('fastbm')}) does not know. "
     unchanged(tmp_path, lambda: act(tmp_path / run.split(".parts")[0]), text + "Nothing was changed. Install a newer")
 
 

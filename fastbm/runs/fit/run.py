@@ -48,7 +48,7 @@ class FitRun(Learned):
         """Say why a longer run would not begin as this one did; empty if it would."""
         if settings["optimizer"] == "none":
             return f"method={settings['method']!r} is a formula, which more epochs would not change"
-        if settings["schedule"] != "constant":
+        if settings.get("schedule", "constant") != "constant":
             return (
                 f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so "
                 "that a longer run differs from its first epoch on"
