@@ -136,7 +136,7 @@ def _refuse_start(method: str, why: str) -> NoReturn:
 def _estimate(
     machine: BoltzmannMachine, beta: float, n_sums: int, moments: bool, seconds: float
 ) -> tuple[str, dict[str, Any], str]:
-    """What estimates best within seconds of one thread: the method, its options, and why."""
+    """Find what estimates best within seconds of one thread: the method, its options, and why."""
     if moments and machine.n_units > DENSE_LIMIT:
         return (
             "mean-field",
@@ -169,8 +169,9 @@ def _estimate_layers(
 
 
 def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
-    """Estimate what the shortest tempering takes on one thread: as many sweeps of burn-in as are used, and the energies
-    of all replicas after each.
+    """Estimate what the shortest tempering takes on one thread.
+
+    It is as many sweeps of burn-in as are used, and the energies of all replicas after each.
     """
     replicas = TEMPERED * n_levels(model, beta)
     energies = PAIR_SECONDS * sum(array.size for array in model.couplings.arrays)
@@ -183,7 +184,7 @@ def ais_seconds(model: BoltzmannMachine) -> float:
 
 
 def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:
-    """A machine that is to be summed, and how many alike there are; 0 where nothing is free."""
+    """Return a machine that is to be summed, and how many alike there are; 0 where nothing is free."""
     if clamp is None:
         return model, 1
     clamped = Clamped.of(model, *clamp)

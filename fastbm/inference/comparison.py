@@ -210,7 +210,10 @@ def _in_errors(off: float, error: Any) -> float | None:
 
 
 def _farthest(one: Any, exact: Any) -> float | None:
-    """The largest difference of two arrays; of sparse ones, on the entries of both; None where they cannot be held."""
+    """Return the largest difference of two arrays.
+
+    Of sparse ones it is that on the entries of both; None where they cannot be held.
+    """
     if one is None or exact is None or np.shape(one) != np.shape(exact):
         return None
     if is_sparse(one) or is_sparse(exact):

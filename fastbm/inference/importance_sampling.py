@@ -87,7 +87,7 @@ def mix(side: Marginal, visited: np.ndarray, n_draws: int, seed: int) -> Mixture
 
 
 def _log_q(up: np.ndarray, visited: np.ndarray) -> np.ndarray:
-    """log of the density of draws around states (n_states, n_kept)."""
+    """Return log of the density of draws around states (n_states, n_kept)."""
     states, counts = np.unique(visited, axis=0, return_counts=True)
     n = states.shape[1]
     distance = np.arange(n + 1)[:, None]
@@ -187,8 +187,9 @@ class ImportanceSampling(Estimator):
 
 
 def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool) -> dict[str, Any]:
-    """Return the energy, and moments in the model's units if wanted, the summed units replaced by their conditional
-    means.
+    """Return the energy, and moments in the model's units if wanted.
+
+    The summed units are replaced by their conditional means.
     """
     weights, units, plain, n = found.all.weights, model.convention, Marginal.of(model, 1.0), model.n_units
     heavy = weights > FAINT * weights.max()

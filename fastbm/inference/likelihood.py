@@ -222,7 +222,7 @@ def log_sums(
 
 
 def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
-    """Data as values, (n_rows, n_visible), NaN where an entry is missing."""
+    """Return data as values, (n_rows, n_visible), NaN where an entry is missing."""
     check_machine(model)
     found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
     missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
@@ -236,7 +236,7 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
 
 
 def _with_rates(model: BoltzmannMachine, rows: np.ndarray) -> BoltzmannMachine:
-    """The machine with base rates from which annealing may start: its own, or those of the rows."""
+    """Return the machine with base rates from which annealing may start: its own, or those of the rows."""
     return model if model.base_rates is not None else model.with_base_rates(smoothed_rates(rows, model))
 
 
@@ -245,7 +245,7 @@ def _spread(each: np.ndarray) -> float:
 
 
 def _bound(of_clamped: str | None, of_log_z: str | None) -> str | None:
-    """The bound of a difference: that of the first and the other side of the second, where they agree."""
+    """Return the bound of a difference: that of the first and the other side of the second, where they agree."""
     other = OTHER_SIDE.get(str(of_log_z), of_log_z)
     if of_clamped == "exact" or of_clamped == other:
         return other
@@ -253,7 +253,10 @@ def _bound(of_clamped: str | None, of_log_z: str | None) -> str | None:
 
 
 def _interval(mean: float, log_z: Inference) -> tuple[float, float] | None:
-    """What a bracket leaves; None where its upper end holds nothing. Noise may have its two ends crossed."""
+    """Return what a bracket leaves; None where its upper end holds nothing.
+
+    Noise may have its two ends crossed.
+    """
     if not log_z.detail.get("upper_holds"):
         return None
     ends = mean - log_z.detail["log_z_upper"], mean - log_z.detail["log_z_lower"]

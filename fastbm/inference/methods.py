@@ -67,8 +67,9 @@ def make_estimator(method: Any, options: Mapping[str, Any]) -> Estimator:
 def check_call(
     model: BoltzmannMachine, method: Any, beta: float, clamp: Any, options: Mapping[str, Any], moments: bool = False
 ) -> Estimator:
-    """Return the method, or refuse, before anything is computed or written, what cannot be done; "exact" looks at its
-    costs, and at what it can hold, when it plans.
+    """Return the method, or refuse what cannot be done, before anything is computed or written.
+
+    "exact" looks at its costs, and at what it can hold, when it plans.
     """
     chosen = make_estimator(method, options)
     if not isinstance(chosen, Exact):
@@ -114,7 +115,7 @@ def run_method(
 
 
 def _sizes(chosen: Estimator) -> str:
-    """The options that say how much is held at once."""
+    """Name the options that say how much is held at once."""
     return " or ".join(name for name in chosen.names() if name.startswith("n_"))
 
 

@@ -32,7 +32,7 @@ class Sweeping(Protocol):
         """Advance every chain."""
 
     def energies(self) -> np.ndarray:
-        """What has to become stationary, (n_chains,)."""
+        """Return what has to become stationary, (n_chains,)."""
 
 
 def find_burn_in(chains: Sweeping, longest: int) -> int:
@@ -182,7 +182,10 @@ def _is_one_point(initial: Any) -> bool:
 
 
 def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
-    """Standard errors of the fractions of time that units are up; for one that never flipped by Laplace's rule."""
+    """Return standard errors of the fractions of time that units are up.
+
+    For one that never flipped it is by Laplace's rule.
+    """
     error = diagnostics.standard_error(blocks)
     p = blocks.mean(axis=(0, 1))
     smoothed = (p * ess + 1.0) / (ess + 2.0)
@@ -239,7 +242,7 @@ class TargetMoments:
         self._done += len(packed)
 
     def means(self) -> np.ndarray:
-        """The part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
+        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
         return self._sums / np.bincount(self._block)[:, None, None]
 
     def result(self, ess: float) -> dict[str, Any]:

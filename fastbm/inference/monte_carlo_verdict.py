@@ -64,8 +64,10 @@ def judge_chains(
     one_point: bool,
     frozen: bool,
 ) -> ChainVerdict:
-    """Judge chains by energies (n_samples, n_chains) and the fractions of time that units are up in blocks of samples,
-    (n_blocks, n_chains, n_units), whose means have the standard `errors`.
+    """Judge chains by their energies and the fractions of time that units are up.
+
+    Energies are (n_samples, n_chains), the fractions, in blocks of samples, (n_blocks, n_chains, n_units); the means of
+    the latter have the standard `errors`.
 
     The means of an even machine are known, and those of the chains must be so within their errors.
     """
@@ -86,7 +88,7 @@ def judge_chains(
 
 
 def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -> float:
-    """The largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
+    """Return the largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
     if len(energies) < 4:
         return math.inf
     known = [float(diagnostics.r_hat(energies))]
@@ -101,7 +103,7 @@ def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -
 def _contradiction(
     model: BoltzmannMachine, beta: float, energies: np.ndarray, blocks: np.ndarray, errors: np.ndarray
 ) -> str:
-    """What speaks against chains that agree: a mean that is known, or a drift; empty where nothing does."""
+    """Say what speaks against chains that agree: a mean that is known, or a drift; empty where nothing does."""
     from scipy.special import stdtrit
 
     n_chains = energies.shape[1]

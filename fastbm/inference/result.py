@@ -109,7 +109,7 @@ class Inference:
 
 
 def _number(value: Any, error: Any) -> str:
-    """A number with its error; of many patterns how many, and their range."""
+    """Write a number with its error; of many patterns how many, and their range."""
     if np.ndim(value):
         return f"{np.min(value):.10g} to {np.max(value):.10g}, {len(value)} patterns"
     return f"{value:.10g}" + (f" +- {error:.2g}" if error is not None else "")
@@ -136,8 +136,10 @@ def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:
 
 
 def _pairs_among_clamped(pairs: Any, clamped: Clamped, held: np.ndarray) -> Any:
-    """A scipy.sparse.csr_array over the free units, joined by the clamped ones' diagonal and coupled pairs: products of
-    `held` (n_units,).
+    """Join pairs over the free units with the clamped ones' diagonal and coupled pairs.
+
+    `pairs` is a scipy.sparse.csr_array over the free units; what the clamped ones add are products of `held`
+    (n_units,).
     """
     from scipy.sparse import coo_array
 
@@ -228,8 +230,9 @@ def to_json(result: Inference) -> str:
 
 
 def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Inference:
-    """Read a result from the text that `to_json` returned; arrays come back as arrays, sparse ones as
-    scipy.sparse.csr_array.
+    """Read a result from the text that `to_json` returned.
+
+    Arrays come back as arrays, sparse ones as scipy.sparse.csr_array.
     """
     found = _arrays(json.loads(text))
     for detail in (found["detail"], *found["detail"].get("patterns", [])):
@@ -241,7 +244,7 @@ def from_json(text: str, seconds: float, compile_seconds: float = 0.0) -> Infere
 
 
 def _arrays(value: Any) -> Any:
-    """Lists of numbers back to arrays, at any depth of dicts."""
+    """Turn lists of numbers back to arrays, at any depth of dicts."""
     if isinstance(value, dict):
         if sorted(value) == sorted(BYTES):
             return np.frombuffer(base64.b64decode(value["float64"]), "<f8").reshape(value["shape"]).copy()

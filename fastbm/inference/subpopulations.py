@@ -72,13 +72,14 @@ class Subpopulations:
         self._seed, self._n_steps = seed, 0
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
-        """The energies of all replicas, without offset, and what weighs them when `beta` changes: the same."""
+        """Return the energies of all replicas, without offset, and what weighs them when `beta` changes: the same."""
         energies = self.engine.energies()
         return energies, energies
 
     def next_beta(self, energies: np.ndarray, target: float, target_ess: float) -> float:
-        """Return the coldest temperature whose weights, of all replicas together, have an effective sample size of at
-        least `target_ess` times their number.
+        """Return the coldest temperature whose weights still have the effective sample size that is asked for.
+
+        Of all replicas together it is at least `target_ess` times their number.
         """
         most = target - self.beta
         step = choose_step(energies, float(energies.min()), most, target_ess)
@@ -115,7 +116,7 @@ class Subpopulations:
         return w / w.sum()
 
     def means(self, values: np.ndarray) -> np.ndarray:
-        """The mean of values (n_chains, ...) over every population, (n_populations, ...)."""
+        """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
         return np.stack([values[group].mean(axis=0) for group in self.groups])
 
 
@@ -128,7 +129,7 @@ class BasedPopulations(Subpopulations):
         self._divide(n_chains, n_populations, path.log_z0, seed)
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
-        """The energies of all replicas in the machine, without offset, and D, which weighs them."""
+        """Return the energies of all replicas in the machine, without offset, and D, which weighs them."""
         return self._chains.measure()
 
     def _stand_at(self, beta: float) -> None:

@@ -37,7 +37,7 @@ def chosen_by_auto(chosen: bool = True) -> Iterator[None]:
 
 
 def way_out(longer: str) -> str:
-    """What to do about a doubt: `longer`, or what finds an answer where one can be had."""
+    """Say what to do about a doubt: `longer`, or what finds an answer where one can be had."""
     if _OF_AUTO.get():
         return "pass a larger budget, or name the method and pass it more chains"
     return f'{longer}, or take infer(model, "auto")'

@@ -1,5 +1,6 @@
-"""What stands witness to methods that judge themselves: ladders, populations and chains that agree with each other may
-all have missed the same part of the machine.
+"""What stands witness to methods that judge themselves.
+
+Ladders, populations and chains that agree with each other may all have missed the same part of the machine.
 
 A scout looks independently: its bound holds for certain, and around its states log Z and the energy are estimated
 once more, by importance sampling where one side of the machine is small, else by walks from its means and back.
@@ -33,8 +34,9 @@ ENERGY_BARS = 5.0
 
 
 def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
-    """Return the result of a sampling method with what an independent look says of it; one that says itself that it
-    cannot tell is held against the bound alone.
+    """Return the result of a sampling method with what an independent look says of it.
+
+    One that says itself that it cannot tell is held against the bound alone.
     """
     log_z, error = _claim(found)
     if found.converged is False or (found.converged is None and log_z is None):
@@ -57,7 +59,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:
-    """What a result says of log Z, and its error; of "sampled-states" the corrected value."""
+    """Return what a result says of log Z, and its error; of "sampled-states" the corrected value."""
     if "log_z_corrected" in found.detail:
         return found.detail["log_z_corrected"], found.detail["log_z_corrected_error"]
     return found.log_z, found.log_z_error
@@ -81,7 +83,7 @@ def _mixed(
 
 
 def _energies_apart(found: Inference, energy: float, error: float) -> str:
-    """What is wrong with the energy of a result without log Z, beside another estimate; empty where nothing is."""
+    """Say what is wrong with the energy of a result without log Z, beside another estimate; empty where nothing is."""
     if found.log_z is not None or found.energy is None:
         return ""
     gap = abs(found.energy - energy)

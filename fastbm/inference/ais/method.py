@@ -88,14 +88,14 @@ class Job:
         return log_w, starts.converged, told | starts.detail
 
     def witness_down(self) -> Average | None:
-        """The average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
+        """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
         if self.scout is None or self.scout.up is None:
             return None
         log_w, _ = self._descend(self.scout.some(self._n_witnesses), WITNESS)
         return average(-log_w)
 
     def witness_up(self) -> Average:
-        """The average of w over fewer walks up."""
+        """Return the average of w over fewer walks up."""
         return average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
 
     @property
@@ -176,8 +176,9 @@ class _Paths(Examined):
         return job.down(self._source, self.n_sweeps or N_SWEEPS)
 
     def _job(self, model: BoltzmannMachine, beta: float, seed: int, threads: int, must: bool) -> Job:
-        """Check the options against the machine, and choose what they leave open; `must` asks for states of a scout in
-        any case.
+        """Check the options against the machine, and choose what they leave open.
+
+        `must` asks for states of a scout in any case.
         """
         steps, kind, start = make_path(self.n_betas, self.betas), check_walk(model, self.walk), self.start
         check_start(model, start)
@@ -326,8 +327,9 @@ class ReverseAIS(_Paths):
 
 
 def _other(first: Scout | None, second: Scout) -> Scout:
-    """A scout whose states are not those that a base is from, as what these miss they would certify; the bounds of both
-    hold.
+    """Find a scout whose states are not those that a base is from.
+
+    What these miss they would certify. The bounds of both hold.
     """
     assert first is not None
     return second if second.bound >= first.bound else replace(second, bound=first.bound, bound_by=first.bound_by)

@@ -77,8 +77,9 @@ class Starts(NamedTuple):
 def draw_starts(
     model: BoltzmannMachine, beta: float, n_chains: int, source: str, n_sweeps: int, seed: int, threads: int
 ) -> Starts:
-    """Draw from the exact distribution, or by Gibbs chains of `n_sweeps` sweeps; "auto" takes the first where it is
-    soon done.
+    """Draw from the exact distribution, or by Gibbs chains of `n_sweeps` sweeps.
+
+    "auto" takes the first where it is soon done.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def draw_starts(
 def _cheapest(
     model: BoltzmannMachine, beta: float, n_chains: int, threads: int
 ) -> tuple[str, float, Source] | None:  # fmt: skip
-    """The engine with the least forecast on one thread, whatever the machine; None where none has tables."""
+    """Return the engine with the least forecast on one thread, whatever the machine; None where none has tables."""
     best: tuple[str, float, Source] | None = None
     for name, module in ENGINES.items():
         if name == "layers" and not model.is_layered:
@@ -118,8 +119,9 @@ def _cheapest(
 
 
 def _gibbs(model: BoltzmannMachine, beta: float, n_chains: int, n_sweeps: int, seed: int, threads: int) -> Starts:
-    """The last states of chains from random states; they are declared converged by split R-hat of the energy and of
-    every unit over the second half of the sweeps.
+    """Return the last states of chains from random states, and whether they converged.
+
+    They are declared converged by split R-hat of the energy and of every unit over the second half of the sweeps.
     """
     chains = make_chains(model, n_chains, beta=beta, seed=seed, threads=threads)
     chains.sweep(n_sweeps // 2)
@@ -139,8 +141,9 @@ def _gibbs(model: BoltzmannMachine, beta: float, n_chains: int, n_sweeps: int, s
 
 
 def _split_r_hat(sums: np.ndarray, squares: np.ndarray, size: int) -> float:
-    """The largest R-hat of half-chains of `size` samples, from their sums (n_halves, 1 + n_units) of beta E and of
-    bits, and those of (beta E)^2.
+    """Return the largest R-hat of half-chains of `size` samples, from their sums.
+
+    These are sums (n_halves, 1 + n_units) of beta E and of bits, and those of (beta E)^2.
     """
     means = sums / size
     second = means.copy()  # bits are their own squares

@@ -12,8 +12,10 @@ from .weights import HEALTHY_ESS, Average
 def of_walks(
     up: Average | None, down: Average | None, own: Average, found: Scout | None, rival: tuple[str, float] | None
 ) -> Verdict:
-    """Judge walks by those in the other direction, from states that are not their own, by a scout's bound, and by the
-    lower confidence end of the best base that was tried, `rival` (its name, log Z). `own` is the one that is judged.
+    """Judge walks by those in the other direction, by a scout's bound and by the best rival.
+
+    Those in the other direction start from states that are not their own; of the best base that was tried, `rival` (its
+    name, log Z), the lower confidence end counts. `own` is the one that is judged.
     """
     log_z = own.log_mean if own is up else -own.log_mean
     reason = ""
@@ -45,7 +47,7 @@ def _seen(up: Average | None, down: Average | None, own: Average, found: Scout |
 
 
 def _crossed(up: Average, down: Average, other: Average) -> str:
-    """What walks up and down disagree about; `other` are those that stand witness."""
+    """Say what walks up and down disagree about; `other` are those that stand witness."""
     way, where = ("down", "states of a tempering") if other is down else ("up", "the product model")
     if not other.healthy:
         return f"of the walks {way} from {where} that stand witness {other.ess:.1f} of {len(other.weights)} count"

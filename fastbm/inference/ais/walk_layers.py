@@ -56,11 +56,13 @@ class LayersWalk(Walk):
         self.detail = {"kernel": "layered", "fields": dtype.name}
 
     def begin(self) -> None:
+        """Draw all chains from f_0, with weights 1."""
         for k, totals in enumerate(self._totals):
             totals[:] = 0.0
             self._draw_evens(k, 0.0)
 
     def load(self, up: np.ndarray) -> None:
+        """Take states (n_chains, n_units) of 0 and 1, drawn from f, with weights 1."""
         for k, block in enumerate(self.blocks):
             mine = self._up[k]
             mine[:, : block.stop - block.start] = up[block].T

@@ -37,15 +37,18 @@ class MarginalWalk(Walk):
         self.detail = {"kernel": "marginal", "fields": kind.name}
 
     def begin(self) -> None:
+        """Draw the kept units of all chains from f_0, with weights 1."""
         p = expit(self.base[self._machine.kept])
         uniform = rng.keyed(self._seed, rng.INITIAL).random((self.n_chains, len(p)))
         self._set((uniform < p).astype(np.uint8), 0.0)
 
     def load(self, up: np.ndarray) -> None:
+        """Take the kept units of states (n_chains, n_units) of 0 and 1, drawn from f."""
         self._set(up[:, self._machine.kept], 1.0)
         self._correct(-1.0)
 
     def finish(self) -> None:
+        """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
         self._correct(1.0)
 
     def _set(self, kept: np.ndarray, t: float) -> None:
@@ -73,5 +76,6 @@ class MarginalWalk(Walk):
         return self._totals[k]
 
     def bits(self) -> np.ndarray:
+        """Return the chains' states, (n_chains, n_units) uint8, the summed units drawn given the others."""
         parts = [up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self._up, strict=True)]
         return self._machine.complete(np.concatenate(parts), rng.keyed(self._seed, rng.RESAMPLING))

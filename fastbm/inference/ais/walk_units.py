@@ -62,20 +62,23 @@ class UnitsWalk(Walk):
         self.detail = point.detail(self.kernel)
 
     def _sum_of_couplings(self) -> float:
-        """What the couplings give at s = (lo, ..., lo), over lo."""
+        """Return what the couplings give at s = (lo, ..., lo), over lo."""
         couplings, lo = self.model.couplings, float(self.model.convention.lo)
         return float(couplings.field(np.full((1, self.model.n_units), lo)).sum()) if lo else 0.0
 
     def begin(self) -> None:
+        """Draw all chains from f_0, with weights 1."""
         self._set(np.zeros((self.n_chains, self.model.n_units), np.uint8))
         self._for_blocks(lambda k: self._run(k, np.array([0.0, 0.0])))
 
     def load(self, up: np.ndarray) -> None:
+        """Take states (n_chains, n_units) of 0 and 1, drawn from f."""
         self._set(up)
         for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
             sums.log_w[:] = -rounding
 
     def finish(self) -> None:
+        """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
         for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
             sums.log_w[:] += rounding
 
@@ -104,7 +107,7 @@ class UnitsWalk(Walk):
         return fields
 
     def _rounding(self, k: int) -> np.ndarray:
-        """log f of the user's machine less that of the one in integers, of every lane."""
+        """Return log f of the user's machine less that of the one in integers, of every lane."""
         model, up, sums = self.model, self._up[k], self._sums[k]
         bias, energies = np.ascontiguousarray(model.flat_bias[:, None]), np.zeros(up.shape[1])
         if self._dense:

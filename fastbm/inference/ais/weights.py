@@ -52,7 +52,9 @@ def average(log_w: np.ndarray, *, tail: bool = True) -> Average:
 
 
 def _bootstrap_error(w: np.ndarray) -> float:
-    """Standard deviation of the log mean of weights drawn again, with replacement; of at most 1, one of them 1.
+    """Return the standard deviation of the log mean of weights drawn again, with replacement.
+
+    The weights are of at most 1, one of them 1.
 
     The draws are the same for the same number of weights. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
     """
@@ -63,8 +65,9 @@ def _bootstrap_error(w: np.ndarray) -> float:
 
 
 def _log_normal_error(log_w: np.ndarray) -> float:
-    """Standard error of the log mean of weights whose logarithms are normal from the median up, with variance v:
-    sqrt((e^v - 1) / n), but no more than a log w itself is spread.
+    """Return the standard error of the log mean of weights that are log-normal from the median up.
+
+    With variance v of their logarithms it is sqrt((e^v - 1) / n), but no more than a log w itself is spread.
 
     The largest weights, which carry the mean, are those that a sample may lack: the delta method and the bootstrap see
     none of that. For 128 weights with v = 1.4 both their 95 % intervals covered in 90 % of cases, and in 87 % where
@@ -78,8 +81,10 @@ def _log_normal_error(log_w: np.ndarray) -> float:
 def weighted_moments(
     model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
 ) -> dict[str, Any]:
-    """Return weighted averages over states; errors by the delta method for a ratio of averages, and at least those that
-    come of states which as many samples are likely not to see.
+    """Return weighted averages over states, with errors.
+
+    The errors are by the delta method for a ratio of averages, and at least those that come of states which as many
+    samples are likely not to see.
     """
     values = model.convention.values(up, np.float64)
     energies = np.asarray(model.energy(values))

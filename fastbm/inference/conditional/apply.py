@@ -223,7 +223,7 @@ def _given(
     function: Given,
     numbers: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`function` of the units that are not clamped, for all rows of `values`, a block of rows at a time."""
+    """Apply `function` to the units that are not clamped, for all rows of `values`, a block of rows at a time."""
     numbers = np.arange(len(values)) if numbers is None else numbers
     parts = [
         function(Clamped.of(model, clamped, values[some]), how, numbers[some])

@@ -98,7 +98,7 @@ class Gapped:
         return len(self._codes)
 
     def filled(self) -> Iterator[Filled]:
-        """The rows whose fillings are listed, a block at a time."""
+        """Yield the rows whose fillings are listed, a block at a time."""
         for n in np.unique(self._n_missing[self._listed]).tolist():
             numbers = np.flatnonzero(self._listed & (self._n_missing == n))
             ways = self._units.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
@@ -112,7 +112,7 @@ class Gapped:
                 yield Filled(rows, values)
 
     def summed(self) -> Iterator[Alike]:
-        """The other rows, those together that lack the same entries."""
+        """Yield the other rows, those together that lack the same entries."""
         return self._alike(np.flatnonzero(~self._listed))
 
     def alike(self) -> Iterator[Alike]:
@@ -182,8 +182,9 @@ def log_sums_of_known(
 
 
 def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
-    """Estimate how many seconds the exact sums over what rows lack take, by built-in speeds; inf where they cannot be
-    done. Rows that are alike are not told apart.
+    """Estimate how many seconds the exact sums over what rows lack take.
+
+    This is by built-in speeds; inf where they cannot be done. Rows that are alike are not told apart.
     """
     n, counts = model.n_visible, np.zeros(model.n_visible + 1)
     for some in rows.blocks():
@@ -200,7 +201,10 @@ def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
 
 
 def _some_free(model: BoltzmannMachine, n_missing: int) -> BoltzmannMachine:
-    """What is left free where the last of the visible units are missing: it stands for all rows that lack as many."""
+    """Return what is left free where the last of the visible units are missing.
+
+    It stands for all rows that lack as many.
+    """
     known = np.arange(model.n_visible - n_missing)
     return Clamped.of(model, known, np.full(len(known), model.convention.hi)).machine(0)
 

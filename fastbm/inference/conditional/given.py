@@ -35,8 +35,9 @@ TOLERANCE, MOST_SWEEPS = 1e-10, 10_000  # of mean field
 
 @dataclass(frozen=True)
 class How:
-    """How free units are found given the clamped ones: the method, and for what is sampled the sweeps averaged and
-    those thrown away before.
+    """How free units are found given the clamped ones.
+
+    It holds the method, and for what is sampled the sweeps averaged and those thrown away before.
     """
 
     method: str
@@ -135,7 +136,7 @@ def _states(clamped: Clamped) -> np.ndarray:
 def _listed(
     clamped: Clamped, how: How, states: np.ndarray, function: Callable[[np.ndarray, int], np.ndarray]
 ) -> list[np.ndarray]:
-    """`function` of the probabilities of all states, (patterns, states), and of the number of the first pattern."""
+    """Apply `function` to the probabilities of all states, (patterns, states), and the number of the first pattern."""
     pairs = 0.5 * (clamped.couplings.field(states) * states).sum(axis=1)
     step = max(1, LISTED // len(states))
 
@@ -163,7 +164,7 @@ def _summed(clamped: Clamped, how: How) -> np.ndarray:
 
 
 def _mean_field(clamped: Clamped, how: How) -> np.ndarray:
-    """Fixed points of m = tanh(beta (W m + b)), from m = 0."""
+    """Find fixed points of m = tanh(beta (W m + b)), from m = 0."""
     units = clamped.model.convention
     spin = clamped
     if units.name == "binary":

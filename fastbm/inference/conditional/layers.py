@@ -107,7 +107,7 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
 
 
 def _without_hidden(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
-    """The difference of two free energies."""
+    """Return the difference of two free energies."""
     form, field = up_form(model.couplings, model.flat_bias, model.convention)
     block, visible, hidden = form.arrays[0], field[: model.n_visible], field[model.n_visible :]
     up = rows == model.convention.hi

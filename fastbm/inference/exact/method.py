@@ -122,8 +122,9 @@ class Exact(Estimator):
 def _sum_few(
     model: BoltzmannMachine, beta: float, moments: bool, energy_variance: bool | None, threads: int
 ) -> Inference | None:
-    """The sum over few states, as `ExactSums` would do it, without what costs more than the sum; None where it takes
-    more than that, or is refused.
+    """Sum over few states, as `ExactSums` would do it, without what costs more than the sum.
+
+    Return None where it takes more than that, or is refused.
     """
     if energy_variance is not None and not (moments and isinstance(energy_variance, bool)):
         return None
@@ -142,8 +143,9 @@ def _sum_few(
 
 
 def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1) -> float:
-    """Estimate, by the built-in speeds, how long a sum over the states of machines like this takes, whatever their
-    couplings are; inf where it cannot be done.
+    """Estimate how long a sum over the states of machines like this takes, whatever their couplings are.
+
+    This is by the built-in speeds; inf where it cannot be done.
     """
     try:
         return choose(_request_like(model, moments, threads), None).seconds
@@ -152,8 +154,10 @@ def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1
 
 
 def usual_engine(model: BoltzmannMachine, *, moments: bool) -> str | None:
-    """Return "layers" where no engine is quicker by more than the choice itself takes, whatever the couplings are: to
-    be asked for where many sums follow one another. Return None where each sum may as well choose.
+    """Return "layers" where no engine is quicker by more than the choice itself takes.
+
+    This holds whatever the couplings are: to be asked for where many sums follow one another. Return None where each
+    sum may as well choose.
     """
     if not model.is_layered:
         return None
@@ -171,7 +175,7 @@ def refuse_if_long(model: BoltzmannMachine, threads: int) -> None:
 
 
 def _request_like(model: BoltzmannMachine, moments: bool, threads: int) -> Request:
-    """The sum over a machine of the same layout with all its pairs coupled, weakly."""
+    """Build the request for the sum over a machine of the same layout with all its pairs coupled, weakly."""
     ones = [np.full(array.shape, 1e-3) for array in model.couplings.arrays]
     if model.couplings.kind == "dense":
         np.fill_diagonal(ones[0], 0.0)

@@ -119,7 +119,7 @@ class ExactSettings:
         return None
 
     def _distribution(self, free: np.ndarray) -> tuple[int, ...] | None:
-        """The chosen units, numbered as they are among the free ones."""
+        """Return the chosen units, numbered as they are among the free ones."""
         if self.distribution is None:
             return None
         self.refuse_clamped(free)
@@ -190,6 +190,6 @@ def _check_units(argument: str, units: np.ndarray, n_units: int) -> None:
 
 
 def _among(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """The pairs whose units are both free, numbered as they are among the free ones."""
+    """Return the pairs whose units are both free, numbered as they are among the free ones."""
     kept = pairs[np.isin(pairs, free).all(axis=1)]
     return np.searchsorted(free, kept)

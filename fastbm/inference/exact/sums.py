@@ -121,7 +121,7 @@ def _held_pairs(whole: BoltzmannMachine, clamped: Clamped, chosen: Pairs) -> np.
 
 
 def _symmetric(i: np.ndarray, j: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> Any:
-    """A scipy.sparse.csr_array of the pairs, both ways round, and the diagonal."""
+    """Build a scipy.sparse.csr_array of the pairs, both ways round, and the diagonal."""
     from scipy.sparse import csr_array
 
     n = len(diagonal)

@@ -162,7 +162,7 @@ class Bethe(Iterated):
 def _run(
     equations: BetheEquations, settings: Iterated, is_forest: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """log Z, residuals and messages of some starts, and the number of sweeps."""
+    """Return log Z, residuals and messages of some starts, and the number of sweeps."""
     n_sweeps = 0
     for damping, part in ((0.0, 1.0),) if is_forest else DAMPINGS:
         change, more = settle(

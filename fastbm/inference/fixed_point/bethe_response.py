@@ -30,8 +30,9 @@ LARGEST = 1e12  # responses of this size do not come back
 
 
 class Graph:
-    """The rows of the symmetric matrix of couplings, times beta, with the reverse of each slot and an order of units in
-    which a tree is done in one sweep forth and back.
+    """The rows of the symmetric matrix of couplings, times beta.
+
+    With them go the reverse of each slot and an order of units in which a tree is done in one sweep forth and back.
     """
 
     def __init__(self, spin: BoltzmannMachine, beta: float) -> None:
@@ -56,8 +57,9 @@ class Graph:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the messages of one lane say: total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the
-    messages.
+    """What the messages of one lane say.
+
+    These are total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the messages.
     """
 
     graph: Graph

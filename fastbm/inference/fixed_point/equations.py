@@ -81,7 +81,7 @@ class MeanFieldEquations:
         return change
 
     def _sweep_dense(self, damping: float, least: np.ndarray) -> np.ndarray:
-        """Some units at a time, so that a stop is never far."""
+        """Sweep some units at a time, so that a stop is never far."""
         change = np.zeros(len(self._means))
         for units in row_blocks(self.couplings.n_units, self._means.size):
             part = self._sweep_units(damping, least, np.arange(units.start, units.stop))
@@ -105,7 +105,7 @@ class MeanFieldEquations:
         return change
 
     def _neighbours(self, k: int, values: np.ndarray, power: int = 1) -> np.ndarray:
-        """What the layers beside layer k put on it, by couplings or their squares."""
+        """Return what the layers beside layer k put on it, by couplings or their squares."""
         layers, blocks = self.couplings.layers, self._blocks(power)  # type: ignore[attr-defined]
         total = np.zeros((len(values), layers[k].stop - layers[k].start))
         if k > 0:

@@ -69,8 +69,9 @@ class Equations(Protocol):
 
 
 def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -> np.ndarray:
-    """Draw random means to start from (n_starts, n_units), between -1 and 1; in the first start between -first and
-    first.
+    """Draw random means to start from (n_starts, n_units), between -1 and 1.
+
+    In the first start they are between -first and first.
     """
     start = rng.keyed(seed, rng.STARTS).uniform(-1.0, 1.0, (n_starts, n_units))
     start[0] *= first
@@ -80,8 +81,9 @@ def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -
 def settle(
     equations: Equations, *, tolerance: float, damping: float, max_sweeps: int, lazy: float = 0.0
 ) -> tuple[np.ndarray, int]:
-    """Sweep until no lane changes by more than `tolerance`; return the last change of every lane, and the number of
-    sweeps.
+    """Sweep until no lane changes by more than `tolerance`.
+
+    Return the last change of every lane, and the number of sweeps.
 
     With `lazy` above 0 changes of up to that part of a lane's last change are left for later, and nothing is mixed.
     """
@@ -174,8 +176,9 @@ def warn_no_response(method: str) -> None:
 
 
 def moments(model: BoltzmannMachine, method: str, m: np.ndarray, covariance: Any) -> dict[str, Any]:
-    """Return moments in the model's units, from those of spins. <s_i^2> is known exactly and not taken from the
-    response.
+    """Return moments in the model's units, from those of spins.
+
+    <s_i^2> is known exactly and not taken from the response.
 
     `covariance` is a matrix, a scipy.sparse.csr_array that holds the diagonal, or None where there is none.
     """

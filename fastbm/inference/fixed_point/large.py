@@ -45,8 +45,9 @@ ROWS = 1000  # that a thread takes at a time
 
 
 def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) -> int:
-    """Move the means of a single lane to a maximum of log Z, until their residual is within `tolerance`; log Z never
-    falls but by rounding. Return the number of sweeps.
+    """Move the means of a single lane to a maximum of log Z, until their residual is within `tolerance`.
+
+    log Z never falls but by rounding. Return the number of sweeps.
     """
     n_sweeps = n_failures = 0
     best = _Point(equations)
@@ -94,8 +95,9 @@ class _Point:
 
 
 class _Step(NamedTuple):
-    """A step y, how much log Z should rise by along it, rise(t) = along t - bend t^2 / 2 for the part t of it, and
-    whether the radius ended it.
+    """A step y, and how much log Z should rise by along it.
+
+    The rise is rise(t) = along t - bend t^2 / 2 for the part t of the step. Also whether the radius ended it.
     """
 
     y: np.ndarray
@@ -116,8 +118,9 @@ class _Step(NamedTuple):
 
 
 def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> _Step:
-    """The y with M y = slope, roughly, or where the way to it leaves the radius. What is left of the slope need not be
-    smaller than `least`.
+    """Find the y with M y = slope, roughly, or where the way to it leaves the radius.
+
+    What is left of the slope need not be smaller than `least`.
     """
     y, rest = np.zeros_like(slope), slope.copy()
     direction, size = rest.copy(), float(rest @ rest)
@@ -189,14 +192,17 @@ class Rounded:
 
     @property
     def n_units(self) -> int:
+        """The number of units."""
         return len(self.array)
 
     def matrix(self) -> np.ndarray:
+        """Return the rounded couplings as a matrix."""
         return self.array
 
     def field(self, values: np.ndarray, threads: int = 1, *, coarse: bool = False) -> np.ndarray:
-        """Return the rounded couplings times every row of `values` (m, n_units), float32; by their upper eight bits if
-        `coarse`.
+        """Return the rounded couplings times every row of `values` (m, n_units), float32.
+
+        If `coarse`, they are taken by their upper eight bits.
         """
         right = values.astype(np.float32) * np.float32(STEP if coarse else 1)
         array = self.coarse if coarse else self.array
@@ -218,15 +224,19 @@ class DraftEquations(MeanFieldEquations):
         super().__init__(rounded, bias / rounded.scale, beta * rounded.scale, start)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
+        """Compute the fields anew, by the rounded couplings."""
         self.fields = (self.rounded.field(self.values, self.threads) + self.bias).astype(np.float32)
 
     def arguments(self) -> np.ndarray:
+        """Return atanh of what the equations make of the means, (n_lanes, n_units), from the fields that are kept."""
         return self.beta * self.fields.astype(np.float64)
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product of `response`'s matrix at the first lane, by coarse couplings while means are far off."""
         self._far = float(np.abs(np.tanh(self.arguments()[0]) - means).max()) > COARSE
         return super().curvature(means, root)
 
     def pulled(self, y: np.ndarray) -> np.ndarray:
+        """Return W y by the rounded couplings, to the precision that steps need."""
         found: np.ndarray = self.rounded.field(y[None], self.threads, coarse=self._far)[0].astype(np.float64)
         return found

@@ -38,6 +38,7 @@ class Solution:
 
     @property
     def means(self) -> np.ndarray:
+        """The means of the spins."""
         return np.tanh(self.arguments)
 
 
@@ -110,9 +111,10 @@ class MeanField(Iterated):
 
 
 def left_out(couplings: Couplings, beta: float, arguments: np.ndarray) -> float:
-    """Return what mean field lacks of log Z, in nats, in second order of the couplings: half the variance of beta E
-    that the product distribution leaves to it, beta^2 / 4 sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) at m =
-    tanh(`arguments`).
+    """Return what mean field lacks of log Z, in nats, in second order of the couplings.
+
+    It is half the variance of beta E that the product distribution leaves to it, beta^2 / 4 sum_ij W_ij^2 (1 - m_i^2)
+    (1 - m_j^2) at m = tanh(`arguments`).
 
     No bound: a valley that was missed is not in it.
 

@@ -32,8 +32,9 @@ SEPARATOR_SECONDS = 2e-8  # for the cube of the widest level
 
 
 def invert(matrix: np.ndarray, threads: int = 1) -> np.ndarray | None:
-    """Overwrite a symmetric matrix (C order) with its inverse and return it; None, and nothing sensible in the matrix,
-    where it is not positive definite or nearly singular.
+    """Overwrite a symmetric matrix (C order) with its inverse and return it.
+
+    Return None, and leave nothing sensible in the matrix, where it is not positive definite or nearly singular.
     """
     n = len(matrix)
     tiles = [slice(first, min(first + TILE, n)) for first in range(0, n, TILE)]
@@ -103,8 +104,9 @@ def sech(arguments: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ResponseMatrix:
-    """The matrix M of linear response: its diagonal, and `entries(couplings, i, j)` of coupled pairs, which takes
-    arrays that go together.
+    """The matrix M of linear response, by its diagonal and its entries.
+
+    `entries(couplings, i, j)` of coupled pairs takes arrays that go together.
     """
 
     couplings: Couplings
@@ -157,7 +159,7 @@ class ResponseMatrix:
 
 
 def _sparse_covariance(matrix: Any, root: np.ndarray) -> Any:
-    """The entries of root M^-1 root that stand where M has any, from the sparse factors of M.
+    """Return the entries of root M^-1 root that stand where M has any, from the sparse factors of M.
 
     Which entries its factors have is taken from those of a matrix of the same places in which nothing can cancel: the
     order depends on the places alone.

@@ -32,11 +32,13 @@ POLARISING_SWEEPS = 4  # of mean field, from random starts: TAP's own sweeps lea
 
 
 class TapEquations(MeanFieldEquations):
-    """The TAP equations, with the means of several starts in lanes, their fields, and their Onsager terms sum_j W_ij^2
-    (1 - m_j^2).
+    """The TAP equations, with the means of several starts in lanes.
+
+    Their fields and their Onsager terms sum_j W_ij^2 (1 - m_j^2) are kept.
     """
 
     def refresh(self) -> None:
+        """Compute the fields and the Onsager terms anew."""
         super().refresh()
         self.onsager = self._by_squares(1.0 - self.values**2)
 
@@ -54,6 +56,7 @@ class TapEquations(MeanFieldEquations):
         return self.couplings.with_arrays([array**2 for array in self.couplings.arrays])
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
+        """Do one sweep; return the largest change of every lane."""
         change: np.ndarray
         if self.couplings.kind == "layered":
             return self._sweep_layers(damping)
@@ -79,6 +82,7 @@ class TapEquations(MeanFieldEquations):
         return arguments
 
     def arguments(self) -> np.ndarray:
+        """Return atanh of what the equations make of the means, (n_lanes, n_units), from what is kept."""
         found = np.empty_like(self.fields)
         solve_units(found, self.beta * self.fields, self.beta**2 * self.onsager)
         return found
@@ -89,10 +93,12 @@ class TapEquations(MeanFieldEquations):
         return found
 
     def energies(self) -> np.ndarray:
+        """Return <E> of every lane, without offset, with the Onsager correction."""
         found: np.ndarray = super().energies() - 0.5 * self.beta * self._correction()
         return found
 
     def log_z(self, arguments: np.ndarray) -> np.ndarray:
+        """Return the estimate of log Z of every lane, without offset; `arguments` are atanh of the means."""
         found: np.ndarray = (
             entropy(arguments) - self.beta * super().energies() + 0.25 * self.beta**2 * self._correction()
         )
@@ -104,11 +110,15 @@ class TapEquations(MeanFieldEquations):
         return found
 
     def rank(self, log_z: np.ndarray) -> np.ndarray:
-        """The highest log Z where Plefka's criterion holds; where it holds nowhere, the one that misses it least."""
+        """Return what lanes are chosen by: the highest log Z where Plefka's criterion holds.
+
+        Where it holds nowhere, the one that misses it least is chosen.
+        """
         criterion = self.plefka()
         return np.where(criterion >= 0.0, log_z, 1e200 * np.maximum(criterion, -1e100))
 
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
+        """Return d log Z / d m."""
         return super().gradient(arguments) - self.beta**2 * self.onsager * self.values
 
     @cached_property
@@ -122,6 +132,7 @@ class TapEquations(MeanFieldEquations):
         return self._by_squares(y[None])[0]
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product of `response`'s matrix at the first lane, without making that; root = (1 - m^2)^1/2."""
         beta, widths = self.beta, root * means
         diagonal = 1.0 + root**2 * beta**2 * self.onsager[0]
 
@@ -136,6 +147,7 @@ class TapEquations(MeanFieldEquations):
         return product
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
+        """Return the matrix whose inverse gives covariances at the first lane, and 1 / cosh of its arguments."""
         root, m, beta = sech(arguments), np.tanh(arguments), self.beta
         diagonal = 1.0 + root**2 * beta**2 * self.onsager[0]
 
@@ -146,6 +158,7 @@ class TapEquations(MeanFieldEquations):
         return ResponseMatrix(self.couplings, diagonal, entries), root
 
     def finest(self) -> float:
+        """Return what rounding leaves of a residual."""
         squares = float((self.beta**2 * self.onsager).max(initial=0.0))
         return super().finest() + 16 * float(np.finfo(float).eps) * squares
 

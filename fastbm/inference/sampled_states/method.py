@@ -50,8 +50,9 @@ def visit_chains(
     seed: int,
     threads: int,
 ) -> Visited:
-    """Return the states of chains at the target, packed (n, n_chains, bytes), with their energies (n, n_chains),
-    without offset.
+    """Return the states of chains at the target, with their energies.
+
+    States are packed (n, n_chains, bytes), energies (n, n_chains) without offset.
 
     `burn_in` None goes on until the energy is stationary, for at most `n_sweeps`.
     """
@@ -205,7 +206,7 @@ def _each(visited: Visited, function: Callable[[np.ndarray, np.ndarray], Any]) -
 
 
 def _log_sum(states: StateSet, beta: float) -> float:
-    """log sum_S exp(-beta E), without the offset."""
+    """Return log sum_S exp(-beta E), without the offset."""
     energies = states.energies
     lowest = energies.min()
     return math.log(np.exp(-beta * (energies - lowest)).sum()) - beta * float(lowest)
@@ -255,7 +256,7 @@ def _judge(found: Inference) -> Verdict:
 
 
 def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
-    """What `detail` says where there is a bound only; warns."""
+    """Return what `detail` says where there is a bound only; warn."""
     checks.warn(
         f"sampled-states: {why}, so there is a lower bound but no estimate. "
         'Raise n_sweeps of source="chains" or "tempering", or use "ais".',
@@ -264,7 +265,10 @@ def _uncorrected(why: str, probability: float | None = None) -> dict[str, Any]:
 
 
 def _correction(log_z: float, inside: np.ndarray, energies: np.ndarray) -> dict[str, Any]:
-    """The estimate of log Z from the probability of the set, with its error; None, after a warning, where that is 0."""
+    """Estimate log Z from the probability of the set, with its error.
+
+    Return None for it, after a warning, where that probability is 0.
+    """
     probability = float(inside.mean())
     if probability == 0.0:
         return _uncorrected("no independent sample fell among the states visited", 0.0)

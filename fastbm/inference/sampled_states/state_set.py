@@ -56,8 +56,9 @@ class StateSet:
         return self._keys[self._counts > 0].view(np.uint8)[:, : -(-self.n_units // 8)]
 
     def add(self, packed: np.ndarray, energies: np.ndarray) -> np.ndarray:
-        """Take in states, (n, ceil(n_units / 8)) uint8, with their energies (n,); return which lie below the ceiling,
-        (n,) bool.
+        """Take in states with their energies; return which lie below the ceiling.
+
+        States are (n, ceil(n_units / 8)) uint8, energies (n,), what is returned (n,) bool.
         """
         words, done = self._words(packed), 0
         while done < len(words):

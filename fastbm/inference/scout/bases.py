@@ -64,7 +64,7 @@ def has_field(model: BoltzmannMachine) -> bool:
 
 
 def names(model: BoltzmannMachine, scout: Scout | None) -> list[str]:
-    """The bases that a machine has."""
+    """Return the names of the bases that a machine has."""
     found = ["uniform", "mean-field"]
     if has_field(model):
         found.insert(1, "biases")

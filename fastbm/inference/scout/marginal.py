@@ -79,8 +79,9 @@ class Marginal:
         ))  # fmt: skip
 
     def arrays(self, base: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return what the kernels take on a path from log-odds `base` (n_units,): weights, bias of the summed units,
-        and pulls of `sweep_marginal`; float32 where that is fine enough.
+        """Return what the kernels take on a path from log-odds `base` (n_units,).
+
+        These are weights, bias of the summed units, and pulls of `sweep_marginal`; float32 where that is fine enough.
         """
         kind = np.dtype(np.float32 if self.worst * 2.0**-22 <= LOG_ODDS_ERROR else np.float64)
         pulls = (

@@ -52,8 +52,9 @@ def temper(
     seed: int,
     threads: int,
 ) -> Tempered:
-    """Run independent ladders from states of the product model with log-odds `base` (n_units,): a sweep and one attempt
-    to swap a round, `burn_in` rounds unseen.
+    """Run independent ladders from states of the product model with log-odds `base` (n_units,).
+
+    A round is a sweep and one attempt to swap; `burn_in` rounds go unseen.
     """
     n_levels, (m, n) = len(ladder), machine.weights.shape
     lanes = -(-n_levels // LANES) * LANES

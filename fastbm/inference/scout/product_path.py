@@ -71,7 +71,10 @@ class ProductPath:
         return (generator.random((n_states, len(self.base))) < expit(self.base)).astype(np.uint8)
 
     def measure(self, energies: np.ndarray, up: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The machine's energies, without offset, and D, of states whose energies in the machines at `t` are given."""
+        """Return the machine's energies and D of states whose energies in the machines at `t` are given.
+
+        The energies returned are without offset.
+        """
         tilt = up @ self.base
         own = energies + _raised(t) * ((tilt + self._lo_over_span * self.base.sum()) / self.beta)
         return own, self.beta * own + tilt
@@ -103,14 +106,14 @@ class LevelChains:
         self.engine.couple(self.path.model.couplings, self.path.biases(np.full(1, t))[0])
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
-        """The chains' energies in the machine, without offset, and D."""
+        """Return the chains' energies in the machine, without offset, and D."""
         return self.path.measure(self.engine.energies(), self.engine.bits(), np.full(1, self.t))
 
 
 def find_path(
     model: BoltzmannMachine, beta: float, start: Any, n_sweeps: int, seed: int, threads: int
 ) -> ProductPath | None:
-    """The path from a product model that is asked for; None where that is the machine at beta = 0.
+    """Find the path from a product model that is asked for; None where that is the machine at beta = 0.
 
     `n_sweeps` sweeps of one chain are what the call does, of which "tempering" takes a part on top.
     """

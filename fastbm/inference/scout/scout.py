@@ -152,7 +152,7 @@ def _mirror(up: np.ndarray) -> None:
 
 
 def _rounds(seconds: float, each: float, most: int) -> int:
-    """Rounds that fit; 0 where they are too few."""
+    """Return how many rounds fit; 0 where they are too few."""
     rounds = int(min(seconds / ((1.0 + BURN_IN) * each), most))
     return rounds if rounds >= FEWEST_ROUNDS else 0
 
@@ -165,8 +165,10 @@ def visible_biases(model: BoltzmannMachine, beta: float) -> np.ndarray:
 
 
 def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """Temperatures even in asinh(2 s beta), s the standard deviation of the energy at beta = 0 over sqrt(n_units):
-    there a machine without a transition has a thermodynamic length of about sqrt(n_units) asinh(2 s beta) / 2.
+    """Return temperatures even in asinh(2 s beta).
+
+    s is the standard deviation of the energy at beta = 0 over sqrt(n_units): there a machine without a transition has a
+    thermodynamic length of about sqrt(n_units) asinh(2 s beta) / 2.
     """
     if beta == 0.0:
         return np.zeros(1)
@@ -186,7 +188,7 @@ def n_levels(model: BoltzmannMachine, beta: float) -> int:
 
 
 def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
-    """The lowest states, one of every part of those visited."""
+    """Return the lowest states, one of every part of those visited."""
     energies = model.energy_of_bits(up)
     parts = np.array_split(np.arange(len(up)), FROM_STATES)
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]

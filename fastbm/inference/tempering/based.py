@@ -124,5 +124,5 @@ class BasedChains(Adapter):
         return self._rises[:, -1]
 
     def bits(self) -> np.ndarray:
-        """The bits at the machine, (n_chains, n_units) uint8."""
+        """Return the bits at the machine, (n_chains, n_units) uint8."""
         return self._up[:, -1]

@@ -181,7 +181,7 @@ def mbar(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
 
 
 def _terms(betas: np.ndarray, energies: np.ndarray, log_z: np.ndarray) -> np.ndarray:
-    """What each sweep of each ladder adds to log Z, (n_samples, n_chains, n_betas)."""
+    """Return what each sweep of each ladder adds to log Z, (n_samples, n_chains, n_betas)."""
     n_betas = len(betas)
     score = np.zeros(energies.shape)
     curvature = np.zeros((n_betas, n_betas))

@@ -163,9 +163,11 @@ def _record(
     target: TargetMoments | None,
     up: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What changes along the ladder, (n_samples, n_chains, n_betas), energies with offset or D of a path, and energies
-    at the target without offset, (n_samples, n_chains). States at the target go to `target`, and how often units are up
-    at every level to `up` (n_chains, n_betas, n_units).
+    """Record what changes along the ladder, and energies at the target.
+
+    The former is (n_samples, n_chains, n_betas), energies with offset or D of a path; the latter, without offset,
+    (n_samples, n_chains). States at the target go to `target`, and how often units are up at every level to `up`
+    (n_chains, n_betas, n_units).
     """
     energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
     at_target = np.empty((n_samples, chains.n_chains))
@@ -191,7 +193,7 @@ def _counted(chains: TemperedChains | BasedChains, thin: int, up: np.ndarray) ->
 
 
 def _errors(terms: np.ndarray) -> np.ndarray:
-    """Standard errors level by level, which holds the memory of the Fourier transforms down."""
+    """Return standard errors level by level, which holds the memory of the Fourier transforms down."""
     errors = np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
     return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
 

@@ -98,7 +98,7 @@ def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) ->
 
 
 def _r_hat(values: np.ndarray) -> float:
-    """The largest of all quantities; 0 where there are too few samples."""
+    """Return the largest R-hat of all quantities; 0 where there are too few samples."""
     return float(np.max(diagnostics.r_hat(values))) if len(values) >= 4 else 0.0
 
 
