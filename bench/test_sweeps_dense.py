@@ -16,8 +16,9 @@ from .machine import TWO_CORES, installed
 from .problems import Problem
 
 SWEEPS = {64: 16_000, 200: 3_200, 1000: 240}
-LAYOUTS = [(1, 64), pytest.param(2, 64, marks=TWO_CORES), pytest.param(2, 128, marks=TWO_CORES)]
-LAYOUTS_OF_PEERS = LAYOUTS[:2]
+LAYOUTS = [(1, 1), (1, 64), pytest.param(2, 64, marks=TWO_CORES), pytest.param(2, 128, marks=TWO_CORES)]
+LAYOUTS_OF_PEERS = LAYOUTS[:3]
+MORE = 16  # times the sweeps of one chain
 OTHERS = [
     pytest.param(external.openjij, "metropolis", "openjij", marks=installed("openjij")),
     pytest.param(external.dwave, "metropolis", "dwave-samplers", marks=installed("dwave.samplers")),
@@ -30,7 +31,11 @@ rules = pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 
 
 def label(n, rule, n_chains):
-    return f"SK n = {n}, {rule.capitalize()}, {n_chains} chains"
+    return f"SK n = {n}, {rule.capitalize()}, {n_chains} chain{'s' * (n_chains > 1)}"
+
+
+def sweeps_of(n, n_chains):
+    return SWEEPS[n] * (MORE if n_chains == 1 else 1)
 
 
 @cache
@@ -46,7 +51,8 @@ def check(n, states, energies=None):
     if energies is not None:
         np.testing.assert_allclose(energies, found, rtol=1e-5, atol=1e-3)
     assert len(np.unique(states, axis=0)) == len(states)
-    error = np.sqrt(found.var() / len(found) + truth.var() / len(truth))
+    own = found.var() if len(found) > 1 else truth.var()
+    error = np.sqrt(own / len(found) + truth.var() / len(truth))
     assert abs(found.mean() - truth.mean()) < 6 * error
 
 
@@ -54,7 +60,7 @@ def check(n, states, energies=None):
 @rules
 @pytest.mark.parametrize(("threads", "n_chains"), LAYOUTS)
 def test_fastbm(n, rule, threads, n_chains, work, effort):
-    model, sweeps = external.glass(n), effort(SWEEPS[n])
+    model, sweeps = external.glass(n), effort(sweeps_of(n, n_chains))
 
     def run(n_sweeps):
         counts = {"n_chains": n_chains, "n_sweeps": n_sweeps, "thin": n_sweeps, "burn_in": 0}
@@ -69,6 +75,24 @@ def test_fastbm(n, rule, threads, n_chains, work, effort):
         warm_up=partial(run, 2),
     )
     check(n, found.states[-1], found.energy[-1])
+
+
+@sizes
+@pytest.mark.parametrize("n_chains", [1, 64])
+def test_every_sweep_kept(n, n_chains, work, effort):
+    model, sweeps = external.glass(n), effort(sweeps_of(n, n_chains) // 4)
+
+    def run(n_sweeps):
+        return bm.sample(model, threads=1, n_chains=n_chains, n_sweeps=n_sweeps, burn_in=0)
+
+    found = work(
+        partial(run, sweeps),
+        n * n_chains * sweeps,
+        "attempts",
+        workload=f"{label(n, 'gibbs', n_chains)}, every sweep kept",
+        warm_up=partial(run, 2),
+    )
+    np.testing.assert_allclose(found.energy[-1], model.energy(found.states[-1]), rtol=0, atol=1e-9 * n**1.5)
 
 
 @sizes
@@ -98,7 +122,7 @@ def test_effective_samples(n, rule, work, effort):
 @rules
 @pytest.mark.parametrize(("threads", "n_chains"), LAYOUTS)
 def test_numba(n, rule, threads, n_chains, work, effort):
-    model, sweeps = external.glass(n), effort(SWEEPS[n])
+    model, sweeps = external.glass(n), effort(sweeps_of(n, n_chains))
     states = work(
         partial(peers.sweep, model, n_chains, sweeps, rule, threads),
         n * n_chains * sweeps,
@@ -130,7 +154,7 @@ def test_numpy(n, rule, work, effort):
 @pytest.mark.parametrize(("sampler", "rule", "program"), OTHERS)
 @pytest.mark.parametrize(("threads", "n_chains"), LAYOUTS_OF_PEERS)
 def test_others(n, sampler, rule, program, threads, n_chains, work, effort, workers):
-    sweeps = effort(SWEEPS[n])
+    sweeps = effort(sweeps_of(n, n_chains))
 
     def run(n_sweeps):
         return external.split(workers[:threads], sampler, Problem("sk", n), n_chains, n_sweeps, rule)

@@ -35,7 +35,7 @@ app = typer.Typer(
 
 
 def _path(text: str) -> Path:
-    """A path; shells leave ``--out=~/run.h5`` as it is."""
+    """Return a path with its home folder filled in; shells leave ``--out=~/run.h5`` as it is."""
     return Path(text).expanduser()
 
 
@@ -114,11 +114,14 @@ def resume(
     threads: Threads = None,
     max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
+    inexact: Annotated[
+        bool, typer.Option("--inexact", help="Go on with other versions or another processor, and other bits.")
+    ] = False,
 ) -> None:
-    """Go on with a run that was stopped; it ends as if it had never been."""
+    """Resume a run that was stopped; it ends as if it had never been stopped."""
     _stoppable(
         "resume_run", out, extend_by=extend, data=data, holdout=holdout, threads=threads, quiet=quiet,
-        max_seconds=max_seconds,
+        max_seconds=max_seconds, exact=not inexact,
     )  # fmt: skip
 
 
@@ -129,10 +132,10 @@ def verify(
         bool, typer.Option("--sha256", help="Print the run's sha256, to compare with the sender's.")
     ] = False,
 ) -> None:
-    """Check every byte of a run; leave with 1 if anything is damaged."""
-    from .report import tables
+    """Check every byte of a run, a machine or a classifier; leave with 1 if anything is damaged."""
+    from .report import verification
 
-    if not tables.verify_run(out):
+    if not verification.verify_file(out):
         raise Stopped(f"{out} is damaged.", FAILED)
     if sha256:
         from .store.digest import digest_of
@@ -150,7 +153,7 @@ def merge(out: Out) -> None:
 
 @app.command()
 def show(out: Out, trust: Trust = False) -> None:
-    """Show what a run was told and what it found, and how it stands; leave with 1 if it is damaged."""
+    """Show the settings, results and status of a run; leave with 1 if it is damaged."""
     from .report import tables
 
     if not tables.show(out, trust=trust):
@@ -167,7 +170,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Show a run as it goes on, from another terminal or host; leave when it ends: 0 finished, 3 stopped, 1 damaged."""
+    """Follow a run from another terminal or host; leave when it ends: 0 finished, 3 stopped, 1 damaged."""
     from .report.watch import screen
 
     if code := screen.watch(out, every=every, wait=wait, once=once, trust=trust):
@@ -197,6 +200,22 @@ def help_(
     from .report.options import describe
 
     typer.echo(describe(name))
+
+
+@app.command()
+def warmup() -> None:
+    """Compile the kernels of the usual calls now: a minute or two, once on a machine."""
+    from .report.warmup import warm_up
+
+    warm_up()
+
+
+@app.command()
+def doctor() -> None:
+    """Look at what this machine has: processor, vectors, BLAS, threads, kernels, disk; with a line of advice each."""
+    from .report.doctor import describe
+
+    typer.echo(describe(Path.cwd()))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -244,7 +263,7 @@ def _code_of(error: Exception) -> int:
 
 
 class Stopped(Exception):
-    """A command was stopped by a signal; unlike KeyboardInterrupt it passes through the argument parser."""
+    """Raised where a signal stopped a command; unlike KeyboardInterrupt it passes through the argument parser."""
 
     def __init__(self, text: str, code: int = STOPPED) -> None:
         super().__init__(text)
@@ -252,7 +271,7 @@ class Stopped(Exception):
 
 
 def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
-    """Call a function of the report, with a file to run or a run; say how to go on if it is stopped."""
+    """Call a function of the report on a file to run or a run; if it is stopped, name the command that continues."""
     stop = Stop(SIGNALS, alone=_alone, began=time.monotonic() - process_age() if _alone else None)
     try:
         with stop, stop.breaking():
@@ -278,12 +297,12 @@ def _way_on(path: Any) -> str:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether the error was raised by fastbm itself, and so is the user's to mend; anything deeper is a fault."""
+    """Return whether fastbm itself raised the error, so that the user can mend it; anything deeper is a fault."""
     return isinstance(error, StorageError) or _raised_in(error).startswith("fastbm")
 
 
 def _raised_in(error: BaseException) -> str:
-    """The name of the module that raised an error."""
+    """Return the name of the module that raised an error."""
     name = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")
@@ -291,12 +310,12 @@ def _raised_in(error: BaseException) -> str:
 
 
 def _is_of_output(error: BaseException) -> bool:
-    """Whether one of the packages that write to the terminal met the error."""
+    """Return whether the error comes from one of the packages that write to the terminal."""
     return _raised_in(error).startswith(("rich.", "typer."))
 
 
 def _in_words_of_the_command_line(text: str) -> str:
-    """Name the way out as it is here: a command or a flag in place of a call or an argument."""
+    """Reword a text for the command line: commands and flags in place of calls and arguments."""
     text = re.sub(r"""fastbm\.(resume|open)\(["']([^"']+)["']\)""", r"fastbm \1 \2", text)
     text = text.replace("trust=True (on the command line --trust)", "--trust of show, plot and watch")
     return text.replace("pass overwrite=True", "pass --overwrite").replace("fastbm open", "fastbm show")
@@ -305,7 +324,7 @@ def _in_words_of_the_command_line(text: str) -> str:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    """Print a warning as one line; where in the code it was raised is nothing to the command line."""
+    """Print a warning as one line, without the place in the code where it was raised."""
     with suppress(OSError):
         typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
 

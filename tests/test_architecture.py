@@ -49,6 +49,7 @@ BY_NAME = {  # files that import by a name that is no literal, and what for
     "inference/tempering/log_ratios.py": "pymbar, which is optional",
     "runs/spec.py": "kinds of runs, when a spec names one",
     "sampling/exact.py": "engines, when one is needed",
+    "store/apart.py": "what a process of its own is to call",
 }
 GENERATORS = {"Generator", "PCG64", "SeedSequence", "default_rng"}  # of numpy.random: none shares a global state
 DOORS = {"kernels/jit.py"}  # to the compiler
@@ -311,7 +312,7 @@ bm.sample(machine, n_sweeps=2, n_chains=16)
 print(sum(name.startswith("fastbm") for name in sys.modules))
 for table in [vars(dense), *(one for one in vars(dense).values() if isinstance(one, dict))]:
     for name, kernel in list(table.items()):
-        if getattr(kernel, "__name__", "").startswith("gibbs_sweep"):
+        if getattr(kernel, "__name__", "").startswith("record_"):
             def spy(*arguments, kernel=kernel):
                 print(sum("fastbm" in frame.filename for frame in traceback.extract_stack()))
                 return kernel(*arguments)

@@ -16,6 +16,8 @@ from typing import Any
 import h5py
 from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t
 
+# What stumbles over a file that makes no sense raises one of these.
+NONSENSE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 LARGEST_CHUNK = 1 << 20  # bytes
 LARGEST_ATTRIBUTE = 1 << 20
 DEEPEST = 16  # groups within groups

@@ -10,11 +10,13 @@ import secrets
 
 import numpy as np
 
-from . import checks
+from . import checks, seeds
 
 CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT, BOOTSTRAP = (
     range(14)
 )
+
+FEW = 8  # keys, which take longer side by side than one by one
 
 
 def resolve(seed: int | None) -> int:
@@ -29,10 +31,18 @@ def streams(seed: int, n_chains: int, *, first: int = 0, purpose: int = CHAINS) 
     Row c is ``SeedSequence(seed).spawn(...)[purpose].spawn(...)[first + c]``, so that chains can be run together or
     apart.
     """
-    rows = np.empty((n_chains, 4), np.uint32)
-    for c in range(n_chains):
-        rows[c] = np.random.SeedSequence(seed, spawn_key=(purpose, first + c)).generate_state(4)
-    return rows
+    if n_chains > FEW:
+        return seeds.states(seed, purpose, np.arange(first, first + n_chains), 4)
+    rows = [np.random.SeedSequence(seed, spawn_key=(purpose, first + c)).generate_state(4) for c in range(n_chains)]
+    return np.array(rows, np.uint32).reshape(n_chains, 4)
+
+
+def random_bytes(seed: int, purpose: int, n_rows: int, n_bytes: int, *, first: int = 0) -> np.ndarray:
+    """Return ``keyed(seed, purpose, first + r).bytes(n_bytes)`` for every row r, (n_rows, n_bytes) uint8."""
+    if n_rows <= max(FEW, n_bytes // 8):
+        rows = [keyed(seed, purpose, first + r).bytes(n_bytes) for r in range(n_rows)]
+        return np.frombuffer(b"".join(rows), np.uint8).reshape(n_rows, n_bytes)
+    return seeds.random_bytes(seed, purpose, np.arange(first, first + n_rows), n_bytes)
 
 
 def keyed(seed: int, purpose: int, *index: int) -> np.random.Generator:

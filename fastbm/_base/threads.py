@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import repeat
-from threading import Lock, get_ident
+from threading import Barrier, Lock, get_ident
 from typing import Any, TypeVar
 
 from . import checks
@@ -41,8 +41,25 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
     if threads == 1 or len(work) < 2:
         return [function(item) for item in work]
     if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastbm")
+        pool = _started(threads)
+        if pool is None:
+            return [function(item) for item in work]
+        _pools[threads] = pool
     return list(_pools[threads].map(function, work))
+
+
+def _started(threads: int) -> ThreadPoolExecutor | None:
+    """Return a pool whose threads run, or None where the system starts no more of them: memory or a limit is short."""
+    pool, meeting = ThreadPoolExecutor(threads, thread_name_prefix="fastbm"), Barrier(threads + 1)
+    try:
+        for _ in range(threads):
+            pool.submit(meeting.wait)  # which no thread leaves before all are there
+        meeting.wait()
+    except RuntimeError:
+        meeting.abort()
+        pool.shutdown(wait=False)
+        return None
+    return pool
 
 
 @cache
@@ -51,6 +68,11 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def blas_libraries() -> list[Any]:
+    """Return the libraries of linear algebra in this process, as threadpoolctl has them."""
+    return list(_controller().select(user_api="blas").lib_controllers)
 
 
 def _per_thread(library: Any) -> bool:
@@ -116,7 +138,7 @@ def single_threaded_blas() -> Iterator[None]:
 
     Runs side by side in threads of one process, and holds within holds, share the limit until the last of them ends.
     """
-    libraries = _controller().select(user_api="blas").lib_controllers
+    libraries = blas_libraries()
     own = [library for library in libraries if _per_thread(library)]
     shared = [library for library in libraries if not _per_thread(library)]
     thread = get_ident()

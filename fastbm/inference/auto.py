@@ -1,4 +1,4 @@
-"""Which method `infer(model, "auto")` takes: an exact sum if it fits the budget, else what estimates best.
+"""The choice of `infer(model, "auto")`: an exact sum if it fits the budget, else the method that estimates best.
 
 How much of a method fits into a budget of seconds is found by doing a little of it.
 """
@@ -71,7 +71,7 @@ BY_NAME: dict[str, type[Options]] = {**METHODS, Auto.name: Auto}
 
 
 def named(method: Any, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the options of a method, which may be an object that bears them."""
+    """Return the name and the options of a method, from either names or an object."""
     found: Any = pick("method", method, BY_NAME, given)
     return (found.name, found.given()) if isinstance(found, Options) else (method, dict(given))
 
@@ -192,7 +192,7 @@ def _sums(model: BoltzmannMachine, clamp: Any) -> tuple[BoltzmannMachine, int]:
 
 
 class BudgetTooSmall(ValueError):
-    """Not even the least that a method can do fits into the budget."""
+    """Raised where not even the least that a method can do fits into the budget."""
 
 
 def fit_into(

@@ -1,4 +1,4 @@
-"""Many methods on many machines: results side by side, held against the exact ones or the tightest bracket."""
+"""Comparisons of methods on machines: results side by side, measured against exact ones or the tightest bracket."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Cell:
 
     @property
     def skipped(self) -> str | None:
-        """Why it was not computed."""
+        """Why the cell was not computed; empty where it was."""
         return self.result.detail.get("skipped")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What log Z of a machine at a temperature is held against: two numbers between which it lies.
+    """The reference for log Z of a machine at a temperature: two numbers between which it lies.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `fastbm.compare` found.
+    """The result of `fastbm.compare`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Comparison:
         return self.cells[key].result
 
     def reference(self, model: str, beta: float) -> Reference | None:
-        """Return what a machine's log Z at a temperature is held against: exact, else the tightest bracket there is."""
+        """Return the reference for a machine's log Z at a temperature: exact, else the tightest bracket."""
         results = [cell.result for cell in self.cells if (cell.model, cell.beta) == (model, beta)]
         for result in results:
             if result.bound == "exact" and not np.ndim(result.log_z):
@@ -115,7 +115,7 @@ class Comparison:
         return [_row(cell, references[cell.model, cell.beta]) for cell in self.cells]
 
     def summary(self, by: Sequence[str] = ("model", "method")) -> list[dict[str, Any]]:
-        """Return what many cells say together: one row for each combination of the columns `by`.
+        """Return averages over cells: one row for each combination of the columns `by`.
 
         "log_z_off" (of the corrected value where there is one), "mean_off" and "covariance_off" are medians of absolute
         values; of results that say that they have converged "z" is a root mean square, about 1 where error bars are
@@ -137,7 +137,7 @@ class Comparison:
         return "\n".join([table, *self._skipped(), *self.compiling])
 
     def _skipped(self) -> list[str]:
-        """Lines that say which methods were skipped, why, and how often."""
+        """Return lines on which methods were skipped, why, and how often."""
         told: dict[str, int] = {}
         for cell in self.cells:
             if cell.skipped:
@@ -147,7 +147,7 @@ class Comparison:
 
     @property
     def compiling(self) -> list[str]:
-        """A line that says what compiling took, if it is worth one."""
+        """Return a line on how long compiling took, if it is worth one."""
         seconds = sum(cell.result.compile_seconds for cell in self.cells)
         return [COMPILING.format(seconds)] if seconds >= TOLD_SECONDS else []
 
@@ -196,7 +196,7 @@ def _row(cell: Cell, reference: Reference | None) -> dict[str, Any]:
 
 
 def _kept(result: Inference, off: float) -> bool | None:
-    """Whether a bound lies on its side, a stochastic one within its error bar; None of what is none."""
+    """Return whether a bound lies on its side, a stochastic one within its error bar; None for what is no bound."""
     slack = BOUND_ROUNDING * max(1.0, abs(float(result.log_z)))
     side = str(result.bound)
     if side.startswith("stochastic "):

@@ -1,4 +1,4 @@
-"""What a method of inference is: its options, and the result it makes of a machine."""
+"""The base of methods of inference: their options, and the result that they make of a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .result import Inference
 
 
 class Knob(NamedTuple):
-    """The option that makes a method take longer, and better, about in proportion: a multiple of `least`."""
+    """The option that makes a method slower, and better, about in proportion: a multiple of `least`."""
 
     name: str
     least: int
@@ -42,13 +42,13 @@ class Estimator(Options):
     all_pairs: ClassVar[bool] = False
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments, where there are any, are in the machine's units."""
+        """Infer log Z and moments; the latter, where there are any, are in the machine's units."""
         raise NotImplementedError
 
 
 @options
 class Examined(Estimator):
-    """A method whose result an independent look may contradict (see `fastbm.inference.witness`).
+    """The protocol of methods whose result an independent estimate may contradict (see `fastbm.inference.witness`).
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def sweeps(name: str, value: Any) -> int | str:
 
 
 def refuse_no_samples(n_sweeps: int, thin: int) -> int:
-    """Return how many samples there are, if there are any."""
+    """Return the number of samples; refuse 0."""
     if not n_sweeps // thin:
         raise ValueError(f"n_sweeps // thin must be at least 1; got {n_sweeps} // {thin}.")
     return n_sweeps // thin
 
 
 def refuse_beside_betas(estimator: Any) -> None:
-    """Refuse options that betas, which are given, make idle."""
+    """Refuse options that would not be used beside `betas`."""
     if estimator.betas is None:
         return
     for name in ("n_betas", "target_ess", "path"):

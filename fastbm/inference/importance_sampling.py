@@ -59,7 +59,7 @@ class Mixture:
 
     @property
     def doubt(self) -> str:
-        """Why the estimate is not to be believed; empty where it is."""
+        """Why the estimate should not be trusted; empty where it should."""
         if not self.all.ess >= LEAST_ESS:
             return f"{self.all.ess:.0f} of {len(self.log_w)} draws carry the average"
         for one in self.each:
@@ -136,7 +136,7 @@ class ImportanceSampling(Estimator):
     n_sweeps: Annotated[int, Least(1)] = N_SWEEPS
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         if not has_marginal(model):
             if not np.any(np.diff(model.couplings.csr()[0])):
                 raise ValueError(

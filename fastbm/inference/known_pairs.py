@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 
 class KnownPairs(csr_array):
-    """A scipy.sparse.csr_array of the pairs that are known; to ask for one that is not raises a LookupError.
+    """A scipy.sparse.csr_array of the pairs that are known; reading one that is not raises a LookupError.
 
     ``moments[i, j]``, i and j numbers or arrays of them, is looked up; all else is as of a csr_array, whose entries
     that are not stored read 0 (`toarray`, slices, products): take `nonzero`, or `tocoo`, for what is known.
@@ -42,7 +42,7 @@ class KnownPairs(csr_array):
 
 
 def _is_index(part: Any) -> bool:
-    """Whether this is a number or an array or a list of numbers, and no slice or mask."""
+    """Return whether this is a number or an array or a list of numbers, and no slice or mask."""
     return not isinstance(part, (slice, type(None), type(...))) and np.asarray(part).dtype.kind in "iu"
 
 

@@ -1,4 +1,4 @@
-"""How likely data are: log p(v) = log Z(v clamped) - log Z, and the pseudo-likelihood, which needs no Z.
+"""Likelihoods of data: log p(v) = log Z(v clamped) - log Z, and the pseudo-likelihood, which needs no Z.
 
 Salakhutdinov and Murray, Proc. 25th ICML, 872 (2008), doi:10.1145/1390156.1390266; Besag, J. R. Stat. Soc. B 36, 192
 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
@@ -90,7 +90,7 @@ def log_likelihood(
     threads: int | None = None,
     **options: Any,
 ) -> LogLikelihood:
-    """Log-likelihood of data, held out or not.
+    """Compute the log-likelihood of data, held out or not.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def log_likelihood(
 def pseudo_likelihood(
     model: BoltzmannMachine, data: Any, *, beta: float = 1.0, threads: int | None = None
 ) -> LogLikelihood:
-    """Pseudo-likelihood of data: the sum over visible units of log p(v_i | all other visible units).
+    """Compute the pseudo-likelihood of data: the sum over visible units of log p(v_i | all other visible units).
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _bound(of_clamped: str | None, of_log_z: str | None) -> str | None:
 
 
 def _interval(mean: float, log_z: Inference) -> tuple[float, float] | None:
-    """Return what a bracket leaves; None where its upper end holds nothing.
+    """Return the interval that a bracket leaves; None where its upper end bounds nothing.
 
     Noise may have its two ends crossed.
     """

@@ -115,7 +115,7 @@ def run_method(
 
 
 def _sizes(chosen: Estimator) -> str:
-    """Name the options that say how much is held at once."""
+    """Return the names of the options that bound how much is held at once."""
     return " or ".join(name for name in chosen.names() if name.startswith("n_"))
 
 
@@ -143,7 +143,7 @@ def _dispatch(model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: di
 
 
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:
-    """Run a method on one machine; what it says of itself is examined, unless it sees to that itself."""
+    """Run a method on one machine, and have its result examined, unless the method does so itself."""
     found = chosen.run(model, **common)
     if not isinstance(chosen, Examined) or chosen.itself:
         return found

@@ -24,7 +24,7 @@ N_BLOCKS = 32  # means over this many blocks of every chain are kept for the err
 
 
 class Sweeping(Protocol):
-    """What can be burnt in."""
+    """The protocol of chains that can be burnt in."""
 
     n_chains: int
 
@@ -32,7 +32,7 @@ class Sweeping(Protocol):
         """Advance every chain."""
 
     def energies(self) -> np.ndarray:
-        """Return what has to become stationary, (n_chains,)."""
+        """Return the quantity that has to become stationary, (n_chains,)."""
 
 
 def find_burn_in(chains: Sweeping, longest: int) -> int:
@@ -63,7 +63,7 @@ class PairCounts:
         self.n += chains.n_chains
 
     def up(self) -> np.ndarray:
-        """P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
+        """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
         upper = np.triu(self.counts)
         return (upper + np.triu(upper, 1).T) / self.n
 
@@ -98,7 +98,7 @@ class _Chains(Examined):
         refuse_no_samples(self.n_sweeps, self.thin)
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         n_samples = self.n_sweeps // self.thin
         pairs = PairCounts(model.n_units) if moments else None
         chains = make_chains(
@@ -174,7 +174,7 @@ class Metropolis(_Chains):
 
 
 def _is_one_point(initial: Any) -> bool:
-    """Whether all chains begin at the same state."""
+    """Return whether all chains begin at the same state."""
     if isinstance(initial, str):
         return initial == "up"
     states = np.atleast_2d(initial)
@@ -246,7 +246,7 @@ class TargetMoments:
         return self._sums / np.bincount(self._block)[:, None, None]
 
     def result(self, ess: float) -> dict[str, Any]:
-        """Moment fields of an Inference; no error is smaller than Laplace's of what `ess` samples never see."""
+        """Return the moment fields of an Inference; no error is below Laplace's for what `ess` samples never see."""
         blocks = self.means()
         error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
         if blocks.shape[1] >= FEWEST_SPREAD:

@@ -1,4 +1,4 @@
-"""Whether chains that were made for moments agree in these: energies, means of units, pairs of units."""
+"""The verdict on chains that were made for moments: whether they agree in energies, units and pairs of units."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PairHalves:
 
 
 def _beyond(r_hat: float, limit: float) -> float:
-    """R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
+    """Return R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
     return r_hat if r_hat > limit else min(r_hat, diagnostics.R_HAT_LIMIT)
 
 
@@ -103,7 +103,7 @@ def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -
 def _contradiction(
     model: BoltzmannMachine, beta: float, energies: np.ndarray, blocks: np.ndarray, errors: np.ndarray
 ) -> str:
-    """Say what speaks against chains that agree: a mean that is known, or a drift; empty where nothing does."""
+    """Return what contradicts chains that agree: a mean that is known, or a drift; empty where nothing does."""
     from scipy.special import stdtrit
 
     n_chains = energies.shape[1]
@@ -122,7 +122,7 @@ def _contradiction(
 
 
 def warn_of_chains(rule: str, verdict: ChainVerdict, *, frozen: bool) -> None:
-    """Say why chains have not converged, and the ways out."""
+    """Warn why chains have not converged, with the ways out."""
     if verdict.converged is not False:
         return
     way_out = "Pass n_chains above 1" if frozen else "Run longer"

@@ -91,7 +91,7 @@ class PopulationAnnealing(Examined):
         refuse_beside_betas(self)
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         ladder = None if self.betas is None else check_ladder(self.betas, beta)
         part = TARGET_ESS if self.target_ess is None else self.target_ess
         if moments:
@@ -112,7 +112,7 @@ class PopulationAnnealing(Examined):
 def _anneal(
     populations: Subpopulations, beta: float, ladder: np.ndarray | None, target_ess: float, n_sweeps: int, moments: bool
 ) -> Iterator[dict[str, Any]]:
-    """Cool down to `beta`, the end of the ladder or of a path; yield what there is to say of every level."""
+    """Cool to `beta`, the end of the ladder or of a path; yield the record of every level."""
     for k in itertools.count():
         energies, rises = populations.measure()
         centre = float(energies.mean())
@@ -135,7 +135,7 @@ def _anneal(
 
 
 def _family_weights(populations: Subpopulations, weights: np.ndarray) -> np.ndarray:
-    """nu, the part of the average that descends from each initial replica, of those that have descendants."""
+    """Return nu, the part of the average that descends from each initial replica, of those that have descendants."""
     of_replica = np.concatenate(
         [np.full(g.stop - g.start, w / (g.stop - g.start)) for g, w in zip(populations.groups, weights, strict=True)]
     )
@@ -144,12 +144,12 @@ def _family_weights(populations: Subpopulations, weights: np.ndarray) -> np.ndar
 
 
 def _ess(populations: Subpopulations, weights: np.ndarray) -> float:
-    """How many replicas are independent."""
+    """Return the number of replicas that are independent."""
     return 1.0 / float((_family_weights(populations, weights) ** 2).sum())
 
 
 def _families(populations: Subpopulations, weights: np.ndarray) -> dict[str, float]:
-    """Weights of families, and what they say of how many replicas count as one."""
+    """Return the weights of families, and how many replicas these make count as one."""
     n_chains, nu = len(populations.family), _family_weights(populations, weights)
     entropy = float(-(nu * np.log(nu)).sum()) + 0.0
     return {
@@ -227,7 +227,7 @@ def _result(
 
 
 def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float) -> dict[str, Any]:
-    """Weighted averages over the last states; errors from the spread of the populations."""
+    """Return weighted averages over the last states; errors from the spread of the populations."""
     bits, own = populations.engine.bits(), np.empty((len(weights), model.n_units))
     second = np.zeros((model.n_units, model.n_units))
     for m, group in enumerate(populations.groups):
@@ -241,7 +241,7 @@ def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.n
 
 
 def _judge(found: Inference, populations: Subpopulations) -> Verdict:
-    """Whether enough populations and families carry the averages."""
+    """Return whether enough populations and families carry the averages."""
     weights, n_chains = populations.weights(), len(populations.family)
     carrying, n_families = 1.0 / float(weights @ weights), math.exp(found.detail["family_entropy"])
     if carrying < HEALTHY_PART * len(weights):

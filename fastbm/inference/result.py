@@ -1,4 +1,4 @@
-"""The one result type of every inference method, and its form as text, which comes back to the last bit."""
+"""The result type of all inference methods, and its form as text, which is exact to the last bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it
 
 @dataclass(frozen=True)
 class Inference:
-    """What a method says of log Z and of the moments, with its errors and whether to believe it.
+    """The result of a method: log Z and moments, with their errors and whether to trust them.
 
     Fields that a method cannot give are None. Energies are in the units of the model, entropies and log Z in nats. With
     many clamped patterns every numeric field has a leading axis, one entry for each pattern.
@@ -90,7 +90,7 @@ class Inference:
 
     @property
     def free_energy(self) -> Any:
-        """F = -log Z, so that Z = exp(-F)."""
+        """Free energy F = -log Z, so that Z = exp(-F)."""
         return None if self.log_z is None else -self.log_z
 
     def __str__(self) -> str:
@@ -109,14 +109,14 @@ class Inference:
 
 
 def _number(value: Any, error: Any) -> str:
-    """Write a number with its error; of many patterns how many, and their range."""
+    """Return a number as text with its error; for many patterns, how many there are, and their range."""
     if np.ndim(value):
         return f"{np.min(value):.10g} to {np.max(value):.10g}, {len(value)} patterns"
     return f"{value:.10g}" + (f" +- {error:.2g}" if error is not None else "")
 
 
 def expand(result: Inference, clamped: Clamped, pattern: int) -> Inference:
-    """Put moments over the free units back among the clamped ones (their value, covariance 0)."""
+    """Return moments over the free units with the clamped ones in their places (their value, covariance 0)."""
     if result.mean is None:
         return result
     whole: dict[str, Any] = {"mean": clamped.full_states(pattern, np.asarray(result.mean))}
@@ -173,7 +173,7 @@ def nothing_free(clamped: Clamped, pattern: int, beta: float, moments: bool = Tr
 
 
 def is_sparse(value: Any) -> bool:
-    """Tell whether this is a scipy.sparse array."""
+    """Return whether this is a scipy.sparse array."""
     return hasattr(value, "indptr")
 
 

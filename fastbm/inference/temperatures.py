@@ -1,4 +1,4 @@
-"""What methods that visit many temperatures say of each: log Z, energy, heat capacity and entropy as curves."""
+"""Curves over many temperatures: log Z, energy, heat capacity and entropy, with their errors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Temperatures:
         missed: Unseen,
         error_of: Callable[[np.ndarray], np.ndarray],
     ) -> Temperatures:
-        """Return the same with means of units.
+        """Return the curves with means of units added.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Temperatures:
 
 
 def means_fit(n_groups: int, n_betas: int, n_units: int) -> bool:
-    """Whether means at all temperatures can be gathered."""
+    """Return whether means at all temperatures can be gathered."""
     return n_groups * n_betas * n_units <= MOST_MEANS
 
 

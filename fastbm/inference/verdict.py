@@ -1,4 +1,4 @@
-"""Whether an estimate of log Z may say that it has converged: where something that could have contradicted has not.
+"""Verdicts on estimates of log Z: converged only where something that could have contradicted them has not.
 
 Chains that never left their valley look healthy: their weights are even, and another base that leads to the same valley
 agrees. What tells them from the truth is a bound that holds for certain, a base that finds more, and walks down from
@@ -28,7 +28,7 @@ UNASKED = "nothing stood witness: witness=False"
 
 @contextmanager
 def chosen_by_auto(chosen: bool = True) -> Iterator[None]:
-    """While "auto" runs the method that it chose, nobody is sent to "auto"."""
+    """Keep methods that "auto" chose from advising "auto" in their warnings, in the body."""
     token = _OF_AUTO.set(chosen)
     try:
         yield
@@ -37,20 +37,23 @@ def chosen_by_auto(chosen: bool = True) -> Iterator[None]:
 
 
 def way_out(longer: str) -> str:
-    """Say what to do about a doubt: `longer`, or what finds an answer where one can be had."""
+    """Return the advice on a doubt: `longer`, or a method that finds an answer where there is one."""
     if _OF_AUTO.get():
         return "pass a larger budget, or name the method and pass it more chains"
     return f'{longer}, or take infer(model, "auto")'
 
 
 def too_short() -> str:
-    """Why nothing stood witness, though it was asked."""
+    """Return why nothing checked an estimate, though that was asked for."""
     return f"the call was too short for an independent tempering to stand witness; {way_out('run longer')}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`converged`, None where nothing could have contradicted; why, and what was seen, for `detail["witness"]`."""
+    """The verdict on an estimate: whether it converged, why, and what was seen, for `detail["witness"]`.
+
+    `converged` is None where nothing could have contradicted it.
+    """
 
     converged: bool | None
     reason: str = ""
@@ -63,12 +66,12 @@ class Verdict:
 
 
 def apart(gap: float, *errors: float | None) -> bool:
-    """Whether a gap is more than errors explain."""
+    """Return whether a gap is more than errors explain."""
     return gap > BARS * math.hypot(*(error or 0.0 for error in errors)) + SLACK
 
 
 def below_bound(log_z: float, error: float | None, found: Scout) -> str:
-    """Say what is wrong with an estimate that a rigorous bound exceeds; empty where nothing is."""
+    """Return how a rigorous bound contradicts an estimate, as text; empty where it does not."""
     if not apart(found.bound - log_z - ROUNDING * abs(log_z), error):
         return ""
     return (
@@ -78,7 +81,7 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
 
 
 def judged(found: Inference, verdict: Verdict, way_out: str) -> Inference:
-    """Give a result its verdict, what was seen to `detail`; warn where it has not converged."""
+    """Add its verdict to a result, and what was seen to `detail`; warn where it has not converged."""
     if verdict.converged is False:
         checks.warn(
             f"{found.method} has not converged: {verdict.reason}. Its error bars are not to be trusted. {way_out}."

@@ -1,4 +1,4 @@
-"""What stands witness to methods that judge themselves.
+"""Independent checks of methods that judge themselves.
 
 Ladders, populations and chains that agree with each other may all have missed the same part of the machine.
 
@@ -34,7 +34,7 @@ ENERGY_BARS = 5.0
 
 
 def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
-    """Return the result of a sampling method with what an independent look says of it.
+    """Return the result of a sampling method with the verdict of an independent check.
 
     One that says itself that it cannot tell is held against the bound alone.
     """
@@ -59,7 +59,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:
-    """Return what a result says of log Z, and its error; of "sampled-states" the corrected value."""
+    """Return the log Z that a result claims, and its error; for "sampled-states" the corrected value."""
     if "log_z_corrected" in found.detail:
         return found.detail["log_z_corrected"], found.detail["log_z_corrected_error"]
     return found.log_z, found.log_z_error
@@ -83,7 +83,7 @@ def _mixed(
 
 
 def _energies_apart(found: Inference, energy: float, error: float) -> str:
-    """Say what is wrong with the energy of a result without log Z, beside another estimate; empty where nothing is."""
+    """Return how the energy of a result without log Z differs from another estimate; empty where it does not."""
     if found.log_z is not None or found.energy is None:
         return ""
     gap = abs(found.energy - energy)

@@ -16,6 +16,7 @@ import os
 import pickle
 import platform
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -34,6 +35,19 @@ POLL = 0.02
 FOREIGN_WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 _log = logging.getLogger("fastbm")
+
+
+@cache
+def _announce() -> None:
+    """Say once why nothing happens for some seconds, where somebody looks on."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("fastbm: compiling kernels for their first use; `fastbm warmup` does so beforehand", file=sys.stderr)
+
+
+@cache
+def _say_unwritten(folder: str, why: str) -> None:
+    """Say once for all kernels that they will be compiled again."""
+    _log.warning("fastbm: compiled code cannot be written to %s (%s): every process compiles anew", folder, why)
 
 
 @cache
@@ -158,6 +172,8 @@ class KernelCache:
         Makes bytes of compiled code.
     rebuild : callable
         Makes compiled code, for a target, of what was pickled.
+    how : str
+        What else the code depends on.
     """
 
     def __init__(
@@ -166,10 +182,11 @@ class KernelCache:
         folder: str,
         dumps: Callable[[Any], bytes],
         rebuild: Callable[[Any, Any], Any],
+        how: str = "",
     ) -> None:
         self._source, self._folder = Path(function.__code__.co_filename), folder
         self._name = f"{self._source.stem}.{function.__qualname__}"
-        self._dumps, self._rebuild = dumps, rebuild
+        self._dumps, self._rebuild, self._how = dumps, rebuild, how
         self._codegen: Any = None
         self.cache_path = folder
 
@@ -182,6 +199,7 @@ class KernelCache:
         parts = [
             source_hash(self._source),
             self._name,
+            self._how,
             str(signature),
             *map(str, self._codegen.magic_tuple()),
             *packages,
@@ -201,6 +219,8 @@ class KernelCache:
         found = self._read(path, target)  # another process may have made it while this one waited
         if found is not None:
             _locks.leave(self._lock)
+        else:
+            _announce()
         return found
 
     def _read(self, path: str, target: Any) -> Any:
@@ -228,7 +248,7 @@ class KernelCache:
             self._write(self._path(signature), MAGIC + hashlib.sha256(payload).digest() + payload)
             self._prune()
         except OSError as error:
-            _log.warning("fastbm: compiled code cannot be written to %s (%s)", self._folder, error.strerror)
+            _say_unwritten(self._folder, str(error.strerror))
         finally:
             self.leave()
 

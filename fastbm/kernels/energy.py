@@ -6,6 +6,7 @@ E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
 import numpy as np
 
 from .jit import kernel
+from .rows import copy_row
 
 
 @kernel
@@ -54,7 +55,7 @@ def energies_sparse(up, graph, bias, values, energies):
         if bias.shape[1] == 1:
             field[:] = bias[i, 0]
         else:
-            field[:] = bias[i]
+            copy_row(field, bias[i])
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
             if j >= i:

@@ -16,6 +16,8 @@ import numba
 from llvmlite import ir
 from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import get_host_cpu_features
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 from .._base import checks
@@ -65,10 +67,70 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    if VECTOR_BITS:
+        options["pipeline_class"] = _WideCompiler
     made = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if CACHE_FOLDER is not None and hasattr(made, "_cache"):  # without the compiler it is the function itself
-        made._cache = KernelCache(function, CACHE_FOLDER, serialize.dumps, _rebuild)
+        made._cache = KernelCache(function, CACHE_FOLDER, serialize.dumps, _rebuild, f"vectors of {VECTOR_BITS}")
     return made
+
+
+def _vector_bits() -> int:
+    """Return the width of vectors that loops are compiled to, or 0 where that is left to LLVM.
+
+    LLVM prefers half of what Intel's processors with AVX-512 have, as wide instructions slowed the first ones down. It
+    is asked for all of it on later ones, which have VBMI2; never where the user has named features or a processor. The
+    environment's FASTBM_VECTOR_BITS, 256 or 512, decides before all. Numbers are the same at any width.
+    """
+    asked = os.environ.get("FASTBM_VECTOR_BITS", "")
+    if asked in ("256", "512"):
+        return int(asked)
+    if asked:
+        checks.warn(f"FASTBM_VECTOR_BITS must be 256 or 512; got {asked!r}, which is ignored.", UserWarning)
+    if config.DISABLE_JIT or config.CPU_FEATURES is not None or config.CPU_NAME is not None:
+        return 0
+    features = set(get_host_cpu_features().split(","))
+    return 512 if {"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq", "+avx512vbmi2"} <= features else 0
+
+
+VECTOR_BITS = _vector_bits()
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _Widen(FunctionPass):
+    """Tells LLVM of each function how wide its vectors may be."""
+
+    _name = "fastbm_widen"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Make the library, as lowering would, and put the attribute on functions that reach it."""
+        library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        library.enable_object_caching()
+        add, attribute = library.add_ir_module, f'"prefer-vector-width"="{VECTOR_BITS}"'
+
+        def add_wide(module: Any) -> None:
+            for function in module.functions:
+                if not function.is_declaration:
+                    set.add(function.attributes, attribute)  # which llvmlite's own check of names does not know
+            add(module)
+
+        library.add_ir_module = add_wide
+        return False
+
+
+class _WideCompiler(compiler.Compiler):
+    """Numba's compiler with that pass."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the usual pipelines, with the pass before that of lowering."""
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.add_pass_after(_Widen, NopythonTypeInference)
+            pipeline.finalize()
+        return list(pipelines)
 
 
 def _rebuild(target: Any, pickled: Any) -> Any:

@@ -51,7 +51,7 @@ def uniform_of_words(high, low):
     return np.float64(high) * 2.0**-32 + np.float64(np.uint32(low >> np.uint32(11))) * 2.0**-53
 
 
-@kernel
+@inlined
 def _split(x, least_bits):
     """Split a positive normal float32 into 2^e and the mantissa m.
 
@@ -63,7 +63,7 @@ def _split(x, least_bits):
     return np.float32(exponent), mantissa
 
 
-@kernel
+@inlined
 def log_float32(x):
     """Return the natural logarithm of a positive normal float32, to 2e-7 of the larger of itself and 1.
 
@@ -79,7 +79,7 @@ def log_float32(x):
     return np.float32(np.float32(exponent * _LN2) + np.float32(t * series))
 
 
-@kernel
+@inlined
 def logit_of_bits(word):
     """Return logit(u) of the uniform number with these 32 bits, to 3e-7 of the larger of itself and 1.
 
@@ -99,7 +99,7 @@ def logit_of_bits(word):
     return -lower if word & np.uint32(0x80000000) else lower
 
 
-@kernel
+@inlined
 def log_of_bits(word):
     """Return log(u) of the uniform number with these 32 bits, at most 0."""
     return log_float32(np.float32(np.float32(word) + np.float32(0.5)) * np.float32(2.0**-32))

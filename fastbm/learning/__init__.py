@@ -1,1 +1,1 @@
-"""Machines from data: what moves parameters, what is measured along the way, and what is said of the result."""
+"""Learning of machines from data: learners that move parameters, monitors of their progress, and verdicts."""

@@ -1,4 +1,4 @@
-"""What in data sends parameters to infinity: units that never change, and pairs with a joint state that never occurs.
+"""Properties of data that send parameters to infinity: units that never change, pairs with a state that never occurs.
 
 The likelihood of such data has no maximum: it grows for ever as the coupling of the pair, or the bias of the unit,
 does. Albert and Anderson, Biometrika 71, 1 (1984), doi:10.1093/biomet/71.1.1.
@@ -68,7 +68,7 @@ def describe_degenerate(
 
 
 def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequence[str] | None) -> list[str]:
-    """What the pairs i < j that are `asked` for never do."""
+    """Return a line for each kind of joint state that pairs i < j, of those `asked` for, never take."""
     ups = np.diagonal(together)
     only_first, only_second = ups[:, None] - together, ups[None, :] - together
     neither = m - together - only_first - only_second
@@ -96,7 +96,7 @@ def describe_few(m: int, n: int) -> list[str]:
 
 
 def which_coupled(couplings: Couplings) -> np.ndarray | None:
-    """Return the `coupled` of `describe_degenerate`: None where all pairs are."""
+    """Return the `coupled` of `describe_degenerate`, which is None where all pairs are."""
     if isinstance(couplings, Dense):
         return None
     return couplings.with_arrays([np.ones_like(array) for array in couplings.arrays]).matrix() != 0
@@ -111,7 +111,7 @@ def _name(unit: int, names: Sequence[str] | None) -> str:
 
 
 def _list(texts: list[str]) -> str:
-    """The first few, and how many more there are."""
+    """Return the first few texts, joined, and how many more there are."""
     more = len(texts) - MOST_NAMED
     return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""A machine as it is learned, without a run: epoch after epoch, what is measured on the way, and when to stop."""
+"""The learning of a machine, without a run: epoch after epoch, what is measured on the way, and when to stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AIS_BETAS = 3_000  # of log Z of a learned machine
 
 
 class Learner:
-    """A machine as it is learned, epoch after epoch.
+    """A machine that is learned epoch after epoch, with its monitors and its reasons to stop.
 
     Parameters
     ----------
@@ -76,8 +76,10 @@ class Learner:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters as they are learned so far; when learning is over those of the best look at held-out rows,
-        where these say when to stop, and if it diverged those of the epoch before.
+        """The parameters as they are learned so far.
+
+        When learning is over, those of the best epoch by held-out rows, where these decide when to stop, or by the
+        likelihood, where learning went astray. After an epoch that diverged, those of the epoch before.
         """
         if self._diverged:
             return self._last
@@ -106,7 +108,7 @@ class Learner:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """What an epoch records."""
+        """Streams that an epoch records."""
         arrays, n_units = self.start.couplings.arrays, self.start.n_units
         of_chains = () if self._chains is None else self._chains.metric_names
         metrics = (*self.driver.metric_names, *self._monitors.names, *of_chains)
@@ -122,7 +124,7 @@ class Learner:
 
     @property
     def streams_of_chains(self) -> dict[str, Stream]:
-        """What is recorded of the states of free chains, where that is asked for."""
+        """Streams of the states of free chains, where `samples_every` asks for them."""
         packed = self.driver.samples()
         if packed is None or not self.settings.samples_every:
             return {}
@@ -159,7 +161,7 @@ class Learner:
         return rows
 
     def verdict(self) -> dict[str, np.ndarray]:
-        """Judge whether the aim was reached, which parameters that are not the last ones do not tell."""
+        """Return the verdict on what was learned; parameters that are not the last ones are not tested."""
         astray = self._watch if self._astray else None
         if astray is None and self._best is None:
             self.driver.judge(self.n_epochs)
@@ -169,7 +171,7 @@ class Learner:
         return verdicts.rows(self.driver, self.stopping, astray, r_hat, idle)
 
     def _divergence(self, why: str) -> Diverged:
-        """The error to raise; what was learned in the epochs before stays."""
+        """Return the error to raise where learning diverged; what was learned in the epochs before stays."""
         self._diverged = True
         kept = " What was learned before is kept." if self.n_epochs else ""
         return Diverged(
@@ -178,7 +180,7 @@ class Learner:
         )
 
     def _record(self, parameters: Parameters, epoch: int, metrics: dict[str, float]) -> dict[str, np.ndarray]:
-        """What is due after an epoch: metrics, weights, states of the free chains."""
+        """Return the rows that are due after an epoch: metrics, weights, states of the free chains."""
         rows: dict[str, np.ndarray] = {}
         model = parameters.machine(self.start)
         # layers that are learned apart say nothing of when the whole machine is
@@ -212,7 +214,7 @@ class Learner:
         return rows
 
     def _answer(self, epoch: int) -> None:
-        """Let a driver that can do so answer chains that do not mix."""
+        """Have a learner that can do so react to chains that do not mix, by more sweeps or ladders."""
         assert self._chains is not None
         if isinstance(self.driver, AutoSteps) and self.driver.answer(self._chains.r_hat, epoch):
             self._chains.forget()
@@ -222,11 +224,11 @@ class Learner:
         return ["weights"] if n_blocks == 1 else [f"weights_{k}" for k in range(n_blocks)]
 
     def due(self, every: int) -> bool:
-        """Tell whether the epochs done are ones after which what is done `every` so many is due, or the last."""
+        """Return whether what is done `every` so many epochs is due after this one, as it also is after the last."""
         return self.n_epochs % every == 0 or self.over
 
     def state(self, counters: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit; `counters` are of what is counted beside it."""
+        """Return all arrays that continue learning bit for bit; `counters` are those of the caller."""
         counted = {"n_epochs": np.array(self.n_epochs), **(counters or {})}
         chains = {} if self._chains is None else with_prefix("mixing", self._chains.state())
         stopping = with_prefix("stopping", self.stopping.state())
@@ -235,7 +237,7 @@ class Learner:
         return {**self.driver.state(), **counted, **chains, **stopping, **best, **watch, **self.parameters.to_state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.n_epochs = int(state["n_epochs"])
         self.driver.restore(state)
         if self._chains is not None:

@@ -1,4 +1,4 @@
-"""The driver of every learning method: what moves the parameters, and what an epoch is asked of."""
+"""The choice of a learner, which moves the parameters, and of the two phases, by the settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsA
 def make(
     start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> Driver:
-    """Make the driver that settings ask for; `free_seed` is the free phase's, the run's unless given."""
+    """Make the learner that the settings ask for; `free_seed` is the free phase's, by default the run's."""
     if settings.free == "auto":
         other = rng.derive(settings.seed, rng.SWAPS)  # ladders that take over must not repeat the chains' numbers
         return AutoSteps(settings, lambda s: make(start, sample, s, threads, other if s.free == "tempering" else None))
@@ -52,7 +52,7 @@ def make(
 def phases(
     start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> tuple[Phase, Phase]:
-    """Make the clamped and the free phase, ready to go."""
+    """Make the clamped and the free phase, with their chains."""
     common = PhaseSettings(
         beta=settings.beta,
         seed=settings.seed,

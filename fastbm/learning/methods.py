@@ -1,4 +1,4 @@
-"""The table of learning rules: the options of each, and what it stands for in phases and steps."""
+"""The table of learning rules: the options of each, and its phases and steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Preset:
-    """What a rule does unless its options say otherwise; `batch_size` 0 stands for all rows.
+    """The defaults of a rule; `batch_size` 0 stands for all rows.
 
     `driver` is what moves the parameters: "phases", the difference of two phases, or "local", a rule for each unit
     given the others, or "closed", a formula; these have no phases (theirs are then called "none").
@@ -68,8 +68,10 @@ class Exact(Phased):
 
 @options
 class MonteCarlo(Phased):
-    """Clamped and free chains, hidden units anywhere, by natural steps (800 epochs at most) until moments are the
-    data's; or 200 epochs of plain steps of all rows, at a learning rate of 0.05 and 10 sweeps each.
+    """Boltzmann learning: clamped and free phases are both sampled by chains; hidden units may be anywhere.
+
+    By natural steps (800 epochs at most) until moments are the data's; or by 200 epochs of plain steps of all rows, at
+    a learning rate of 0.05 and 10 sweeps each.
 
     References
     ----------
@@ -82,8 +84,9 @@ class MonteCarlo(Phased):
 
 @options
 class PCD(Phased):
-    """Persistent contrastive divergence: free chains that go on from one update to the next; 100 epochs of mini-batches
-    of 100 rows, one sweep each, at a learning rate of 0.05.
+    """Persistent contrastive divergence: free chains continue from one update to the next.
+
+    100 epochs of mini-batches of 100 rows, one sweep each, at a learning rate of 0.05.
 
     References
     ----------
@@ -97,8 +100,9 @@ class PCD(Phased):
 
 @options
 class CD(Phased):
-    """Contrastive divergence: free chains start at the rows of each mini-batch of 100, for one sweep; 100 epochs at a
-    learning rate of 0.05.
+    """Contrastive divergence: free chains start at the rows of each mini-batch of 100, for one sweep.
+
+    100 epochs at a learning rate of 0.05.
 
     References
     ----------
@@ -258,13 +262,13 @@ ALWAYS = ("method", "seed", "engine", "clamped", "free", "optimizer", "epochs", 
 
 
 def as_spec(settings: FitSettings) -> dict[str, Any]:
-    """Return settings as plain values, for the spec: those of the rule and of what is watched."""
+    """Return settings as plain values, for the spec: those of the rule and of the monitor."""
     kept = {*ALWAYS, *RULES[settings.method].names(), *OF_MONITOR}
     return {name: value for name, value in settings.as_dict().items() if name in kept}
 
 
 def named(method: Any, monitor: Any, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a rule, and its options and those of what is watched; objects may bear either.
+    """Return the name of a rule, and its options and those of the monitor; objects may hold either.
 
     Raises
     ------

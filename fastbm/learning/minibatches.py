@@ -1,4 +1,4 @@
-"""The order in which an epoch goes through the rows, and the distinct rows of a data set with what each counts."""
+"""Mini-batches: the order in which an epoch takes the rows, and the distinct rows of a data set with their weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ MOST_NUMBERS = 1 << 24  # of distinct rows: where there are more, rows are seldo
 
 
 def order_of_rows(n_rows: int, seed: int, epoch: int, weights: np.ndarray | None, places: slice) -> np.ndarray:
-    """Return some places of a permutation of the rows; with weights as many independent draws, by weight, so that a
-    mini-batch's mean is the weighted one on average.
+    """Return some places of a permutation of the rows, or, with weights, as many independent draws.
+
+    Draws are by weight, so that a mini-batch's mean is the weighted one on average.
     """
     generator = rng.keyed(seed, rng.BATCHES, epoch)
     if weights is not None:
@@ -49,8 +50,9 @@ def shuffled(places: np.ndarray, n_rows: int, generator: np.random.Generator) ->
 
 
 def distinct(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:
-    """Return the distinct rows that have a weight, sorted, and their shares, which sum to 1. Rows that lack different
-    entries differ.
+    """Return the distinct rows that have a weight, sorted, and their shares, which sum to 1.
+
+    Rows whose missing entries differ are distinct.
 
     One pass, a part of the rows at a time. Where the distinct ones are too many they are not told apart: then all rows
     are returned, and None for the shares where rows count alike.
@@ -73,7 +75,7 @@ def distinct(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> tuple[
 
 
 def _merged(packed: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row once, with the sum of its counts."""
+    """Return each row once, with the sum of its counts."""
     width = packed.shape[1]
     keys = packed
     if width <= 8:  # numbers are sorted much faster than strings of bytes

@@ -1,4 +1,4 @@
-"""What can be learned of rows that lack entries, and how; checked before anything is learned."""
+"""Learning from rows with missing entries: what is possible, and how; checked before anything is learned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_NAMED = 10
 
 
 def check_known(argument: str, rows: Rows, *, all_units: bool) -> None:
-    """Refuse rows of which nothing is known, and units that never are."""
+    """Refuse rows of which no entry is known, and units that no row knows."""
     if rows.complete:
         return
     empty, first = 0, -1
@@ -76,8 +76,9 @@ def _check_method(method: str, given: dict[str, Any]) -> None:
 
 
 def suit(model: BoltzmannMachine, rows: Rows, method: str, given: dict[str, Any]) -> None:
-    """Check that `method` can learn from rows that lack entries; of the options `given` fill in how these are inferred,
-    where a preset's exact sums would take long.
+    """Check that `method` can learn from rows with missing entries, and fill in how these are inferred.
+
+    What is filled in are those of the options `given` where a preset's exact sums would take long.
     """
     preset = PRESETS.get(method)
     if rows.complete or preset is None:
@@ -92,7 +93,7 @@ def suit(model: BoltzmannMachine, rows: Rows, method: str, given: dict[str, Any]
 
 
 def check_settings(settings: FitSettings, *, classify: bool) -> None:
-    """Refuse what looks at whole rows, where entries of rows are missing."""
+    """Refuse settings that need whole rows, where entries of rows are missing."""
     needed = {
         "errors='fisher'": (settings.errors == "fisher", "Use errors='bootstrap'"),
         "fidelity": (settings.fidelity, "Leave it out"),
@@ -110,7 +111,7 @@ def check_settings(settings: FitSettings, *, classify: bool) -> None:
 
 
 def refuse_long_phase(model: BoltzmannMachine, rows: Rows, settings: FitSettings) -> None:
-    """Refuse an exact clamped phase where the sums over what the rows of a mini-batch lack would take long."""
+    """Refuse an exact clamped phase where the sums over the missing entries of a mini-batch would take long."""
     if rows.complete or settings.clamped != "exact":
         return
     seconds = forecast_of_lacking(model, rows) * min(settings.batch_size / len(rows), 1.0)

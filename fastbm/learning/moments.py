@@ -1,4 +1,4 @@
-"""What a phase yields: averages of units and of the pairs that are coupled, and gradients made of them.
+"""Moments of a phase, averages of units and of the coupled pairs, and gradients made of them.
 
 Pairs of layered machines are coupled between layers of even and of odd number only, so that units of odd layers may
 stand for themselves by their means given their neighbours: the averages are as right as before, and less noisy (Rao and
@@ -20,8 +20,7 @@ from ..machine.machine import BoltzmannMachine
 
 @dataclass(frozen=True)
 class PhaseMoments:
-    """What a phase yields, <s_i> and <s_i s_j>; of the pairs those that the couplings have, in the shape of their
-    arrays.
+    """Moments <s_i> and <s_i s_j> of a phase; the pairs are the coupled ones, in the shape of the couplings' arrays.
 
     `log_z` is the phase's log Z (clamped: averaged over rows) where the phase knows it exactly.
     """
@@ -52,12 +51,12 @@ class Parameters:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All arrays, the bias last."""
+        """All arrays, the biases last."""
         return (*self.weights, self.bias)
 
     @classmethod
     def from_arrays(cls, arrays: tuple[np.ndarray, ...]) -> Parameters:
-        """Make parameters of what `arrays` returned."""
+        """Return the parameters whose `arrays` are given."""
         return cls(tuple(arrays[:-1]), arrays[-1])
 
     def to_state(self) -> dict[str, np.ndarray]:
@@ -74,18 +73,19 @@ class Parameters:
 
 
 class Centre(Protocol):
-    """What turns the difference of both phases into a centred one."""
+    """The protocol of offsets, which turn the difference of both phases into a centred gradient."""
 
-    def slope(self, gap: Parameters) -> Parameters: ...
+    def slope(self, gap: Parameters) -> Parameters:
+        """Return the centred gradient from the differences of means and pairs of both phases."""
 
 
 def with_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Put the names of a part's state under `prefix`."""
+    """Return the state of a part with its names put under `prefix`."""
     return {f"{prefix}/{name}": array for name, array in state.items()}
 
 
 def without_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Take the names under `prefix` out of a state."""
+    """Return the part of a state whose names are under `prefix`, without it."""
     return {name[len(prefix) + 1 :]: array for name, array in state.items() if name.startswith(prefix + "/")}
 
 
@@ -112,8 +112,9 @@ def gradient(
 
 
 def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:
-    """Return <h_j> given each row of visible values, for hidden units that are coupled to visible ones only (one
-    block).
+    """Return <h_j> given each row of visible values, for hidden units that are coupled to visible ones only.
+
+    Such machines have one block.
 
     Computed in the precision of `visible`.
     """
@@ -144,7 +145,7 @@ def from_values(
 def from_matrix(
     couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None
 ) -> PhaseMoments:
-    """Take the coupled pairs out of a full matrix of second moments."""
+    """Return moments with the coupled pairs of a full matrix of second moments."""
     return PhaseMoments(mean, couplings.pick(second_moment), log_z)
 
 
@@ -160,14 +161,14 @@ def from_patterns(couplings: Couplings, found: Inference, shares: np.ndarray) ->
 
 
 def without_diagonal(moments: PhaseMoments) -> PhaseMoments:
-    """Clear the diagonal of a full matrix: units are not coupled to themselves."""
+    """Set the diagonal of a full matrix to 0, as units are not coupled to themselves."""
     if moments.pairs[0].shape == (len(moments.mean),) * 2:
         np.fill_diagonal(moments.pairs[0], 0.0)
     return moments
 
 
 def learned_pairs(couplings: Couplings) -> str | np.ndarray:
-    """Return the pairs whose couplings are learned, also those that are 0 at present, as "exact" is asked for them."""
+    """Return the pairs whose couplings are learned, also those that are 0 now, as the "exact" method takes them."""
     return np.asarray(couplings.edges) if isinstance(couplings, Sparse) else "all"
 
 

@@ -1,4 +1,4 @@
-"""Named learning methods: which phase is inferred how, a good start for the rest, and options that are refused.
+"""Resolution of a learning rule: how each phase is inferred, defaults for the rest, and options that are refused.
 
 Options that nothing would look at are better refused than ignored.
 """
@@ -21,9 +21,9 @@ from .learners.local_objectives import RULES as LOCAL_RULES
 from .learners.restricted import serves
 from .methods import OF_MONITOR, OF_RULES, PRESETS, RULES, Preset
 from .optimise.sgd import OPTIMIZERS, PLAIN
-from .phases.exact import ClampedAnnealed, ClampedExact, ClampedGibbs, ClampedMeanField
-from .phases.gibbs import FreeAnnealed, FreeContrastive, FreeExact, FreeGibbs, FreeMeanField, FreeRestarted
-from .phases.mean_field import ClampedVariational
+from .phases.exact import ClampedExact, FreeExact
+from .phases.gibbs import ClampedAnnealed, ClampedGibbs, FreeAnnealed, FreeContrastive, FreeGibbs, FreeRestarted
+from .phases.mean_field import ClampedMeanField, ClampedVariational, FreeMeanField
 from .phases.phase import OWN_CHAINS, Phase
 from .phases.tap import ClampedTap, FreeTap
 from .phases.tempering import FreeTempering
@@ -91,8 +91,9 @@ def _check_visible(model: BoltzmannMachine, method: str, clamped: str | None, fr
 def refuse_idle(
     settings: FitSettings, given: Mapping[str, Any], n_hidden: int, n_rows: int, *, gaps: bool = False
 ) -> None:
-    """Refuse those of the `given` options that do nothing under `settings`; say what they go with. `gaps` tells that
-    entries of rows are missing.
+    """Refuse those of the `given` options that would not be used under `settings`; name what they go with.
+
+    `gaps` says that entries of rows are missing.
     """
     s = settings
     steps, chains = s.optimizer in OPTIMIZERS, s.free in (*OWN_CHAINS, "auto")
@@ -142,7 +143,7 @@ def refuse_idle(
 
 
 def _of_maximum_likelihood(s: FitSettings) -> bool:
-    """Whether the parameters that the rule comes to are those of maximum likelihood, but for noise."""
+    """Return whether the rule estimates the parameters of maximum likelihood, but for noise."""
     sampled = ("exact", "gibbs", "annealed")
     return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering", "auto")
 
@@ -193,7 +194,7 @@ def check(
 
 
 def _settling(preset: Preset, values: dict[str, Any]) -> Preset:
-    """The preset with natural steps, where it has them and nothing else was told of how to step."""
+    """Return the preset with natural steps, where it has them and no option of steps was given."""
     asked = values.get("optimizer")
     if asked == "natural" or (preset.settles and not any(name in values for name in STEPPING)):
         return replace(preset, optimizer="natural", epochs=max(preset.epochs, N_EPOCHS), learning_rate=GAIN)
@@ -218,7 +219,7 @@ def _optimizer(preset: Preset, method: str, clamped: str, free: str, values: dic
 
 
 def _check_rules(preset: Preset, method: str, values: dict[str, Any]) -> None:
-    """Refuse what another kind of method would take."""
+    """Refuse options that belong to another kind of method."""
     for name, driver, rules in (
         ("l1", "local", LOCAL_RULES),
         ("flip_noise", "closed", CLOSED_FORMS),

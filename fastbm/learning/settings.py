@@ -1,4 +1,4 @@
-"""Options of learning: those that rules share, those of what is watched, and all that a run is learned with.
+"""Options of learning: those that rules share, those of the monitor, and the settings of a whole run.
 
 Each option is a field of one class here; rules are made of these.
 """
@@ -23,7 +23,7 @@ def momentum(name: str, value: Any) -> float:
 
 
 def until(name: str, given: Any) -> dict[str, float]:
-    """Check metrics that a run may wait for, and their values."""
+    """Check metrics that learning may wait for, and their values."""
     if not isinstance(given, Mapping) or not given:
         raise TypeError(f'{name} must be a dict such as {{"moment_error": 0.02}}; got {given!r}.')
     return {
@@ -160,7 +160,7 @@ class Formula(Rule):
 
 @options
 class Monitor(Options):
-    """What is recorded and watched as a machine is learned, and what is measured at the end.
+    """Options of what is recorded as a machine is learned, and of what is measured at the end.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Monitor(Options):
 
 @options
 class FitSettings(Phased, Convex, Formula, Monitor):
-    """All that a machine is learned with, nothing left to choose; what its rule has no use for is as it comes.
+    """All settings that a machine is learned with, nothing left to choose; options that its rule lacks have defaults.
 
     `clamped`, `free` are "none" of rules without phases, and so is the `optimizer` of formulas; `evaluate` is None
     where it was "none". Defaults stand for what versions did that did not write an option into their specs.
@@ -226,4 +226,4 @@ class FitSettings(Phased, Convex, Formula, Monitor):
     engine: str = "phases"
 
     def __post_init__(self) -> None:
-        """All is checked when the settings are resolved."""
+        """Do nothing: all is checked when the settings are resolved."""

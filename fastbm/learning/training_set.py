@@ -1,4 +1,4 @@
-"""What a machine is learned from, rows of bits or moments of the visible units alone, and where learning starts.
+"""The training set, rows of bits or moments of the visible units alone, and the machine that learning starts from.
 
 Rows are handed to phases as values, NaN where an entry is missing: such units are clamped in some rows and free in
 others.
@@ -25,7 +25,7 @@ LAYOUTS = ("restricted", "general", "deep")
 
 
 def check_hidden(n_hidden: Any) -> tuple[int, ...]:
-    """Check what a user passed as the number of hidden units, one number or one for each layer; the latter."""
+    """Check the number of hidden units, one number or one for each layer; return those of the layers."""
     if not isinstance(n_hidden, (list, tuple, np.ndarray)):
         n = checks.whole("n_hidden", n_hidden)
         return (n,) if n else ()
@@ -37,8 +37,9 @@ def check_hidden(n_hidden: Any) -> tuple[int, ...]:
 def start_machine(
     p: np.ndarray, n_hidden: Any, layout: str | None, units: str, seed: int, *, scale: float = 0.01
 ) -> BoltzmannMachine:
-    """Return where learning starts: biases that give the visible units their means, small random couplings to hidden
-    ones.
+    """Return the machine that learning starts from.
+
+    Its biases give the visible units their means, its couplings to hidden ones are small and random.
 
     `p` (n_visible,) are the parts of rows in which units are up, above 0 and below 1; `n_hidden` one number, or one for
     each layer.
@@ -77,8 +78,9 @@ def _check_layout(layout: str | None, sizes: tuple[int, ...]) -> str:
 
 
 def smoothed_means(up: Rows | np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return the parts of rows, by weight, in which units are up, kept from 0 and 1 by one row more, half up; of each
-    unit where it is known.
+    """Return the fraction of rows, by weight, in which each unit is up, over the rows in which it is known.
+
+    One row more, half up, keeps it from 0 and 1.
     """
     up = Rows.of(up)
     scale = 1.0 if weights is None else len(up) / weights.sum()
@@ -95,7 +97,7 @@ def values_of(units: Units, rows: Rows, which: slice | np.ndarray, dtype: type =
 
 
 def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return in what part of the rows that know it each unit is up, by weight; 1/2 where it is never known."""
+    """Return the fraction of the rows that know it in which each unit is up, by weight; 1/2 where it is never known."""
     counts = rows.known_counts(weights)
     seen = counts > 0
     found: np.ndarray = np.where(seen, rows.sums(weights) / np.where(seen, counts, 1.0), 0.5)
@@ -104,7 +106,7 @@ def means_of_known(rows: Rows, weights: np.ndarray | None = None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a machine is learned from: rows of bits, or what is known of them without.
+    """The training set: rows of bits, or moments in their place.
 
     `given` are moments in the units of the machine, where there are no rows; `weights` are those of the rows, all alike
     unless given.
@@ -117,8 +119,10 @@ class Sample:
 
     @classmethod
     def of(cls, like: BoltzmannMachine, data: Mapping[str, Any]) -> Sample:
-        """Read what a run keeps: "rows", packed or bits, and, where they have any, their "weights"; or "mean",
-        "second_moment" and, where it is known, "n_samples".
+        """Make a training set of the arrays that a run keeps.
+
+        These are "rows", packed or bits, and, where they have any, their "weights"; or "mean", "second_moment" and,
+        where it is known, "n_samples".
         """
         if "rows" in data:
             return cls(like, Rows.of(data["rows"]), weights=data.get("weights"))
@@ -127,7 +131,7 @@ class Sample:
 
     @property
     def rows(self) -> Rows:
-        """The rows, an error where data are moments."""
+        """The rows; raises ValueError where data are moments."""
         if self.up is None:
             raise ValueError("data are moments, of which there are no rows.")
         return self.up
@@ -162,8 +166,9 @@ class Sample:
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are, of equal weight or worth as much (Kish, Survey Sampling, 1965); None where moments
-        are exact.
+        """Number of rows, or of as many of equal weight as they are worth; None where moments are exact.
+
+        Kish, Survey Sampling (1965).
         """
         if self.up is None:
             return self.moments.n_samples

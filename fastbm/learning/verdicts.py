@@ -1,4 +1,4 @@
-"""What a run says of itself when learning is over: whether the aim was reached, and what speaks against it."""
+"""The verdict of a run when learning is over: whether it converged, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAMS = {
 
 
 class Verdict(NamedTuple):
-    """What a run says of itself when learning is over, one row of its streams."""
+    """The verdict of a run when learning is over, one row of its streams."""
 
     converged: bool | None
     largest_z: float
@@ -37,20 +37,21 @@ class Verdict(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether learning ended with a machine that is not kept."""
+        """Whether learning diverged, so that its last machine is not kept."""
         return not np.isnan(self.likelihoods[0])
 
     @property
     def idle(self) -> bool:
-        """Whether hidden units do nothing: rows are no likelier than units on their own have them."""
+        """Whether hidden units do nothing: rows are no likelier than under independent units."""
         return not self.diverged and not np.isnan(self.likelihoods[2])
 
 
 def rows(
     driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None
 ) -> dict[str, np.ndarray]:
-    """Return the row of streams; `astray` is given where learning diverged, `idle` where hidden units do nothing,
-    `r_hat` is that of the free chains.
+    """Return the rows of the verdict's streams.
+
+    `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is that of the free chains.
     """
     converged = None if isinstance(driver, ClosedForm) else driver.converged
     if astray is not None or stopping.hopeless or idle is not None or (converged and r_hat > R_HAT_OF_CHAINS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,51 @@ def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) ->
     """Make the machine of what `arrays_of` gave and what `describe` said of it.
 
     A description without a kind, as version 0.1 wrote it, tells layered machines from dense ones.
+
+    Raises
+    ------
+    ValueError
+        If these are no arrays of a machine.
     """
     kind = description.get("kind") or ("layered" if description["layered"] else "dense")
+    _check(arrays, str(kind), int(description["n_hidden"]))
     made = BoltzmannMachine.from_arrays(
         arrays, kind=str(kind), units=str(description["units"]), n_hidden=int(description["n_hidden"])
     )
     return made.with_base_rates(arrays[RATES]) if RATES in arrays else made
+
+
+def _check(arrays: Mapping[str, np.ndarray], kind: str, n_hidden: int) -> None:
+    """Refuse arrays that make no machine; layers may be empty, as those of a conditioned machine."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in ("i" if name == "edges" else "f") or not np.isfinite(array).all():
+            raise ValueError(f"{name} must hold finite numbers")
+    n_blocks = sum(name.startswith("weights/") for name in arrays)
+    shapes = [arrays[f"weights/{k}"].shape for k in range(n_blocks)]
+    n, edges = len(arrays["bias"]), arrays.get("edges", np.empty((0, 2), np.int32))
+    fits = {
+        "dense": shapes == [(n, n)],
+        "sparse": shapes == [(len(edges),)] and edges.shape == (len(edges), 2),
+        "layered": all(len(shape) == 2 for shape in shapes)
+        and all(upper[1] == lower[0] for upper, lower in itertools.pairwise(shapes))
+        and n == sum(shape[0] for shape in shapes) + shapes[-1][1],
+    }
+    whole = fits.get(kind) and arrays["bias"].shape == (n,) and not arrays["offset"].shape
+    if not whole or not 0 <= n_hidden <= n:
+        raise ValueError(f"its arrays are not those of a {kind} machine with {n_hidden} hidden units")
+    if kind == "dense" and not _is_symmetric(arrays["weights/0"]):
+        raise ValueError("weights/0 must be symmetric with a zero diagonal")
+    if kind == "sparse" and not _are_sorted(edges, n):
+        raise ValueError("edges must be sorted pairs i < j of units")
+
+
+def _is_symmetric(matrix: np.ndarray) -> bool:
+    return not np.diagonal(matrix).any() and bool(np.array_equal(matrix, matrix.T))
+
+
+def _are_sorted(edges: np.ndarray, n_units: int) -> bool:
+    i, j = edges.astype(np.int64).T
+    return bool((i >= 0).all() and (i < j).all() and (j < n_units).all() and (np.diff(i * n_units + j) > 0).all())
 
 
 def load(path: str | Path) -> BoltzmannMachine:

@@ -103,11 +103,28 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
     except hdf5.Unbelievable as error:
         raise files.damaged(path, error) from None
     with file:
-        if (found := str(file.attrs.get("format", "unknown"))) != format_name:
-            raise checks.StorageError(f"{path} {none_such.format(found=found)}")
-        if SEALED in file.attrs and not has_seal:
-            raise files.damaged(path, "its seal is missing")
         try:
+            _check_format(path, file, format_name, none_such, has_seal=has_seal)
             yield file
-        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        except checks.StorageError:
+            raise
+        except (OSError, *hdf5.NONSENSE) as error:
             raise files.damaged(path, f"it is not laid out as fastbm does it ({error})") from error
+
+
+def format_of(path: str | Path) -> str:
+    """Return the format that a file names, empty where HDF5 cannot say; nothing else of it is checked."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return str(file.attrs.get("format", ""))
+    except (OSError, ValueError, TypeError):
+        return ""
+
+
+def _check_format(path: str | Path, file: Any, format_name: str, none_such: str, *, has_seal: bool) -> None:
+    if (found := str(file.attrs.get("format", "unknown"))) != format_name:
+        raise checks.StorageError(f"{path} {none_such.format(found=found)}")
+    if SEALED in file.attrs and not has_seal:
+        raise files.damaged(path, "its seal is missing")

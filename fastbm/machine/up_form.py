@@ -16,5 +16,13 @@ def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Coupl
     """Return couplings A and biases a in terms of units that are up; `bias` is (n_units,) or (n_chains, n_units)."""
     if units.lo == 0:  # binary units are 1 where they are up
         return couplings, bias
+    return couplings.scaled(units.span**2), up_bias(couplings, bias, units)
+
+
+def up_bias(couplings: Couplings, bias: np.ndarray, units: Units) -> np.ndarray:
+    """Return the biases of `up_form` alone."""
+    if units.lo == 0:
+        return bias
     pull = couplings.field(np.ones((1, couplings.n_units)))[0]
-    return couplings.scaled(units.span**2), units.span * (bias + units.lo * pull)
+    found: np.ndarray = units.span * (bias + units.lo * pull)
+    return found

@@ -13,6 +13,8 @@ from ..machine.machine import BoltzmannMachine
 from ..machine.units import SPIN
 from .origin import generator, named
 
+TILE = 256  # rows and columns that are copied at a time, in the cache
+
 
 def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0) -> BoltzmannMachine:
     """Return the Sherrington-Kirkpatrick spin glass: W_ij ~ N(0, 1/n), every pair coupled.
@@ -165,5 +167,11 @@ def random_machine(
 
 
 def _symmetric(draws: np.ndarray) -> np.ndarray:
-    upper = np.triu(draws, 1)
-    return upper + upper.T
+    """Put draws above the diagonal below it too, in place, tile by tile."""
+    for a in range(0, len(draws), TILE):
+        rows = slice(a, a + TILE)
+        upper = np.triu(draws[rows, rows], 1)
+        draws[rows, rows] = upper + upper.T
+        for b in range(a + TILE, len(draws), TILE):
+            draws[b : b + TILE, rows] = draws[rows, b : b + TILE].T
+    return draws

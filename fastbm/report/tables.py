@@ -31,7 +31,7 @@ from ..runs.standing import standing_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
 from ..runs.toml import file as config
-from ..store import Reader, open_reader, verify
+from ..store import Reader, open_reader
 
 WIDTHS = {
     "beta": 4,
@@ -98,6 +98,7 @@ def resume_run(
     threads: int | None,
     quiet: bool,
     max_seconds: float | None = None,
+    exact: bool = True,
     stop: Stop | None = None,
 ) -> None:
     """Resume a run to its end, or past it by `extend_by`, and show it.
@@ -114,32 +115,10 @@ def resume_run(
         go_on = partial(extend, **more)
     with stop.breaking(False):
         with Bar(quiet) as bar:
-            go_on(out, threads=threads, data=data, holdout=holdout, progress=bar, stop=stop)
+            go_on(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=bar, stop=stop)
         if not bar.moved and run.finished and extend_by is None:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
-
-
-def verify_run(out: Path) -> bool:
-    """Check every byte of a run and say what was found; return whether it is sound."""
-    started = time.perf_counter()
-    found = verify(out)
-    console = Console()
-    for line in found.problems:
-        console.print(f"[red]damaged[/]  {escape(line)}", highlight=False)
-    for line in found.notes:
-        console.print(f"note     {escape(line)}", highlight=False)
-    state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
-    state = "it cannot be read or resumed" if found.lost else state
-    blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
-    where = "one file" if found.merged else f"{found.n_files} files"
-    seconds = time.perf_counter() - started
-    console.print(
-        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, {blocks} are whole; {state}. "
-        f"{'Every byte is as it was written' if found.sound else f'{len(found.problems)} damaged'} ({seconds:.1f} s).",
-        highlight=False,
-    )
-    return found.sound
 
 
 def merge_run(out: Path) -> None:

@@ -1,1 +1,1 @@
-"""What is kept: one loop for all kinds of runs, their files, and the verbs that begin and go on with them."""
+"""Runs: one loop for all kinds of them, their files, and the verbs that begin, resume and extend them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ import numpy as np
 
 from .. import store
 from .._base import checks, threads as threads_module
+from .._base.arithmetic import arithmetic
 from .._base.halting import Halted
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
+from .belief import understanding
 from .loop import Progress, execute
 from .run import Run
-from .spec import Given, build, kind_of
+from .spec import KINDS, Given, build, kind_of, read_model
 from .stop import SIGNALS, Broken, Stop
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
@@ -41,7 +43,10 @@ def begin(
     executor: Executor | None = None,
     data: Mapping[str, Rows] | None = None,
 ) -> Run:
-    """Make the task, and the place for its rows, and start; `functions`, `model`, `executor`, `data` as for `build`."""
+    """Make a task and the storage of its rows, and start the run.
+
+    `functions`, `model`, `executor` and `data` are those of `build`.
+    """
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     part(spec["kind"], storage, (), arguments)
@@ -64,7 +69,7 @@ def begin(
 def part(
     kind: str, options: Mapping[str, Any], own: Collection[str], arguments: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part the options of a call into those of a method, whose names are `own`, and those of the storage.
+    """Split the options of a call into those of a method, whose names are `own`, and those of the storage.
 
     Raises
     ------
@@ -81,16 +86,18 @@ def part(
 def _place(
     task: Any, spec: dict[str, Any], inputs: dict[str, np.ndarray], out: Any, overwrite: bool, storage: dict[str, Any]
 ) -> Any:
-    """Make the place for the rows of a task."""
+    """Make the storage for the rows of a task, in memory or in a file."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     storage = dict(storage)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
+    if out is not None and spec["kind"] != "sample":  # whose bits are the same everywhere
+        about["arithmetic"] = arithmetic()
     common["meta"] = {key: str(value) for key, value in about.items()}
     return store.Memory(**common) if out is None else store.create(out, **common, overwrite=overwrite, **storage)
 
 
 def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
-    """What stops a run: time from here on, and signals, all of them only where there is a file to go on from."""
+    """Make the stop of a run: by time from here on, and by signals, all of them only where there is a file."""
     stop = Stop(SIGNALS if out is not None else SIGNALS[:1]) if stop is None else stop
     stop.limit(max_seconds)
     return stop
@@ -98,7 +105,7 @@ def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
 
 @contextmanager
 def _breaking(stop: Stop, path: Any = None) -> Iterator[None]:
-    """Let what comes before a run's first block be broken off; `path` is that of a run that is there already."""
+    """Allow a stop to interrupt what comes before a run's first block; `path` is that of a run that exists already."""
     try:
         with stop.breaking():
             yield
@@ -119,6 +126,8 @@ def _check_storage(
     """Check how a run is to be written, also where it stays in memory."""
     if out is not None and not isinstance(out, (str, os.PathLike)):
         raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
+    if "arithmetic" in (about or {}):
+        raise ValueError("about: 'arithmetic' is written by fastbm itself; choose another name.")
     checks.real("commit_seconds", commit_seconds, least=0.0)
     checks.whole("commit_bytes", commit_bytes)
     if compression is not None:
@@ -135,6 +144,11 @@ def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
         raise
     except Halted:
         raise _unmerged(stop, writer) from None
+    except BrokenExecutor as error:
+        if isinstance(writer, store.Memory):
+            raise
+        told = f"stopped, as a worker of the executor died ({error}); what was committed is safe."
+        raise checks.Interrupted(told, _written(writer)) from error
     run = _written(writer)
     if done:
         run.warn_at_end()
@@ -152,12 +166,22 @@ def _unmerged(stop: Stop, writer: Any) -> checks.Interrupted:
 
 def run_of(reader: store.Reader | store.Memory) -> Run:
     """Return a run of the kind that its spec names."""
-    found: Run = kind_of(reader.spec)(reader)
+    spec = reader.spec
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise checks.StorageError(
+            f"{reader.path} is a run of kind {kind!r}, which this version of fastbm does not know; it knows "
+            f"{', '.join(KINDS)}."
+        )
+    found: Run = kind_of(spec)(reader)
+    if found.finished:
+        with understanding(found.path, "what it recorded"):
+            found.check_records()
     return found
 
 
 def _written(writer: Any) -> Run:
-    """Open what was written for reading."""
+    """Open a run that was written, for reading."""
     return run_of(writer if isinstance(writer, store.Memory) else store.open_reader(writer.names))
 
 
@@ -180,7 +204,7 @@ def open(path: str | Path, *, trust: bool = False) -> Run:
 
 
 def merge(path: str | Path) -> Run:
-    """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless it was told not to.
+    """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless `merge` was False.
 
     Raises
     ------
@@ -204,7 +228,7 @@ def resume(
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
-    """Go on with a run that was stopped; it ends as if it had never been.
+    """Resume a run that was stopped; it ends with the bits of a run that was never stopped.
 
     Parameters
     ----------
@@ -212,7 +236,8 @@ def resume(
     threads, max_seconds, progress, stop
         As for `sample`.
     exact : bool
-        Refuse other versions of fastbm, NumPy and Numba than those that began the run, with which bits may differ.
+        Refuse other versions of fastbm, NumPy and Numba than those that began the run, with which bits may differ; and
+        but for runs of `sample`, whose bits are the same everywhere, another BLAS or other vectors of the processor.
 
     observables : dict, optional
         The functions that the run measures, which no file can hold, as they were given to `sample`.
@@ -239,10 +264,13 @@ def resume(
         try:
             with _breaking(stop, path):
                 given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
-                rows = kind_of(writer.spec).read_again(writer.spec, given)
-                more = Given(observables, executor=executor, data=rows)
-                task = build(writer.spec, writer.inputs, threads_module.resolve(threads), more)
-                task.restore(dict(writer.state))
+                with understanding(path, "its machine"):
+                    model = read_model(writer.inputs, writer.spec["model"]) if "model" in writer.spec else None
+                with understanding(path, "how it goes on", Exception):
+                    rows = kind_of(writer.spec).read_again(writer.spec, given)
+                    more = Given(observables, model, executor, rows)
+                    task = build(writer.spec, writer.inputs, threads_module.resolve(threads), more)
+                    task.restore(dict(writer.state))
         except BaseException:
             writer.close()
             raise
@@ -250,7 +278,7 @@ def resume(
 
 
 def _finish(writer: Any, stop: Stop) -> Run:
-    """Merge a run that is done."""
+    """Merge the files of a run that is done."""
     try:
         with writer:
             writer.finish(writer.state, stop.impatient)

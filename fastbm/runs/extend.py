@@ -1,4 +1,4 @@
-"""The verb `extend`: which runs can go on past their end, as if they had been longer from the start, and from where."""
+"""The verb `extend`: continue a finished run past its end, as if it had been longer from the start."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def extend(
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
-    """Go on past the end of a finished run of `sample` or `fit`, as if it had been longer from the start.
+    """Continue a finished run of `sample` or `fit` past its end, as if it had been longer from the start.
 
     What comes out is, bit for bit, the run that would have been begun with more sweeps or epochs. What only the end of
     the run brought, such as the last look of `fit`, is left out, and made again at the end that is later.
@@ -116,7 +116,7 @@ def extend(
 
 
 class _More:
-    """How much longer a run is to be, and what it needs to go on.
+    """The request for a longer run: how much longer, and what its task needs.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class _More:
         self.task: Task | None = None
 
     def __call__(self, spec: dict[str, Any], inputs: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> Extension:
-        """Return where a finished run goes on; refuse one that cannot, before anything is changed."""
+        """Return where a finished run continues; refuse one that cannot, before anything is changed."""
         longer = longer_spec(spec, self._of(spec["kind"], kind_of(spec).counted))
         kind = kind_of(spec)
         given = Given(self._observables, data=kind.read_again(spec, self._rows))
@@ -152,7 +152,7 @@ class _More:
         return extension
 
     def _of(self, kind: str, name: str) -> int:
-        """How many more of what is called `name`."""
+        """Return how many more of what is called `name`, sweeps or epochs, were asked for."""
         if wrong := [other for other in self._counts if name and other != name]:
             raise ValueError(
                 f"{wrong[0]} goes with another kind of run; this is one of {kind}. Say {name}=... instead."
@@ -161,7 +161,7 @@ class _More:
 
 
 def _in_memory(run: Run, more: _More) -> store.Memory:
-    """A longer run in memory, to go on with."""
+    """Return a longer run in memory, ready to continue."""
     memory = run._reader
     assert isinstance(memory, store.Memory)
     if not memory.finished:

@@ -1,4 +1,4 @@
-"""The one loop of every run: advance, store, report, stop when asked."""
+"""The one loop of every run: advance, store, report progress, stop when asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,37 +21,36 @@ State = dict[str, np.ndarray]
 
 
 class Task(Protocol):
-    """A run's work, cut into blocks. Sampling, learning and inference each have one."""
+    """The work of a run, cut into blocks: sampling, learning and inference each have one."""
 
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str:
+        """Name of what `progress` counts, such as "sweep"."""
+
     @property
     def atomic(self) -> bool:
         """Whether the next block may be broken off anywhere and done again from the state before it; it may be long."""
 
     @property
-    def streams(self) -> dict[str, Stream]: ...
+    def streams(self) -> dict[str, Stream]:
+        """Declared streams that the blocks' rows belong to, by name."""
+
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether no block is left."""
+
     @property
-    def progress(self) -> tuple[int, int]: ...
-    def advance(self) -> Mapping[str, np.ndarray] | None: ...
-    def state(self) -> State: ...
-    def restore(self, state: State) -> None: ...
+    def progress(self) -> tuple[int, int]:
+        """Units of work done, and units in all."""
 
+    def advance(self) -> Mapping[str, np.ndarray] | None:
+        """Do one block; return its rows by stream, or None where a stop broke it off."""
 
-@runtime_checkable
-class Halting(Protocol):
-    """A task that looks for a stop inside of long blocks; `advance` then returns None, with the task as before."""
+    def state(self) -> State:
+        """Return all arrays that continue the task bit for bit."""
 
-    halt: Callable[[], bool]
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """A task that may ask how many rows of each stream the run has written."""
-
-    n_written: Callable[[], Mapping[str, int]] | None
+    def restore(self, state: State) -> None:
+        """Restore what `state` returned."""
 
 
 Progress = Callable[[Task, Mapping[str, np.ndarray]], None]
@@ -73,10 +72,11 @@ def execute(
     Halted
         If a stop was asked for while the run, which is done, was merged.
     """
-    if isinstance(task, Halting):
-        task.halt = stop.asked
-    if isinstance(task, Counting):
-        task.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
+    worker: Any = task
+    if hasattr(worker, "halt"):  # it checks for a stop inside long blocks; `advance` then returns None
+        worker.halt = stop.asked
+    if hasattr(worker, "n_written"):  # it may ask how many rows of each stream the run has written
+        worker.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     with stop, stop.breaking(False), single_threaded_blas():
         try:
             state = _advance_all(task, writer, stop, progress)
@@ -91,7 +91,7 @@ def execute(
 
 
 def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Progress | None) -> State | None:
-    """Do block after block; return the state to go on from, or None when all is done."""
+    """Advance block by block; return the state to resume from, or None when all is done."""
     seconds = math.inf  # that the block before took; a first one may wait long for the compiler
     stop.arm(first=True)
     while not task.done:
@@ -121,12 +121,14 @@ def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Prog
 
 
 def _may_be_long(task: Task, seconds: float) -> bool:
-    """Whether a block is broken off by a stop: it is atomic, the first, or comes after one that was long and does not
-    look for a stop itself.
+    """Return whether a block is broken off by a stop.
+
+    It is where it is atomic, and the first one, or after one that was long; not where the task checks for a stop
+    itself.
 
     Threads may still work on what was broken off, so that the task must not be used any more.
     """
-    return task.atomic or not (seconds < LONG_SECONDS or (isinstance(task, Halting) and seconds < math.inf))
+    return task.atomic or not (seconds < LONG_SECONDS or (hasattr(task, "halt") and seconds < math.inf))
 
 
 def _copied(state: State) -> State:

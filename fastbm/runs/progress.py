@@ -1,4 +1,4 @@
-"""How far a run is, told from its spec and a few numbers of its state, and a progress bar for long calls.
+"""The progress of a run, computed from its spec and a few numbers of its state, and a progress bar for long calls.
 
 What is told is what the run's task would say, without the task. The bar shows itself only when a call takes long and
 someone looks.
@@ -36,7 +36,7 @@ PATIENCE = 2.0  # seconds
 
 
 class Progress(NamedTuple):
-    """What is done, of how much, in which unit, as `task.progress` and `task.unit`."""
+    """How much is done, of how much, in which unit: `task.progress` and `task.unit`."""
 
     done: int
     total: int
@@ -44,7 +44,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(spec: Mapping[str, Any], counters: Counters, n_sums: int = 1) -> Progress:
-    """Return how far a run is.
+    """Return how far a run is, from its spec and the counters of its state.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _of_sample(settings: SampleSettings, counters: Counters) -> Progress:
 
 
 def _way(settings: SampleSettings, counters: Counters) -> int:
-    """Thousandths of the way of a population to its target."""
+    """Return how far a population is on its way to its target, in thousandths."""
     beta, target = float(counters["population"][0]), float(settings.beta[0])
     _, left, started, _ = (int(n) for n in counters["population_counts"])
     if started and beta == target and left == 0:
@@ -120,6 +120,7 @@ class LateBar:
             self._progress.start()
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
+        """Draw the bar at `done` units of `total`, once two seconds have passed."""
         with self._lock:
             self._count = task.progress
             if self._progress is not None:

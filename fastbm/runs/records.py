@@ -1,4 +1,4 @@
-"""Records that stay in their file until they are asked for: packed states, and the streams of a group."""
+"""Records that stay in their file until they are read: packed states, and the streams of a group."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from .._base.checks import StorageError
 from ..machine.units import Units
 from ..store import Memory, Reader
 
 
 class LazyStates(NDArrayOperatorsMixin):
-    """Packed bits of a file as an array of unit values, (n_samples, n_chains, n_units) int8.
+    """Packed bits in a file, read as an array of unit values, (n_samples, n_chains, n_units) int8, when it is sliced.
 
     Slices along samples read only these; all else that an array can do reads the whole.
     """
@@ -24,10 +25,16 @@ class LazyStates(NDArrayOperatorsMixin):
     def __init__(self, reader: Reader | Memory, name: str, units: Units) -> None:
         self._reader, self._name, self._units = reader, name, units
         self._stream = reader.streams[name]
+        n_units, width = self._stream.attrs.get("n_units"), self._stream.shape[-1:]
+        if not isinstance(n_units, (int, np.integer)) or width != (-(-n_units // 8),):
+            raise StorageError(
+                f"{reader.path} makes no sense: {name} says that it holds {n_units!r} units, in {width} bytes. "
+                "Restore a copy of it, or compute it again."
+            )
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(n_samples, n_chains, n_units); grows while the run is live."""
+        """Shape (n_samples, n_chains, n_units), which grows while the run is live."""
         return self._reader.n_rows(self._name), self._stream.shape[0], int(self._stream.attrs["n_units"])
 
     @property
@@ -79,7 +86,7 @@ States = np.ndarray | LazyStates
 
 
 class Columns(Mapping[str, np.ndarray]):
-    """The streams of one group by name, read when asked for."""
+    """The streams of one group by name, each read when it is asked for."""
 
     def __init__(self, reader: Reader | Memory, group: str) -> None:
         self._reader, self._group = reader, group

@@ -1,4 +1,4 @@
-"""What a user holds of a run: its records, its machine, its summary; live or finished, in memory or in a file."""
+"""The class of all runs: records, machine and summary, whether live or finished, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .._base.checks import StorageError
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import units as convention
 from ..store import Extension, Memory, Reader
+from .belief import guard
 from .loop import Task
 from .records import Columns, LazyStates, States
 from .spec import Given, read_model, verb_of
@@ -21,7 +23,7 @@ READ_ROWS = 256  # samples that are unpacked at a time
 
 
 class Run:
-    """A run, as the verbs, `open` and `resume` return it; each kind of run has more of its own.
+    """A run, as the verbs, `open` and `resume` return it; each kind of run adds its own records.
 
     Attributes
     ----------
@@ -45,6 +47,10 @@ class Run:
     takes: frozenset[str] = frozenset()
     verb = ""
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        guard(cls)
+
     def __init__(self, reader: Reader | Memory) -> None:
         self._reader = reader
         self.config: dict[str, Any] = reader.spec
@@ -57,13 +63,13 @@ class Run:
         return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}{seal}>"
 
     def __reduce__(self) -> Any:
-        """A pickled or copied run opens its file for itself; one in memory takes its rows along."""
+        """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along."""
         return type(self), (self._reader,)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say what a run of this kind has in place of what it has not."""
+            """Raise an AttributeError that names what a run of this kind has in place of a record that it lacks."""
             if hasattr(type(self), name):
                 return object.__getattribute__(self, name)  # which raises again what it raised
             if name.startswith("_"):
@@ -74,34 +80,37 @@ class Run:
 
     @property
     def metrics(self) -> Columns:
+        """Streams that were recorded along learning, by name."""
         return Columns(self._reader, "metrics")
 
     @property
     def weights(self) -> Columns:
+        """Parameters that were recorded along learning, by name."""
         return Columns(self._reader, "weights")
 
     @property
     def evaluation(self) -> Columns:
+        """Streams of the evaluation at the end of learning, by name."""
         return Columns(self._reader, "evaluation")
 
     @property
     def observables(self) -> Columns:
-        """What was measured along the way, by name; a row for each sample."""
+        """Observables by name; a row for each sample."""
         return Columns(self._reader, "observables")
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-        """Make the task that a spec tells of."""
+        """Make the task that a spec describes."""
         raise NotImplementedError
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Say why a longer run would not begin as this one did; empty if it would."""
+        """Return why a longer run would not begin as this one did; empty if it would."""
         raise NotImplementedError
 
     @classmethod
     def before_its_end(cls, finished: Any, longer: Mapping[str, Any], state: Mapping[str, np.ndarray]) -> Extension:
-        """Return where a longer run goes on, given the task of this one, restored to its end.
+        """Return where a longer run continues, given the task of this one, restored to its end.
 
         Raises
         ------
@@ -109,6 +118,9 @@ class Run:
             If it stopped by itself, or the state before its end was not kept.
         """
         raise NotImplementedError
+
+    def check_records(self) -> None:
+        """Raise a ValueError where records are missing that a finished run of this kind has."""
 
     @classmethod
     def check_room(cls, task: Any) -> None:
@@ -121,7 +133,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run reached its end."""
         return self._reader.finished
 
     @property
@@ -131,29 +143,42 @@ class Run:
 
     @property
     def unchecked(self) -> bool:
-        """Whether its file has no seal and was trusted, so that nothing in it is checked."""
+        """Whether the run's file has no seal, so that none of it is checked against damage."""
         return self._reader.unchecked
 
     def refresh(self) -> Self:
-        """Look for what was committed since; return the run itself."""
+        """Read what was committed since the last call; return the run itself."""
         self._reader.refresh()
         self.config = self._reader.spec  # of a run that was extended it is another
         return self
 
     @property
     def streams(self) -> dict[str, Any]:
-        """The streams of the run, as they are declared."""
+        """The declared streams of the run, by name."""
         return self._reader.streams
 
     def read(self, name: str, step: int = 1) -> np.ndarray:
-        """Return every `step`-th row of a stream, by its path in the file; none of one that the run does not have."""
+        """Return every `step`-th row of a stream, by its path in the file.
+
+        Parameters
+        ----------
+        name : str
+            One of `streams`, "samples/energy" for instance.
+        step : int
+            Positive.
+
+        Returns
+        -------
+        (n_rows, ...) array
+            In the dtype of the stream; states are packed bits. Empty where the run has no such stream.
+        """
         if not self._has(name):
             return np.empty(0)
         return self._reader.read(name, 0, None, step)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What decides no number: machine, versions, kernel."""
+        """Machine, versions and kernel of the run, which decide none of its numbers."""
         return self._reader.meta
 
     def _has(self, name: str) -> bool:
@@ -162,6 +187,8 @@ class Run:
     def _need(self, name: str, what: str) -> None:
         if self._has(name):
             return
+        if self.kind == "sample" and name != "samples/states" and self.path is not None:
+            raise StorageError(f"{self.path} makes no sense: its samples have no {what}. Restore a copy of it.")
         if name == "samples/states" and "sample" in self.config:
             raise AttributeError('this run was told keep="best": its states are in best_states and best_energies.')
         raise AttributeError(
@@ -170,7 +197,7 @@ class Run:
 
     @cached_property
     def _start(self) -> BoltzmannMachine:
-        if "model" not in self.config:
+        if "model" not in self.config and self.kind not in ("sample", "fit"):
             raise AttributeError(f"a run of kind {self.kind!r} has no one model")
         return read_model(self._reader.inputs, self.config["model"])
 
@@ -181,7 +208,7 @@ class Run:
 
     @property
     def _beta(self) -> float:
-        """Where P ~ exp(-beta E) is the distribution of `model`: what it was learned at."""
+        """The inverse temperature at which P ~ exp(-beta E) is the distribution of `model`: that of its learning."""
         return 1.0
 
     @property
@@ -191,8 +218,9 @@ class Run:
 
     @property
     def states(self) -> States:
-        """Samples, (n_samples, n_chains, n_units) int8 in the model's units; from a file they are read as they are
-        sliced.
+        """Samples, (n_samples, n_chains, n_units) int8 in the model's units.
+
+        In a run with a file they are read from it as they are sliced.
 
         Of a machine that is even under a flip of all units, averages of raw states tell only which valleys the chains
         sit in: its means are 0 of spins, as the summary says.
@@ -203,19 +231,19 @@ class Run:
 
     @property
     def energy(self) -> np.ndarray:
-        """Energies of the samples, (n_samples, n_chains)."""
+        """Energies of the samples with the machine's offset, (n_samples, n_chains)."""
         self._need("samples/energy", "energies")
         return self._reader.read("samples/energy")
 
     @property
     def sweep(self) -> np.ndarray:
-        """The sweep after which each sample was taken, (n_samples,)."""
+        """Number of sweeps done when each sample was taken, (n_samples,)."""
         self._need("samples/sweep", "sweeps")
         return self._reader.read("samples/sweep")
 
     @property
     def magnetisation(self) -> np.ndarray:
-        """Mean value of the units of every sample, (n_samples, n_chains)."""
+        """Mean value of the units of every sample, in the model's units, (n_samples, n_chains)."""
         self._need("samples/states", "samples")
         n_units, units = self._start.n_units, convention(self.config["model"]["units"])
         n_samples = self._reader.n_rows("samples/states")
@@ -227,43 +255,43 @@ class Run:
         return units.lo + units.span * np.concatenate([np.empty((0, *shape), np.int64), *up]) / n_units
 
     def transform(self, rows: Any, **options: Any) -> np.ndarray:
-        """Call `fastbm.transform` with the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.transform` with the machine, at the beta it was learned at unless `beta` is given."""
         from ..inference.conditional.apply import transform
 
         return transform(self.model, rows, **{"beta": self._beta, **options})
 
     def reconstruct(self, rows: Any, **options: Any) -> np.ndarray:
-        """Call `fastbm.reconstruct` with the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.reconstruct` with the machine, at the beta it was learned at unless `beta` is given."""
         from ..inference.conditional.apply import reconstruct
 
         return reconstruct(self.model, rows, **{"beta": self._beta, **options})
 
     def complete(self, rows: Any, **options: Any) -> np.ndarray:
-        """Call `fastbm.complete` with the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.complete` with the machine, at the beta it was learned at unless `beta` is given."""
         from ..inference.conditional.apply import complete
 
         return complete(self.model, rows, **{"beta": self._beta, **options})
 
     def sample(self, **options: Any) -> Any:
-        """Call `fastbm.sample` with the machine, at the beta it was learned at unless told otherwise."""
+        """Call `fastbm.sample` with the machine, at the beta it was learned at unless `beta` is given."""
         return verb_of("sample")(self.model, **{"beta": self._beta, **options})
 
     @property
     def converged(self) -> bool | None:
-        """Whether the run is to be believed; None where nothing tells."""
+        """Whether the run has converged; None where nothing can decide it."""
         return None
 
     @property
     def doubt(self) -> str:
-        """Why a run has not `converged`, or why nothing tells; empty where it has, or where no reason is known."""
+        """Why a run has not `converged`, or why nothing decides it; empty where it has, or where no reason is known."""
         return ""
 
     def _entries(self) -> dict[str, Any]:
-        """What the summary says beside what it says of all runs."""
+        """Return the entries of the summary that belong to this kind of run."""
         return {}
 
     def warn_at_end(self) -> None:
-        """Say once, when the run is finished, what has not converged, and the way out."""
+        """Warn once, when the run is finished, of what has not converged, with the way out."""
 
     def summary(self) -> Summary:
         """Return the run in a few numbers: a dict that prints as a table."""
@@ -271,3 +299,6 @@ class Run:
         if self.unchecked:
             head["seal"] = "none: nothing in the file is checked"
         return Summary({**head, **self._entries()})
+
+
+guard(Run)

@@ -1,4 +1,4 @@
-"""From a spec and its arrays to the task, and back: all that a run needs is in its file."""
+"""From a spec and its arrays to the task, and back: a run's file holds all that the run needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Given:
-    """What a task needs that no file holds.
+    """What a task needs that no file holds: functions of the user, an executor, rows in memory.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
 def read_model(
     inputs: Mapping[str, np.ndarray], description: Mapping[str, Any], name: str = "model"
 ) -> BoltzmannMachine:
-    """Read a machine from what `model_inputs` returned."""
+    """Return the machine that `model_inputs` turned into arrays."""
     arrays = {key[len(name) + 1 :]: array for key, array in inputs.items() if key.startswith(name + "/")}
     model = restore(arrays, description)
     model.origin = dict(description["origin"])
@@ -76,7 +76,7 @@ def read_models(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> di
 
 
 def kind_of(spec: Mapping[str, Any]) -> Any:
-    """Return the class of the runs that a spec tells of."""
+    """Return the class of the runs that a spec describes."""
     package, name = KINDS[spec["kind"]]
     return getattr(importlib.import_module(f".{package}.run", __package__), name)
 
@@ -87,7 +87,7 @@ def verb_of(kind: str) -> Any:
 
 
 def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-    """Make the task that a spec tells of; refuse what no run of its kind takes."""
+    """Make the task that a spec describes; refuse what no run of its kind takes."""
     kind = kind_of(spec)
     for what, value, names, verb in (
         ("executor", given.executor, "executor goes", "infer"),

@@ -1,4 +1,4 @@
-"""How a run stands: live, finished, stopped, silent on another host, or damaged; in words, with the way out."""
+"""The status of a run: live, finished, stopped, silent on another host, or damaged; in words, with the way out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPANS = ((1.0, 120, "s"), (60.0, 120, "min"), (3600.0, 48, "h"), (86400.0, 1 <<
 
 
 class Standing(NamedTuple):
-    """One word for how a run stands, what is to be said of it, and the command that goes on, where one would."""
+    """The status of a run in one word, a text about it, and the command that continues the run, where one would."""
 
     state: str
     text: str
@@ -21,7 +21,7 @@ class Standing(NamedTuple):
 
 
 def standing_of(reader: Reader) -> Standing:
-    """Tell how a run stands; no lock is taken."""
+    """Return the status of a run, without taking its lock."""
     found = _standing(reader)
     if found.state != STOPPED or reader.damage:
         return found
@@ -49,12 +49,12 @@ def _standing(reader: Reader) -> Standing:
 
 
 def ago(when: float) -> str:
-    """Say how long ago a time of day is: "12 s ago"."""
+    """Return how long ago a time of day is, as text: "12 s ago"."""
     return f"{span(max(0.0, time.time() - when))} ago"
 
 
 def span(seconds: float) -> str:
-    """Tell a time in its largest unit that tells: "12 s", "34 min", "5 h", "3 days"."""
+    """Return a time as text in the largest unit that suits it: "12 s", "34 min", "5 h", "3 days"."""
     unit, _, word = next(row for row in _SPANS if seconds / row[0] < row[1])
     return f"{seconds / unit:.0f} {word}"
 

@@ -1,4 +1,4 @@
-"""Stop a run when a signal or the clock asks for it.
+"""Requests to stop a run, made by a signal or by the clock.
 
 A request is noted, and the loop of the run looks for it between blocks. Where work may be broken off it is: an
 exception is raised within it, in the main thread, by the handler of the signal. The clock sends a signal of its own to
@@ -36,11 +36,11 @@ SECONDS_OF = (1, 60, 3600, 86400)
 
 
 class Broken(KeyboardInterrupt):
-    """Work was broken off because a stop was asked for."""
+    """Raised where work was broken off because a stop was asked for."""
 
 
 class Unshown(KeyboardInterrupt):
-    """A stop was asked for when a run was done, and only what is shown of it was cut short."""
+    """Raised where a stop was asked for after a run was done, so that only what is shown of it was cut short."""
 
 
 class Stop:
@@ -78,21 +78,21 @@ class Stop:
 
     @property
     def told(self) -> str:
-        """What stopped the run, and where."""
+        """What stopped the run, and where, as text."""
         return f"stopped by {self.requested} after {self.reached};"
 
     def asked(self) -> bool:
-        """Tell whether a stop is asked for."""
+        """Return whether a stop is asked for."""
         return bool(self.requested)
 
     def due(self) -> bool:
-        """Tell whether a stop is asked for, or the time is over."""
+        """Return whether a stop is asked for, or the time is over."""
         if not self.requested and self._deadline is not None and time.monotonic() >= self._deadline:
             self.requested = MAX_SECONDS
         return bool(self.requested)
 
     def impatient(self) -> bool:
-        """Tell whether even work that is nearly done must be left: a signal came a while ago."""
+        """Return whether even work that is nearly done must be left: a signal came a while ago."""
         return self.signalled and time.monotonic() >= self._requested_at + MERGE_SECONDS
 
     def limit(self, max_seconds: float | None, *, of_process: bool = False) -> None:
@@ -121,7 +121,7 @@ class Stop:
             self._release()
 
     def _release(self) -> None:
-        """Listen no longer."""
+        """Stop listening to signals and the clock."""
         if self not in _active:
             return
         _active.remove(self)
@@ -166,14 +166,14 @@ class Stop:
         self._send()
 
     def _send(self) -> None:
-        """Have the main thread look for a request, even where it waits for a lock."""
+        """Make the main thread check for a request, even where it waits for a lock."""
         main = threading.main_thread().ident
         if self in _active and main is not None:
             signal.pthread_kill(main, WAKE)
 
     @contextmanager
     def breaking(self, allowed: bool = True) -> Iterator[None]:
-        """Let a request raise `Broken` within, or, if that is not allowed, be noted only.
+        """Let a request raise `Broken` in the body, or, if that is not allowed, only record it.
 
         A request that was made before raises at once.
         """
@@ -209,7 +209,7 @@ class Stop:
 
 
 def _forget_in_child() -> None:
-    """A process that was forked off within a run is ended by signals, as if there were no run."""
+    """Have a process that was forked within a run end by signals, as if there were no run."""
     for stop in list(_active):
         stop._release()
 
@@ -221,7 +221,7 @@ PROC_STAT = Path("/proc/self/stat")
 
 
 def process_age() -> float:
-    """Return the seconds since this process was started; where the system does not tell, those it has computed for."""
+    """Return the seconds since this process was started; where the system does not know, those it has computed for."""
     for ask in (_of_linux, _of_ps):
         try:
             age = ask()

@@ -1,4 +1,4 @@
-"""A run in a few numbers, as a table."""
+"""The summary of a run: a dict of few numbers that prints as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samplers that drive one engine have in common: they pass on what is the engine's."""
+"""The part that samplers around one engine have in common: they pass on what is the engine's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Adapter:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
+        """Name of the kernel, and the numbers that it computes in."""
         return self.engine.detail
 
     @property
@@ -41,7 +41,7 @@ class Adapter:
 
     @property
     def sweep_seconds(self) -> float:
-        """About how long a sweep of all replicas takes."""
+        """About how many seconds a sweep of all replicas takes."""
         return self.engine.sweep_seconds
 
     def energies(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from .adapter import Adapter
 from .chains import make_chains
 from .clamped import Conditioned
 from .ladder import MOST_BETAS, energy_profile, equal_steps
-from .settings import Cooled, SampleSettings, knots
+from .settings import Cooled, SampleSettings, Updates, knots
 
 STEPS = 1000  # distinct temperatures of a schedule: a change of temperature takes 10 to 100 microseconds
 REPORTS = 64  # energies that are kept along the way
@@ -34,7 +34,7 @@ def resolve_schedule(
     threads: int | None = None,
     halt: Callable[[], bool] | None = None,
 ) -> list[float]:
-    """Return the knots that `make_schedule` leads its betas through; only "adaptive" needs more than the two ends.
+    """Return the knots between which `make_schedule` interpolates; only "adaptive" needs more than the two ends.
 
     `beta_low` is below `beta`, and above 0 for "geometric".
     """
@@ -147,7 +147,7 @@ class AnnealedChains(Adapter):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Sweeps done, and all."""
+        """Sweeps done, and sweeps in all."""
         return self.n_swept, self.n_sweeps
 
     @property
@@ -160,7 +160,7 @@ class AnnealedChains(Adapter):
         }
 
     def advance(self, n_sweeps: int) -> dict[str, np.ndarray]:
-        """Do up to `n_sweeps` sweeps; return what fell among them.
+        """Do up to `n_sweeps` sweeps; return the rows that fell among them, by stream.
 
         Returns
         -------
@@ -193,11 +193,11 @@ class AnnealedChains(Adapter):
         return found
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the chains bit for bit."""
         return self.engine.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.engine.restore(state)
 
 
@@ -215,10 +215,16 @@ class Annealing(Cooled):
     """Simulated annealing: chains that are cooled once and recorded at the end.
 
     Unless `beta`, the last inverse temperature, is given, it is taken from the machine's own fields, so that multiples
-    of the couplings are searched alike.
+    of the couplings are searched alike. Metropolis updates in sequential order come to lower states in the same time
+    than other rules and orders do on random graphs, lattices and glasses; that they may be periodic at one temperature
+    does not matter here.
 
     Parameters
     ----------
+    rule : {"metropolis", "gibbs"}
+        The single-unit update.
+    order : {"sequential", "permuted", "random", "coloured"}, optional
+        How a sweep visits the units; sequential unless given.
     betas : list of float, optional
         Inverse temperatures, held for equal parts of the sweeps each; not decreasing, the target last.
     schedule : {"linear", "geometric", "adaptive"}, optional
@@ -235,12 +241,13 @@ class Annealing(Cooled):
     ends: ClassVar[bool] = True
     searches: ClassVar[bool] = True
 
+    rule: Updates = "metropolis"
     betas: Annotated[tuple[float, ...], knots] = ()
     schedule: Literal["linear", "geometric", "adaptive"] | None = None
 
     def completed(self) -> Any:
-        """Return the same with the order of updates, and the usual schedule where no betas are given."""
-        own = super().completed()
+        """Return the settings with the order of updates, and the usual schedule where no betas are given."""
+        own = self.filled(order=self.order or "sequential")
         return own if self.betas else own.filled(schedule=self.schedule or "linear")
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:

@@ -1,4 +1,4 @@
-"""What `fastbm.sample` is asked for, checked once, and what needs no machine filled in."""
+"""The arguments of `fastbm.sample`: each checked once, and filled in where that needs no machine."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check(sampler: Any, given: Mapping[str, Any], own: Mapping[str, Any]) -> Sam
 
 
 def _check_together(s: SampleSettings) -> None:
-    """What depends on several arguments."""
+    """Check the arguments that depend on one another."""
     betas = s.own.betas if isinstance(s.own, Cooled) else ()
     if betas and betas[-1] != s.beta[0]:
         raise ValueError(f"betas must end at beta, the target: the last is {betas[-1]:g} and beta is {s.beta[0]:g}.")

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Best:
-    """Keep the `k` lowest of all distinct states that are shown, in memory for `k` and no more.
+    """The `k` lowest of all distinct states that were shown to it, in memory for `k` and no more.
 
     States are ordered by energy, ties by their bits, so that what is kept depends on the states shown and on nothing
     else: not on their order, on threads, or on interruptions.
@@ -30,7 +30,7 @@ class Best:
         return float(self.energies[-1]) if len(self.energies) == self.k else np.inf
 
     def show(self, packed: np.ndarray, energies: np.ndarray) -> None:
-        """Take in states (..., n_bytes) with their energies (...), and keep the lowest."""
+        """Compare states (..., n_bytes) with energies (...) with those that are kept, and keep the lowest."""
         rows, values = packed.reshape(-1, packed.shape[-1]), energies.ravel()
         for start in range(0, len(rows), max(self.k, 1024)):
             part = slice(start, start + max(self.k, 1024))
@@ -45,16 +45,16 @@ class Best:
         self.states, self.energies = states[order], values[first][order]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all there is, for a checkpoint."""
+        """Return the arrays of a checkpoint."""
         return {"best_states": self.states, "best_energies": self.energies}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.states, self.energies = np.array(state["best_states"]), np.array(state["best_energies"])
 
 
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct rows in increasing order of their bytes, and where each first stands."""
+    """Return distinct rows in increasing order of their bytes, and the first index of each."""
     as_bytes = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel()
     _, first = np.unique(as_bytes, return_index=True)
     return rows[first], first

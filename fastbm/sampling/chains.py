@@ -20,7 +20,7 @@ RULES = ("gibbs", "metropolis")
 
 
 def resolve_order(order: str | None, rule: str) -> str:
-    """Return the order of updates; left out, sequential for Gibbs and random for Metropolis.
+    """Return the order of updates; by default sequential for Gibbs and random for Metropolis.
 
     Metropolis dynamics accepts every proposal that costs no energy. In an order that visits each unit once a sweep,
     free units then flip at every sweep and the chain is periodic; random order is safe.
@@ -60,7 +60,7 @@ def make_chains(
     """Return chains of `model`, checked and ready to sweep.
 
     `kernel` is the fastest one unless given; `bias`, trusted, replaces that of the model, (n_chains, n_units);
-    `highest_beta` is the largest that `set_beta` will be told.
+    `highest_beta` is the largest that `set_beta` will be told, of chains that do not stay at one temperature.
     """
     n_chains = checks.whole("n_chains", n_chains, least=1)
     rule = checks.choice("sampler", rule, RULES)
@@ -72,7 +72,7 @@ def make_chains(
         kernel = choose_kernel(*machine, beta=betas, order=chosen, first_chain=first_chain)
     else:
         kernel = check_kernel(kernel, *machine, beta=betas, order=chosen, first_chain=first_chain)
-    if rule == "metropolis" and chosen != "random":
+    if rule == "metropolis" and chosen != "random" and highest_beta is None:
         _warn_if_periodic(model, chosen, float(betas.min()))
     up = start_bits(initial, model.n_units, n_chains, seed, first_chain, model.convention)
     return couple_chains(
@@ -107,8 +107,9 @@ def couple_chains(
 
 
 def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
-    """Warn where proposals that cost nothing, always accepted, may lead a sweep that visits each unit once in
-    circles.
+    """Warn where Metropolis updates may be periodic: flips that cost nothing are accepted at every visit.
+
+    A sweep that visits each unit once then leads in circles.
     """
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
     free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())

@@ -1,4 +1,4 @@
-"""What is sampled: a machine, or its free units while others are held at one pattern for each group of chains."""
+"""The subject of sampling: a machine, or its free units while others are clamped, one pattern for each group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Clamp = tuple[Any, Any]
 
 
 class Conditioned:
-    """The machine whose chains run, and the way from its states to those of the whole.
+    """The machine whose chains run, and the map from its states to those of the whole machine.
 
     Attributes
     ----------

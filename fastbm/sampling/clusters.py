@@ -47,7 +47,7 @@ def bond_cuts(strength: np.ndarray) -> np.ndarray:
 
 
 class ClusterChains:
-    """Chains of one machine that move by clusters; from outside, what `fastbm.sampling.engine.engine.Engine` is.
+    """Chains of one machine that move by clusters, with the methods of `fastbm.sampling.engine.engine.Engine`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class ClusterChains:
         }
 
     def _set_bonds(self, bias: np.ndarray) -> None:
-        """Bond probabilities and pulls 2 beta b, once for every distinct beta (or chain, where biases differ).
+        """Set bond probabilities and pulls 2 beta b, once for every distinct beta (or chain, where biases differ).
 
         In spins J is W, or W / 4 where units are binary; `bias` is in spins, in the gauge.
         """
@@ -145,12 +145,12 @@ class ClusterChains:
                 self._pull = [shared[k] for k in self._which]
 
     def load_bits(self, up: np.ndarray) -> None:
-        """Put all chains into other states, (n_chains, n_units) of 0 and 1."""
+        """Replace the states of all chains by (n_chains, n_units) of 0 and 1."""
         self._up = np.ascontiguousarray(up ^ self._turned)
 
     @property
     def sweep_seconds(self) -> float:
-        """About how long a sweep of all chains takes, at most."""
+        """About how many seconds a sweep of all chains takes, at most."""
         return UNIT_SECONDS * self.n_units * self.n_chains / min(self.threads, len(self.blocks))
 
     @property
@@ -177,7 +177,7 @@ class ClusterChains:
                 self._sizes[c] += total
 
     def _stopped(self) -> bool:
-        """Whether long work is to be left here."""
+        """Return whether long work is to be left here."""
         if not self._broken and self.halt():
             self._broken = True
         return self._broken
@@ -190,7 +190,7 @@ class ClusterChains:
             raise Halted
 
     def _count(self, n_sweeps: int) -> None:
-        """Keep the number of sweeps whose clusters have been added up since the last sample."""
+        """Set the number of sweeps whose clusters have been added up since the last sample."""
         self._n_counted += n_sweeps
         self.n_swept += n_sweeps
 
@@ -202,7 +202,7 @@ class ClusterChains:
             self._sizes[:], self._n_counted = 0.0, 0
 
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
-        """Advance by `n_samples` times `thin` sweeps, and keep what there is after every `thin`.
+        """Advance by `n_samples` times `thin` sweeps, and return rows of every stream after every `thin`.
 
         Returns
         -------
@@ -259,7 +259,7 @@ class ClusterChains:
         return self._packed(slice(0, self.n_chains))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the chains bit for bit."""
         return {
             "chains": self.packed(),
             "streams": self._streams.copy(),
@@ -269,7 +269,7 @@ class ClusterChains:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.load_bits(np.unpackbits(state["chains"], axis=1, count=self.n_units, bitorder="little"))
         self._streams = np.array(state["streams"], np.uint32, order="C")
         self.n_swept, self._n_counted = int(state["n_swept"]), int(state["n_counted"])
@@ -277,12 +277,12 @@ class ClusterChains:
 
 
 def _pull(field: np.ndarray) -> np.ndarray:
-    """2 beta b from beta b; empty where all of it is 0, which spares kernels a pass."""
+    """Return 2 beta b from beta b; empty where all of it is 0, which spares kernels a pass."""
     return np.clip(2.0 * field, -LARGEST_PULL, LARGEST_PULL) if field.any() else np.empty(0)
 
 
 def _spin_bias(graph: tuple[np.ndarray, np.ndarray, np.ndarray], bias: np.ndarray, units: Units) -> np.ndarray:
-    """The bias of the same machine in spins: b for spins, b / 2 + W 1 / 4 for binary units."""
+    """Return the bias of the same machine in spins: b for spins, b / 2 + W 1 / 4 for binary units."""
     if units.lo:
         return bias
     indptr, _, values = graph

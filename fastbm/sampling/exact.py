@@ -34,7 +34,7 @@ ENERGY_LANES = 256  # states whose energies are computed side by side
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive chains with one temperature and clamped pattern, and what they draw from."""
+    """Consecutive chains with one temperature and clamped pattern, and the source of their draws."""
 
     chains: slice
     source: Source
@@ -42,7 +42,7 @@ class Group:
 
 @cache
 def _maker(engine: str) -> Callable[..., Source]:
-    """An engine is loaded when it is first needed, and its kernels with it."""
+    """Return the function that makes a source; its module, and kernels, are loaded when it is first needed."""
     made: Callable[..., Source] = importlib.import_module(f"fastbm.exact.{ENGINES[engine]}").source
     return made
 
@@ -71,7 +71,7 @@ def _group(engine: str, settings: SampleSettings, subject: Conditioned, threads:
 
 
 def _machine(subject: Conditioned, chain: int) -> BoltzmannMachine:
-    """The machine that a chain draws from; its offset has no say."""
+    """Return the machine that a chain draws from, without offset, which changes no probability."""
     whole = subject.machine
     if subject.bias is None:
         return whole
@@ -106,7 +106,7 @@ def choose_engine(settings: SampleSettings, subject: Conditioned, threads: int) 
 
 
 def _first_forecast(engine: str, settings: SampleSettings, subject: Conditioned) -> tuple[float, Forecast]:
-    """Seconds of the first group's tables and usual draws on one thread, and the forecast of its tables."""
+    """Return the seconds of the first group's tables and usual draws on one thread, and the forecast of its tables."""
     if engine == "layers" and not subject.machine.is_layered:
         return math.inf, Forecast(math.inf, 0.0, "no layers")
     source = _group(engine, settings, subject, 1, 0, n_groups(settings, subject)).source
@@ -114,7 +114,7 @@ def _first_forecast(engine: str, settings: SampleSettings, subject: Conditioned)
 
 
 def _all(groups: list[Group]) -> Forecast:
-    """Of the tables of all groups, which are held together."""
+    """Return the forecast for the tables of all groups, which are held together."""
     found = [group.source.forecast for group in groups]
     return Forecast(sum(f.seconds for f in found), sum(f.n_bytes for f in found), found[0].size)
 
@@ -146,8 +146,10 @@ def _told(engine: str, cost: Forecast) -> str:
 
 
 class ExactChains:
-    """Chains that a sweep leaves in a new state, independent of the one before; from outside, what
-    `fastbm.sampling.engine.engine.Engine` is.
+    """Chains of independent draws from the exact distribution, with the methods of an engine.
+
+    See `fastbm.sampling.engine.engine.Engine`; a sweep leaves every chain in a new state that is independent of the one
+    before.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ class ExactChains:
         self.detail: dict[str, Any] = {"kernel": engine, "tables": groups[0].source.forecast.size}
 
     def _load(self, streams: np.ndarray) -> None:
-        """Take streams (n_chains, 4)."""
+        """Load streams (n_chains, 4)."""
         self._streams = [np.array(streams[group.chains].T, np.uint32, order="C") for group in self._groups]
 
     @property
@@ -204,7 +206,7 @@ class ExactChains:
 
     @property
     def sweep_seconds(self) -> float:
-        """About how long the next draw of all chains takes, the tables of the first included."""
+        """About how many seconds the next draw of all chains takes, the first tables included."""
         sources = [group.source for group in self._groups]
         tables = 0.0 if self._tables_made else sum(source.forecast.seconds for source in sources)
         each = self.n_chains / len(sources)
@@ -250,7 +252,7 @@ class ExactChains:
         self.n_swept += n_sweeps
 
     def _energies(self, group: Group, up: np.ndarray) -> np.ndarray:
-        """Energies without offset of bits (n_samples, n_chains, n_units) of one group."""
+        """Return energies without offset of bits (n_samples, n_chains, n_units) of one group."""
         row = self._bias[group.chains.start if len(self._bias) > 1 else 0]
         bias, values = np.ascontiguousarray(row[:, None]), (float(self._units.lo), float(self._units.span))
         states = up.reshape(-1, self.n_units)
@@ -268,11 +270,11 @@ class ExactChains:
         return np.zeros((self.n_chains, -(-self.n_units // 8)), np.uint8)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the chains bit for bit."""
         return {"streams": np.concatenate([s.T for s in self._streams]), "n_swept": np.array(self.n_swept)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._load(state["streams"])
         self.n_swept = int(state["n_swept"])
 

@@ -88,7 +88,7 @@ class HoudayerMoves:
 
     @property
     def seconds(self) -> float:
-        """About how long a move of all pairs takes."""
+        """About how many seconds a move of all pairs takes."""
         return UNIT_SECONDS * (len(self._indptr) - 1) * self.streams.size / (4 * self._threads)
 
     def move(self, up: np.ndarray, lanes: np.ndarray) -> None:
@@ -115,7 +115,10 @@ class HoudayerMoves:
             raise Halted
 
     def _move_some(self, up: np.ndarray, rows: np.ndarray, streams: np.ndarray) -> None:
-        """Moves for some pairs of rows of `up`; their copies lie one after the other, so that units of a lane do."""
+        """Make moves for some pairs of rows of `up`.
+
+        They work on copies that lie one after the other, so that the units of a lane are adjacent in memory.
+        """
         pair = up[rows]
         turned = np.zeros((len(rows), 1), np.uint8)
         if self._symmetric:

@@ -97,7 +97,7 @@ def energy_profile(
 
 
 def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
-    """Inverse temperatures to measure at, the first and the last exactly as asked."""
+    """Return the inverse temperatures of a profile, equidistant in asinh, the first and the last exactly as given."""
     betas = np.linspace(beta_low, beta_high, GRID)
     if scale > 0.0:
         low, high = np.arcsinh(2.0 * scale * betas[[0, -1]])
@@ -106,7 +106,7 @@ def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
 
 
 def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
-    """Mean and standard deviation of the energy over all chains and the last half of some sweeps."""
+    """Return mean and standard deviation of the energy over all chains and the last half of some sweeps."""
     chains.set_beta(np.full(chains.n_chains, beta))
     kept = []
     for t in range(n_sweeps):
@@ -119,7 +119,7 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
 
 
 def spread_of(energies: np.ndarray) -> float:
-    """The standard deviation, of energies whose squares may be no numbers."""
+    """Return the standard deviation of energies, also of ones whose squares overflow or underflow."""
     energies, exponent = near_one(energies)
     return math.ldexp(float(np.std(energies)), exponent)
 

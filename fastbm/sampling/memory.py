@@ -1,4 +1,4 @@
-"""How much memory a run needs, and how much there is: a run that would not fit is refused before it begins."""
+"""The memory that a run needs, and that is available: a run that would not fit is refused before it begins."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from .engine.engine import lanes_of
 from .settings import SampleSettings, SingleUnit
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
-UNIT_BYTES = {"dense": 7.0, "sparse": 2.0, "layered": 12.0, "multispin": 1.5}
+UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "multispin": 1.5}
 CLUSTER_BYTES = 3.0
 PACKED_COPIES = 6.0
 LANE_BYTES = 200.0  # streams, energies, a row of samples
 PART = 0.9  # of what is free may be used
+SMALL = 6.4e7  # bytes that are not worth a look at what is free
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -33,7 +34,7 @@ def needed_bytes(settings: SampleSettings, subject: Conditioned, n_chains: int) 
 def _of_couplings(subject: Conditioned, kernel: str) -> float:
     n_units, couplings = subject.machine.n_units, subject.machine.couplings
     if kernel == "dense":
-        return 12.0 * n_units**2 + (8.0 * n_units**2 if couplings.kind == "sparse" else 0.0)
+        return 14.0 * n_units**2 + (8.0 * n_units**2 if couplings.kind == "sparse" else 0.0)
     return 6.0 * sum(array.nbytes for array in couplings.arrays)
 
 
@@ -45,11 +46,11 @@ def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
     ValueError
         With what is needed and how many chains would fit.
     """
-    free = available_bytes()
+    needed = needed_bytes(settings, subject, settings.n_chains)
+    free = None if needed <= SMALL else available_bytes()
     if free is None:
         return
     free *= PART
-    needed = needed_bytes(settings, subject, settings.n_chains)
     if needed <= free:
         return
     fixed = needed_bytes(settings, subject, 0)
@@ -63,15 +64,15 @@ def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
 
 
 def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
-    """Refuse samples that would not fit into memory, of a run that keeps them there and goes on to its end.
+    """Refuse samples that would not fit into memory, for a run that keeps them there and is done in one call.
 
     Raises
     ------
     ValueError
     """
-    free = available_bytes()
     row = settings.n_chains * (-(-subject.model.n_units // 8) + 8.0)
     needed = settings.n_samples * row
+    free = None if needed <= SMALL else available_bytes()
     if free is None or settings.keep == "best" or settings.own.ends or needed <= PART * free:
         return
     raise ValueError(
@@ -82,9 +83,7 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
 
 
 def available_bytes() -> float | None:
-    """Return the memory in bytes that may still be taken: the least of what the machine and the process's control group
-    have left.
-    """
+    """Return the bytes of memory that are left, by the machine or the process's control group, whichever has less."""
     found = [value for value in (_of_machine(), _of_group()) if value is not None]
     return min(found) if found else None
 
@@ -103,7 +102,7 @@ def _of_machine() -> float | None:
 
 
 def _of_group() -> float | None:
-    """What a control group leaves, of version 2 or 1; files it has cached count as free."""
+    """Return the memory in bytes that a control group leaves, of version 2 or 1; files it has cached count as free."""
     for limit, used, cached in (
         ("memory.max", "memory.current", "memory.stat"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),

@@ -1,4 +1,4 @@
-"""What is measured while a run goes on, one row a sample: named quantities, and functions that the user gives."""
+"""Observables, one row a sample: named quantities, and functions that the user gives."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _entries(given: Any) -> Mapping[Any, Any]:
 
 
 def check_given(named: Mapping[str, str | None], given: Mapping[str, Function] | None) -> dict[str, Function]:
-    """Check that a run that goes on is given the functions it had."""
+    """Check that a run that is resumed is given the functions that it had."""
     needed, functions = [name for name, what in named.items() if what is None], dict(given or {})
     missing, odd = [n for n in needed if n not in functions], [n for n in functions if n not in needed]
     if missing:
@@ -137,7 +137,7 @@ class Observables:
         }
 
     def measure(self, packed: np.ndarray) -> dict[str, np.ndarray]:
-        """Return a row for every sample of packed states (n_samples, n_chains, n_bytes)."""
+        """Return a row of every observable for every sample of packed states (n_samples, n_chains, n_bytes)."""
         if not self._named:
             return {}
         rows = [self._measure(sample) for sample in packed]

@@ -1,4 +1,4 @@
-"""Inverse temperatures out of a machine's own fields, so that W and c W are searched alike, whatever c is.
+"""Inverse temperatures from a machine's own fields, so that W and c W are searched alike, whatever c is.
 
 A unit's log-odds are beta (hi - lo) field_i. Hot is where no state pulls any unit with log-odds above `FREE`, and cold
 where a state that was quenched pulls a typical unit with log-odds of `FROZEN`. Between the two lies all that annealing
@@ -28,8 +28,9 @@ BITS = 11
 
 
 class OwnBetas(NamedTuple):
-    """Inverse temperatures that a machine suggests: hot, best for search at one, and cold; all infinite where nothing
-    pulls any unit.
+    """Inverse temperatures that a machine suggests: hot, best for search at one, and cold.
+
+    All are infinite where nothing pulls any unit.
     """
 
     hot: float
@@ -38,7 +39,7 @@ class OwnBetas(NamedTuple):
 
 
 def hot_beta(subject: Conditioned) -> float:
-    """Return the inverse temperature at which flips are nearly free in every state; infinite where they always are."""
+    """Return the inverse temperature at which flips are nearly free in every state; infinite where no field acts."""
     machine = subject.machine
     bias = np.abs(machine.flat_bias if subject.bias is None else subject.bias)
     strongest = machine.couplings.absolute_sums() + np.atleast_2d(bias).max(axis=0)
@@ -46,7 +47,9 @@ def hot_beta(subject: Conditioned) -> float:
 
 
 def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
-    """Return the inverse temperatures that a machine suggests; with several clamped patterns the first one is quenched.
+    """Return the inverse temperatures that a machine suggests.
+
+    They come from a short quench; with several clamped patterns, of the first one.
 
     The quench is the same for every seed, number of chains and number of threads.
 
@@ -73,7 +76,7 @@ def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
 
 
 def _beta(log_odds: float, pull: float) -> float:
-    """The inverse temperature at which a pull, (hi - lo) field, makes such log-odds."""
+    """Return the inverse temperature at which a pull, (hi - lo) field, makes the given log-odds."""
     if not pull:
         return math.inf
     mantissa, exponent = math.frexp(pull)

@@ -32,7 +32,7 @@ PARTS = 1000  # progress is told in parts of the way to the target
 
 
 class Families(NamedTuple):
-    """What the number of replicas that descend from each initial one says of a population.
+    """Measures of a population by the numbers of replicas that descend from each initial one.
 
     Attributes
     ----------
@@ -58,8 +58,9 @@ def measure_families(family: np.ndarray) -> Families:
 
 
 def choose_step(energies: np.ndarray, least: float, most: float, target_ess: float) -> float:
-    """Return the largest step of beta, at most `most`, whose weights have an effective sample size of at least
-    `target_ess` times their number.
+    """Return the largest step of beta, at most `most`, that keeps the weights' effective sample size high enough.
+
+    It must be at least `target_ess` times their number.
 
     The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it.
     """
@@ -167,7 +168,7 @@ class Population(Adapter):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Thousandths of the way to the target, and 1000: how many temperatures there will be is not known."""
+        """Thousandths of the way to the target, and 1000: the number of temperatures is not known beforehand."""
         if self.finished:
             return PARTS, PARTS
         return min(int(PARTS * self.beta / (self.target or 1.0)), PARTS - 1), PARTS
@@ -179,7 +180,7 @@ class Population(Adapter):
         return {f"population/{name}": Stream("<f8") for name in real} | {"population/n_families": Stream("<i8")}
 
     def advance(self, n_sweeps: int) -> dict[str, np.ndarray]:
-        """Do up to `n_sweeps` sweeps, with the steps that fall among them; return what was finished.
+        """Do up to `n_sweeps` sweeps, with the steps that fall among them; return the rows of those that were finished.
 
         Returns
         -------
@@ -238,7 +239,7 @@ class Population(Adapter):
         }
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the population bit for bit."""
         return self.engine.state() | {
             "family": self.family.copy(),
             "population": np.array([self.beta, self._log_z]),
@@ -246,7 +247,7 @@ class Population(Adapter):
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.engine.restore(state)
         self.family = np.array(state["family"], np.int64)
         self.beta, self._log_z = (float(value) for value in state["population"])
@@ -256,7 +257,7 @@ class Population(Adapter):
 
 
 def part_of_population(name: str, given: Any) -> float:
-    """Check an effective size as a part of a population."""
+    """Check an effective size given as a fraction of a population."""
     target = checks.real(name, given, above=0.0)
     if target >= 1.0:
         raise ValueError(f"{name} is a part of the population, between 0 and 1; got {target:g}.")

@@ -1,4 +1,4 @@
-"""What is chosen for a run once, before its first commit: temperatures, then ladder, kernel or engine."""
+"""Choices that are made for a run once, before its first commit: temperatures, then ladder, kernel or engine."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ def resolve(settings: SampleSettings, subject: Conditioned, threads: int) -> Sam
 
 
 def of_old_spec(settings: SampleSettings, couplings: Couplings) -> SampleSettings:
-    """Return the settings of a spec that names no kernel, as version 0.1 wrote them: it had one for each kind of
-    couplings.
+    """Return the settings of a spec that names no kernel, as version 0.1 wrote them.
+
+    That version had one kernel for each kind of couplings.
     """
     own = settings.own
     return replace(settings, own=own.of_old_spec(couplings)) if isinstance(own, SingleUnit) else settings
 
 
 def _choose_ends(s: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
-    """Take from the machine's own fields what was not given: the temperature of a search, and any hot end."""
+    """Fill in inverse temperatures that were not given, of a search and any hot end, from the machine's own fields."""
     cooled = isinstance(s.own, Cooled) and not s.own.betas
     if s.beta:
         return _with_ends(s, s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0])) if cooled else s

@@ -47,5 +47,5 @@ def read_settings(spec: Mapping[str, Any]) -> SampleSettings:
 
 
 def _used(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that are not empty; older versions wrote one for every option of every sampler."""
+    """Return the entries that are not empty; older versions wrote one for every option of every sampler."""
     return {name: value for name, value in spec.items() if value not in (None, "", [])}

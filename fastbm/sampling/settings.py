@@ -1,4 +1,4 @@
-"""What a sampler is: its options, and what it makes of them; and the settings of `fastbm.sample`."""
+"""The base of all samplers, which hold their options and make their chains, and the settings of `fastbm.sample`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Updates = Literal["gibbs", "metropolis"]
 
 @options
 class Sampler(Options):
-    """A sampler and its options.
+    """A sampler: its options, what it chooses for a machine, and the chains that it makes.
 
     Attributes
     ----------
@@ -50,16 +50,16 @@ class Sampler(Options):
 
     @property
     def update(self) -> str:
-        """The update that a sweep is made of."""
+        """Name of the update that a sweep is made of."""
         return str(getattr(self, "rule", self.name))
 
     @property
     def replicas(self) -> int:
-        """Replicas of each chain."""
+        """Number of replicas of each chain."""
         return 1
 
     def completed(self) -> Any:
-        """Return the same with what follows from the other options filled in."""
+        """Return the sampler with the options filled in that follow from the others."""
         return self
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
@@ -73,7 +73,7 @@ class Sampler(Options):
 
 @options
 class SingleUnit(Sampler):
-    """Samplers that update one unit after the other.
+    """The base of samplers that update one unit after the other.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class SingleUnit(Sampler):
     kernel: Literal["dense", "sparse", "layered", "multispin"] = CHOSEN
 
     def completed(self) -> Any:
-        """Return the same with the order of updates."""
+        """Return the sampler with the order of updates filled in."""
         return self.filled(order=resolve_order(self.order, self.update))
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
@@ -107,11 +107,11 @@ class SingleUnit(Sampler):
         return settings.by_chain
 
     def of_old_spec(self, couplings: Couplings) -> Any:
-        """Return the same with the kernel of version 0.1, whose specs name none: one for each kind of couplings."""
+        """Return the sampler with the kernel of version 0.1, whose specs name none: one for each kind of couplings."""
         return self.filled(kernel=self.kernel or natural_kernel(couplings, self.order))
 
     def common(self, settings: SampleSettings, subject: Conditioned, threads: int) -> dict[str, Any]:
-        """Return what all chains of single-unit updates are made with."""
+        """Return the arguments that chains of all single-unit updates are made with."""
         return {
             "rule": self.update, "order": self.order, "kernel": self.kernel, "seed": settings.seed, "threads": threads,
             "bias": subject.bias,
@@ -120,7 +120,7 @@ class SingleUnit(Sampler):
 
 @options
 class Cooled(SingleUnit):
-    """Samplers that lead from `lowest_beta` to `beta`.
+    """The base of samplers whose temperatures lead from `lowest_beta` to `beta`.
 
     Parameters
     ----------
@@ -199,12 +199,12 @@ class SampleSettings:
 
     @property
     def n_samples(self) -> int:
-        """Recorded samples of each chain, at most."""
+        """Number of recorded samples of each chain, at most."""
         return self.n_sweeps // self.thin
 
     @property
     def most_burn_in(self) -> int:
-        """Sweeps before the first sample, at most."""
+        """Number of sweeps before the first sample, at most."""
         return self.n_sweeps if self.burn_in == "auto" else int(self.burn_in)
 
     @property
@@ -218,7 +218,7 @@ class SampleSettings:
         return self.n_chains * self.own.replicas
 
     def with_own(self, **values: Any) -> SampleSettings:
-        """Return the same with some of the sampler's options filled in."""
+        """Return the settings with some of the sampler's options replaced."""
         return replace(self, own=self.own.filled(**values))
 
     def as_dict(self) -> dict[str, Any]:

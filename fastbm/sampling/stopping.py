@@ -1,4 +1,4 @@
-"""Whether a run may stop, or has forgotten its start: looked at after sample counts that depend on nothing else."""
+"""The stopping rule and the search for the end of the burn-in, both tested after fixed counts of samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FALSE_ALARM = 0.0455  # of one look at all quantities together: two standard err
 
 
 def look_after(n_samples: int) -> int:
-    """Return the first count of samples above `n_samples` at which to look: 64 times a power of 1.25, rounded up."""
+    """Return the first count of samples above `n_samples` at which to test: 64 times a power of 1.25, rounded up."""
     count, k = FIRST_LOOK, 0
     while count <= n_samples:
         k += 1
@@ -28,8 +28,9 @@ def look_after(n_samples: int) -> int:
 
 
 def drift_limit(n_chains: int, n_series: int) -> float:
-    """Return how many of its errors a drift may reach in one of `n_series` series of `n_chains` chains; with 8 or more
-    the error comes from their differences, and the quantile is Student's.
+    """Return how many of its errors a drift may reach in one of `n_series` series of `n_chains` chains.
+
+    With 8 or more chains the error comes from their differences, and the quantile is Student's.
     """
     from scipy.special import ndtri, stdtrit
 
@@ -38,9 +39,7 @@ def drift_limit(n_chains: int, n_series: int) -> float:
 
 
 def bins_for(size: int) -> int:
-    """Return the number of bins for series of so many chains: 256, fewer where these would take more than some
-    megabytes.
-    """
+    """Return the number of bins for series of `size` chains: 256, fewer where these would take many megabytes."""
     return 2 * min(max(MOST_BINNED // size // 2, FEWEST_BINS // 2), N_BINS // 2)
 
 
@@ -59,7 +58,7 @@ class Grouped:
         self.n_groups, self.sizes = n_groups, dict(sizes)
 
     def split(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the watched ones of these rows, grouped."""
+        """Return the rows of the quantities that enter the test, grouped."""
         for name in self.sizes:
             if not np.isfinite(rows[name]).all():
                 raise ValueError(
@@ -70,7 +69,7 @@ class Grouped:
 
 
 class Rule:
-    """The stopping rule: every watched quantity must have enough effective samples and agree between chains.
+    """The stopping rule: every quantity must have enough effective samples and agree between chains.
 
     R-hat and a drift between the halves speak before effective samples do, which chains that have not mixed have many
     of. The rule must hold at all looks from one to another at `again` times as many samples, twice as many unless
@@ -89,8 +88,9 @@ class Rule:
         )
 
     def met(self, rows: Mapping[str, np.ndarray]) -> bool | None:
-        """Take in rows, which must not reach beyond the next look; return whether to stop, None if it is no time to
-        look.
+        """Add rows, which must not reach beyond the next test; return whether to stop.
+
+        None where the test is not due.
         """
         for name, values in self._grouped.split(rows).items():
             self._bins[name].add(values)
@@ -109,19 +109,19 @@ class Rule:
         return bool(np.min(bins.ess()) >= self.limits.get("ess", 0.0))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all there is, for a checkpoint."""
+        """Return the arrays of a checkpoint."""
         found = {f"until/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
         return found | {"until_since": np.array(self._since)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         for name, bins in self._bins.items():
             bins.restore({key: state[f"until/{name}/{key}"] for key in bins.state()})
         self._since = int(state.get("until_since", 0))  # files of version 0.1 have none
 
 
 class Relaxation:
-    """The search for the end of the burn-in: all watched quantities must look stationary at the same look.
+    """The search for the end of the burn-in: all quantities must look stationary at the same test.
 
     The more of them there are, the wider the bounds of each, so that one look calls a stationary run drifting as often
     as it would for one quantity.
@@ -139,28 +139,28 @@ class Relaxation:
 
     @property
     def n_rows(self) -> int:
-        """Rows seen so far."""
+        """Number of rows added so far."""
         return next(iter(self._bins.values())).n_rows
 
     def rows_to_look(self) -> int:
-        """Return the number of rows until the next look."""
+        """Return the number of rows until the next test."""
         look = 4 * UNIT
         while look <= self.n_rows:
             look *= 2
         return look - self.n_rows
 
     def over(self, rows: Mapping[str, np.ndarray]) -> bool:
-        """Take in rows, which must not reach beyond the next look; return whether the run is stationary there."""
+        """Add rows, which must not reach beyond the next test; return whether the run is stationary there."""
         verdicts: list[Any] = []
         for name, values in self._grouped.split(rows).items():
             verdicts.append([self._bins[name].add(row.T) for row in values][-1])
         return all(verdict is True for verdict in verdicts)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all there is, for a checkpoint."""
+        """Return the arrays of a checkpoint."""
         return {f"burn_in/{name}/{key}": a for name, bins in self._bins.items() for key, a in bins.state().items()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         for name, bins in self._bins.items():
             bins.restore({key: state[f"burn_in/{name}/{key}"] for key in bins.state()})

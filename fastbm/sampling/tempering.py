@@ -1,4 +1,4 @@
-"""Parallel tempering: ladders of replicas that swap temperatures, from outside an engine of its target's chains.
+"""Parallel tempering: ladders of replicas that swap temperatures; only the chains at the target are recorded.
 
 Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.1604.
 """
@@ -24,7 +24,7 @@ from .settings import Cooled, SampleSettings, ladder
 
 
 class TemperedChains(Adapter):
-    """Ladders of replicas; the chains are those at the target, the last beta.
+    """Ladders of replicas that swap temperatures; the chains are those at the target, the last beta.
 
     Parameters
     ----------
@@ -108,7 +108,6 @@ class TemperedChains(Adapter):
             threads=threads,
             first_chain=first_chain * n_betas,
             bias=bias[0] if len(bias) == 1 else np.repeat(bias, n_betas, axis=0),
-            highest_beta=float(self.betas[-1]),
         )
         self._swaps = rng.streams(seed, self.n_chains, first=first_chain, purpose=rng.SWAPS)
         self._counts = np.zeros((2, n_betas - 1), np.int64)
@@ -120,7 +119,7 @@ class TemperedChains(Adapter):
         self._offset = np.broadcast_to(np.asarray(offset, np.float64), (self.n_chains,))[:, None]
 
     def _for_replicas(self, initial: Any) -> Any:
-        """States given one for each ladder, one for each replica."""
+        """Return states given one for each ladder as states of every replica."""
         if isinstance(initial, str):
             return initial
         states = np.asarray(initial)
@@ -128,17 +127,17 @@ class TemperedChains(Adapter):
 
     @property
     def attempted(self) -> np.ndarray:
-        """Numbers of swaps that were tried, between each two neighbouring temperatures."""
+        """Numbers of swaps that were tried between neighbouring temperatures, since the start."""
         return self._counts[0]
 
     @property
     def accepted(self) -> np.ndarray:
-        """Numbers of swaps that were made, between each two neighbouring temperatures."""
+        """Numbers of swaps that were accepted between neighbouring temperatures, since the start."""
         return self._counts[1]
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
+        """Name of the kernel, and the numbers that it computes in."""
         clusters = {} if self._moves is None else {"cluster moves at levels": self._moves.levels.tolist()}
         return self.engine.detail | clusters
 
@@ -155,13 +154,13 @@ class TemperedChains(Adapter):
 
     @property
     def sweep_seconds(self) -> float:
-        """About how long a sweep of all replicas takes, with cluster moves."""
+        """About how many seconds a sweep of all replicas takes, with cluster moves."""
         moves = 0.0 if self._moves is None else self._moves.seconds
         return self.engine.sweep_seconds + moves / self.swap_every
 
     @property
     def lanes(self) -> np.ndarray:
-        """The engine's chain that stands at every level, (n_chains, n_betas)."""
+        """Index of the engine's chain that is at every level, (n_chains, n_betas)."""
         n_betas = len(self.betas)
         return np.argsort(self.level, axis=1) + n_betas * np.arange(self.n_chains)[:, None]
 
@@ -175,7 +174,7 @@ class TemperedChains(Adapter):
                 self._swap()
 
     def _swap(self) -> None:
-        """Move clusters, then try to swap every second pair of neighbours."""
+        """Move clusters, then try to swap every second pair of neighbouring temperatures."""
         if self._moves is not None:
             up = self.engine.bits()
             self._moves.move(up, self.lanes)
@@ -198,7 +197,7 @@ class TemperedChains(Adapter):
         }
 
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
-        """Advance by `n_samples` times `thin` sweeps, and keep what there is after every `thin`.
+        """Advance by `n_samples` times `thin` sweeps, and return rows of every stream after every `thin`.
 
         Returns
         -------
@@ -238,7 +237,7 @@ class TemperedChains(Adapter):
         return self.engine.packed()[self.lanes[:, -1]]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the ladders bit for bit."""
         own: dict[str, np.ndarray] = {
             "level": self.level.copy(),
             "ends": self._end.copy(),
@@ -251,7 +250,7 @@ class TemperedChains(Adapter):
         return self.engine.state() | own
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.engine.restore(state)
         self.level = np.array(state["level"], np.int64)
         self._end = np.array(state["ends"], np.uint8)
@@ -297,7 +296,7 @@ class Tempering(Cooled):
 
     @property
     def replicas(self) -> int:
-        """Replicas of each ladder."""
+        """Number of replicas of each ladder."""
         return len(self.betas)
 
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What states that no sample has seen may add to averages, so that no error bar is 0 where nothing seemed to vary.
+"""The part of averages that states not sampled may add, so that no error bar is 0 where nothing seemed to vary.
 
 Of s independent samples none has seen what has a probability of less than about 1 / s (Laplace's rule of succession).
 At inverse temperature beta, g states alike that lie D above the others have the probability g exp(-beta D): those that
@@ -19,7 +19,7 @@ WIDEST = 4.0  # standard deviations of the energy at beta = 0, above which energ
 
 
 class Unseen(NamedTuple):
-    """The standard error of the probability of what was never seen, and the energy above the mean at which it lies."""
+    """The standard error of the probability of unseen states, and their energy above the mean."""
 
     chance: np.ndarray
     energy: np.ndarray
@@ -44,8 +44,10 @@ def free_spread(model: BoltzmannMachine) -> float:
 
 
 def unseen(model: BoltzmannMachine, betas: float | np.ndarray, ess: float | np.ndarray) -> Unseen:
-    """Return what `ess` samples at some inverse temperatures leave unseen: any one state of `n_units` alike, or those
-    in the tail of the energy where temperature hardly tells states apart.
+    """Return what `ess` samples at some inverse temperatures leave unseen.
+
+    It is any one state of `n_units` alike, or those in the tail of the energy where temperature hardly distinguishes
+    states.
     """
     reach = WIDEST * free_spread(model)
     coldest = np.log(np.maximum(model.n_units * np.asarray(ess, np.float64), math.e))

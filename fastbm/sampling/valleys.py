@@ -1,4 +1,4 @@
-"""What is known of the valleys of a machine without sampling it.
+"""Valleys of a machine: what is known of them without sampling it.
 
 In spins P(s) / P(-s) = exp(2 beta b s): without biases every state has a mirror that is as probable, and the means of
 spins are 0. Where beta max_i sum_j |J_ij| < 1 single-unit dynamics forgets any start within some n log n updates.
@@ -41,8 +41,9 @@ def has_one_valley(model: BoltzmannMachine, beta: float) -> bool:
 
 
 def has_mirrors_only(model: BoltzmannMachine, beta: float) -> bool:
-    """Return whether the machine is even, of one connected part and without frustration: its two ground states mirror
-    each other, and no other valley is as deep.
+    """Return whether the machine's only two deepest valleys mirror each other: even, connected, without frustration.
+
+    Its two ground states mirror each other then, and no other valley is as deep.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -56,7 +57,7 @@ def has_mirrors_only(model: BoltzmannMachine, beta: float) -> bool:
 
 
 def why_unseen(model: BoltzmannMachine, beta: float, n_chains: int, *, one_point: bool, clamped: bool = False) -> str:
-    """Say why there may be valleys that none of `n_chains` chains that agree has seen; empty where that is unlikely.
+    """Return why there may be valleys that none of `n_chains` chains that agree has visited; empty if that is unlikely.
 
     `one_point` says that all began at the same state, `clamped` that what is sampled is the machine given some units.
     """

@@ -1,14 +1,16 @@
-"""Follow the chain of a run's segments and find the first link that does not hold."""
+"""The chain of a run's segments: follow it, and find the first link that does not hold."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.hdf5 import NONSENSE
 from .._base.streams import Stream
 from . import hdf
 from .image import Damaged, Foreign, check_hash, open_image, read_trailer
@@ -41,7 +43,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the first segment declares for the whole run."""
+    """The declarations of the first segment, which hold for the whole run."""
 
     header: Header
     spec: str
@@ -50,13 +52,13 @@ class Origin:
 
     @cached_property
     def replaced(self) -> list[str]:
-        """Run ids of the runs that this one took the place of."""
+        """Ids of the runs whose place this run took."""
         return list(json.loads(str(self.meta["replaces"])))
 
     @property
     def settings(self) -> dict[str, object]:
         """How the run is written: compression, commit interval, merge."""
-        return dict(json.loads(str(self.meta["settings"])))
+        return parse_settings(self.meta)
 
 
 def read_origin(names: Names) -> Origin:
@@ -66,10 +68,11 @@ def read_origin(names: Names) -> Origin:
         header = read_header(path, names.show(path), hashed=True)
         with open_image(path) as file:
             meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+            parse_settings(meta)
             return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file)[0], meta)
     except Foreign as error:
         raise foreign(names, 0, error) from None
-    except Damaged as error:
+    except (Damaged, *NONSENSE) as error:
         raise DamagedRun(
             f"{names.show(path)} is damaged: {error}. It holds the spec and the first state, so the run cannot be read "
             f"or resumed. {way_out_of_lost_parts(names)}"
@@ -81,8 +84,27 @@ def read_origin(names: Names) -> Origin:
         raise
 
 
+def parse_spec(text: str) -> dict[str, Any]:
+    """Return the spec that a text holds; raise Damaged if that is none."""
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError, TypeError) as error:
+        raise Damaged(f"its spec is no JSON text ({error})") from None
+    if not isinstance(spec, dict):
+        raise Damaged(f"its spec is {type(spec).__name__}, no table of settings")
+    return spec
+
+
+def parse_settings(meta: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a run's writer, as `meta` has them; raise Damaged if they are not there."""
+    settings = parse_spec(str(meta.get("settings", "")))
+    if not {"compression", "commit_seconds"} <= set(settings):
+        raise Damaged("the settings of its writer are not there")
+    return settings
+
+
 def way_out_of_lost_parts(names: Names) -> str:
-    """Say what is to be done where the first segment is lost; beside it may lie a run that was to be extended."""
+    """Return a text on the way out where the first segment is lost; a run that was to be extended may be left."""
     if names.merged.exists():
         return f"Nothing was changed. Restore a copy of it, or move {names.shown}.parts away: {names.shown} is there."
     return "Nothing was changed. Restore a copy of it, or begin the run again."
@@ -132,7 +154,7 @@ def follow(names: Names, origin: Origin, *, hash_last: int | None) -> Chain:
 
 
 def _first_damaged(chain: Chain, number: int, error: Damaged) -> tuple[int, Damaged]:
-    """Tell whether a segment is damaged, or the hash in the trailer of the one before it, which was not compared."""
+    """Return whether a segment is damaged, or the uncompared hash in the trailer of the one before it."""
     if number > 1:
         try:
             check_hash(chain.names.segment(number - 1), chain.headers[-1].sha256)
@@ -142,15 +164,15 @@ def _first_damaged(chain: Chain, number: int, error: Damaged) -> tuple[int, Dama
 
 
 class Stale(Exception):
-    """A segment of the run that this one replaced."""
+    """Raised for a segment of the run that this run replaced."""
 
 
 class Missing(Damaged):
-    """A segment is not there."""
+    """Raised for a segment that is missing."""
 
 
 class Unreadable(StorageError):
-    """A segment is there, and the system does not let us read it."""
+    """Raised for a segment that exists but that the system refuses to read."""
 
     def __init__(self, names: Names, path: Path, error: OSError) -> None:
         super().__init__(
@@ -199,17 +221,17 @@ def check_link(
 
 
 def foreign(names: Names, number: int, error: Foreign) -> StorageError:
-    """Return the error for a file that somebody else put among the segments."""
+    """Return the error for a file among the segments that the store did not make."""
     shown = names.show(names.segment(number))
     return StorageError(f"{shown} is not a fastbm segment ({error}). Nothing was changed.")
 
 
 def damage(names: Names, number: int, error: Exception) -> str:
-    """Say which segment is damaged, and in what."""
+    """Return a text that names the damaged segment, and what is damaged in it."""
     shown = names.show(names.segment(number))
     return f"{shown} is missing" if isinstance(error, Missing) else f"{shown} is damaged: {error}"
 
 
 def blocks_safe(end_block: int) -> str:
-    """Name the blocks that are committed: ``Blocks 0-5999``."""
+    """Return a text that names the committed blocks: ``Blocks 0-5999``."""
     return f"Blocks 0-{end_block - 1}" if end_block else "No blocks"

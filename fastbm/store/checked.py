@@ -1,4 +1,4 @@
-"""A merged file, open for reading: each block is compared with its CRC-32 before HDF5, or anyone, sees a byte of it.
+"""Merged files, open for reading: each block is compared with its CRC-32 before any byte of it is used.
 
 HDF5 reads through a file object which holds a few blocks, all of them checked. Where a file keeps the table of its
 CRC-32s, it costs nothing to open it, and whatever is read of it is checked, its structure, inputs and state as well as
@@ -55,17 +55,18 @@ class CheckedFile(Placed):
             self._handle = os.dup(file.fileno())
 
     def writable(self) -> bool:
+        """Return False: the image is only read."""
         return False
 
     def readinto(self, buffer: Any) -> int:
-        """Read at the place what is there; HDF5 never asks for more than there is."""
+        """Read at the current position into `buffer`; HDF5 never asks for more."""
         view = memoryview(buffer).cast("B")
         self.copy(self.place, view)
         self.place += len(view)
         return len(view)
 
     def copy(self, place: int, view: memoryview) -> None:
-        """Fill `view` with the bytes from a place on.
+        """Fill `view` with the bytes from position `place` on.
 
         Raises
         ------
@@ -79,7 +80,11 @@ class CheckedFile(Placed):
             while done < len(view):
                 number, offset = divmod(place + done, BLOCK)
                 n_bytes = min(len(view) - done, BLOCK - offset)
-                view[done : done + n_bytes] = self._block(number)[offset : offset + n_bytes]
+                some = view[done : done + n_bytes]
+                if n_bytes == BLOCK and number not in self._blocks:
+                    self._read(number, some)  # a whole block goes where it is wanted
+                else:
+                    some[:] = self._block(number)[offset : offset + n_bytes]
                 done += n_bytes
 
     def check(self, start: int, stop: int) -> None:
@@ -106,7 +111,12 @@ class CheckedFile(Placed):
             buffer = memoryview(bytearray(min(BLOCK, self.size)))
         else:
             buffer = self._blocks.popitem(last=False)[1]
-        block = buffer[: min(BLOCK, self.size - number * BLOCK)]
+        self._read(number, buffer[: min(BLOCK, self.size - number * BLOCK)])
+        self._blocks[number] = buffer
+        return buffer
+
+    def _read(self, number: int, block: memoryview) -> None:
+        """Read a block, and compare it with its CRC-32."""
         n_read = 0
         while n_read < len(block):
             some = os.preadv(self._handle, [block[n_read:]], number * BLOCK + n_read)
@@ -115,8 +125,6 @@ class CheckedFile(Placed):
             n_read += some
         if not self._is_whole(number, block):
             raise wrong_bytes(number, self.size)
-        self._blocks[number] = buffer
-        return buffer
 
 
 # The tables of files of older seals, with how the files stood when they were checked.
@@ -174,7 +182,7 @@ def _open_checked(path: Path, image: CheckedFile) -> h5py.File:
 
 
 class MergedFile:
-    """A merged file, open.
+    """A merged file that is open, with its rows.
 
     Parameters
     ----------
@@ -202,7 +210,7 @@ class MergedFile:
         _open.add(self)
 
     def check_about(self, groups: tuple[str, ...]) -> None:
-        """Check a small file whole, of a large one the arrays in some groups."""
+        """Check all of a small file; of a large one, the arrays in some groups."""
         if self._image is None:
             return
         if self._image.size <= CHECKED_AT_OPEN:
@@ -229,7 +237,7 @@ class MergedFile:
         return rows
 
     def _places_of(self, name: str, dataset: h5py.Dataset, n_rows: int) -> np.ndarray | None:
-        """Where chunks lie, if it is known or pays to learn it."""
+        """Return the places of a stream's chunks, if they are known or worth finding; else None."""
         if name not in self._places:
             if n_rows * math.prod(dataset.shape[1:]) * dataset.dtype.itemsize < LEAST_DIRECT:
                 return None
@@ -252,6 +260,6 @@ _open: weakref.WeakSet[MergedFile] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """HDF5 closes what is open when the interpreter is gone, and then cannot ask a file object any more."""
+    """Close all open files before the interpreter ends, when HDF5 could no longer ask a file object."""
     for one in list(_open):
         one.close()

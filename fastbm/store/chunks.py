@@ -1,4 +1,4 @@
-"""Where the rows of a stream lie in a merged file, where they lie there as they are in memory.
+"""The places of a stream's rows in a merged file, where these lie there as they do in memory.
 
 HDF5 tells where chunks are, and their bytes are rows with a checksum behind them.
 """

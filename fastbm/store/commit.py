@@ -33,7 +33,7 @@ _CAUSES = {
 
 @dataclass
 class Pace:
-    """When the next commit is due.
+    """The times of commits, spaced so that their cost stays low.
 
     A commit is due after `seconds` or at `n_bytes` of rows. Writing the state may take `STATE_SHARE` of the time, so
     a large or slowly written state stretches the interval, until waiting rows outweigh the state itself.
@@ -46,14 +46,14 @@ class Pace:
     last: float = field(default_factory=time.monotonic)
 
     def due(self, pending_bytes: int) -> bool:
-        """Whether to commit at this block boundary."""
+        """Return whether to commit at this block boundary."""
         elapsed, least = time.monotonic() - self.last, self.state_seconds / STATE_SHARE
         if pending_bytes >= max(16 * self.n_bytes, self.state_bytes):
             return True
         return elapsed >= least and (elapsed >= self.seconds or pending_bytes >= self.n_bytes)
 
     def committed(self, commit_seconds: float, state_bytes: int, all_bytes: int) -> None:
-        """Note what a commit took; the state's share of the time goes by its share of the bytes."""
+        """Record how long a commit took; the time is shared between state and rows by their bytes."""
         self.state_seconds = commit_seconds * state_bytes / max(1, all_bytes)
         self.state_bytes = state_bytes
 
@@ -71,7 +71,7 @@ class Job:
 
 
 class Committer:
-    """Writes segments behind the caller's back, one at a time.
+    """The writer of segments in the background, one at a time.
 
     Attributes
     ----------
@@ -104,10 +104,13 @@ class Committer:
         """Begin a commit; the one before must be done."""
         thread = threading.Thread(target=self._run, args=(job,), name="fastbm-commit")
         self._thread = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system starts no more of them
+            self._run(job)
 
     def wait(self) -> None:
-        """Return when no commit is under way."""
+        """Wait until no commit is under way."""
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join()
 
@@ -159,7 +162,7 @@ class Committer:
         return replace(header, sha256=digest)
 
     def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows go on, and what is taken back of those before."""
+        """Return where rows continue, and which of those before are taken back."""
         first = self.last.index.sum(axis=1)
         if kept is None or np.array_equal(kept, first):
             return first, self.last.rewinds
@@ -182,7 +185,7 @@ def drop_state(names: Names, number: int) -> None:
 
 
 def prune_states(names: Names, last: int) -> None:
-    """Remove what a killed writer has left of states: all that `drop_state` should have, and any after `last`."""
+    """Remove states that a killed writer left: all that `drop_state` should have removed, and any after `last`."""
     for number in names.state_numbers():
         if number > last:
             with suppress(OSError):
@@ -193,7 +196,7 @@ def prune_states(names: Names, last: int) -> None:
 
 @contextmanager
 def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resumable: bool = False) -> Iterator[None]:
-    """Turn what the disk refuses into a StorageError; of a run that has begun with `resumable` if the disk is full.
+    """Turn errors of the disk into a StorageError, with `resumable` for a begun run whose disk is full.
 
     `safe` blocks are committed; None where nothing was to be added to them.
     """
@@ -208,7 +211,7 @@ def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resum
 
 
 def disk_error(names: Names, error: OSError, needed: int, safe: int | None) -> StorageError:
-    """Say what the disk refused, what is safe, and the way out."""
+    """Return the error that says what the disk refused, what is safe, and the way out."""
     folder = names.merged.parent
     other = (f"cannot write ({error.strerror or error}) in", "Mend that, then resume.")
     cause, way_out = _CAUSES.get(error.errno or 0, other)

@@ -1,4 +1,4 @@
-"""Begin a run: check the place, and commit its first segment before anything is computed."""
+"""The beginning of a run: check the place, and commit its first segment before anything is computed."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
 
 
 def clear_leftovers(names: Names, *, merged: bool) -> None:
-    """Remove what the first segment has replaced: last first, so that a kill leaves nothing that looks whole."""
+    """Remove what the first segment has replaced: last first, so that a kill leaves no run that looks whole."""
     for path in names.own_files():
         if path != names.segment(0):
             disk.unlink(path)
@@ -168,7 +168,7 @@ def clear_leftovers(names: Names, *, merged: bool) -> None:
 
 
 def give_up(names: Names, lock: Lock) -> None:
-    """Release the lock, and take the folder away if nothing was begun in it."""
+    """Release the lock, and remove the folder if nothing was begun in it."""
     with suppress(OSError):
         if not names.segment_numbers():
             disk.unlink(names.lock)

@@ -1,4 +1,4 @@
-"""The sha256 of a run, to compare with that of the one who sent it."""
+"""The sha256 of a run, by which two copies of it are compared."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import hashlib
 import os
 from pathlib import Path
 
+from .._base import files
 from .find import find
 from .names import TEMPORARY, Names
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Return the sha256 of all bytes of a run, in hex.
+    """Return the sha256 of all bytes of a run, a machine's file or a classifier's, in hex.
 
-    Of a merged file it is that of ``sha256sum run.h5``; of parts that of the lines which ``sha256sum`` prints in their
+    Of one file it is that of ``sha256sum run.h5``; of parts that of the lines which ``sha256sum`` prints in their
     folder for the segments and states in order of their names, behind that of ``run.h5`` where it is the first part.
 
     Raises
@@ -21,6 +22,8 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     StorageError
         If there is no such run.
     """
+    if os.path.isfile(path) and files.check_seal(Path(path)):
+        return _of_file(Path(path))
     names = Names(path)
     standing = find(names)
     merged = [names.merged] if standing.merged is not None else []

@@ -1,9 +1,8 @@
-"""What there is of a run: a merged file, parts, or both, and which of the two counts."""
+"""The files of a run: a merged file, parts, or both, and which of the two counts."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import stat
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any
 from .._base.checks import DamagedRun, StorageError
 from .._base.streams import Stream
 from . import hdf
-from .chain import Origin, read_origin, way_out_of_lost_parts
+from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
 from .checked import MergedFile
 from .holder import is_live
 from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
@@ -22,6 +21,7 @@ from .names import Names
 from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, check_major
 
 DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or move it away and run it again."
+ABOUT = {"run_id": str, "merged_from": str, "n_blocks": int}  # what a merged file must say of its making
 NO_SEAL = (
     "its seal is missing, so that nothing in it can be checked: it was cut, or rewritten by another program. Restore a "
     "copy of it, or open it as it is with trust=True (on the command line --trust)."
@@ -54,21 +54,21 @@ class Merged:
 
     @property
     def run_id(self) -> str:
-        """The run's name for itself."""
+        """The run's id."""
         return str(self.meta["run_id"])
 
     @property
     def merged_from(self) -> str:
-        """The sha256 of the first of the segments that it was merged from."""
+        """The sha256 of the first of the segments from which the file was merged."""
         return str(self.meta["merged_from"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How the run was written."""
-        return dict(json.loads(self.meta["settings"]))
+        """Settings of the run's writer."""
+        return parse_settings(self.meta)
 
     def open(self) -> MergedFile:
-        """Open the file; what is read of it is checked."""
+        """Open the file; bytes are checked as they are read."""
         return MergedFile(self.names.merged, trust=not self.sha256)
 
     def read_arrays(self, group: str) -> Arrays:
@@ -77,7 +77,7 @@ class Merged:
             return hdf.read_arrays(file.hdf5[group])
 
     def check(self) -> None:
-        """Compare every byte with the trailer."""
+        """Compare every byte with the hash in the trailer."""
         try:
             if not self.sha256:
                 raise Damaged("its seal is missing")
@@ -88,7 +88,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Standing:
-    """What there is of a run, merged and in parts, leftovers taken out.
+    """The files of a run that count, merged and in parts, leftovers left out.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Standing:
 
 
 def find(names: Names, *, trust: bool = False) -> Standing:
-    """Return what there is of a run; raise StorageError if nothing, or if the sides do not belong together.
+    """Find the files of a run; raise StorageError if there are none, or if they do not belong together.
 
     A merged file without a seal is refused unless one is to `trust` it.
     """
@@ -159,7 +159,7 @@ def _look(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
 
 
 def read_merged(names: Names, *, trust: bool = False) -> Merged:
-    """Read what a merged file says of itself; refuse files that are none, newer or damaged, or lack a seal."""
+    """Read what a merged file holds about itself; refuse files that are none, newer or damaged, or lack a seal."""
     path, shown = names.merged, names.shown
     if kind := kind_of(path):
         raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
@@ -206,24 +206,27 @@ def _about(names: Names, merged: MergedFile) -> Merged:
     if META not in file or "run_id" not in file[META].attrs:
         raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
     meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+    parse_settings(meta)
+    if any(not isinstance(meta.get(key), kind) for key, kind in ABOUT.items()):
+        raise Damaged("what it says of its making is not there")
     streams, n_rows = hdf.read_streams(file)
     return Merged(names, merged.sha256, file[SPEC].asstr()[()], streams, n_rows, meta)
 
 
 def kind_of(path: Path) -> str:
-    """Return what lies at a path, if it is no plain file: ``a folder``; empty for files."""
+    """Return what lies at a path, as text, if it is no plain file: ``a folder``; empty for files."""
     mode = path.stat().st_mode
     return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no plain file")
 
 
 def unreadable(names: Names, error: OSError) -> StorageError:
-    """Return the error for files that are there and that the system does not let us read."""
+    """Return the error for files that exist but that the system refuses to read."""
     file = error.filename or names.merged
     return StorageError(f"{names.shown} cannot be read: {error.strerror or error} ({file}). Nothing was changed.")
 
 
 def missing(names: Names) -> StorageError:
-    """Return the error for a run that is not there, with the files nearest by name."""
+    """Return the error for a run that does not exist, with the files nearest by name."""
     folder = names.merged.parent
     text = f"{names.shown} does not exist: no such run"
     if not folder.is_dir():

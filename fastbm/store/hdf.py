@@ -1,4 +1,4 @@
-"""Arrays and streams into HDF5 groups and back, always with the same bytes for the same contents.
+"""Arrays and streams in HDF5 groups: written and read, always with the same bytes for the same contents.
 
 The rows of a block are checked here, once, against the streams that they belong to, and copied.
 """
@@ -22,8 +22,8 @@ Put = Callable[[h5d.DatasetID, Iterable[np.ndarray]], None]
 
 
 def as_array(name: str, value: Any) -> np.ndarray:
-    """Return a C-contiguous copy that HDF5 can hold; texts become objects."""
-    array = np.array(value, order="C")
+    """Return a C-contiguous array that HDF5 can hold, a copy unless nobody can write to it; texts become objects."""
+    array = value if _is_constant(value) else np.array(value, order="C")
     if array.dtype.kind == "U":
         array = array.astype(object)
     if array.dtype.kind == "O":
@@ -31,6 +31,12 @@ def as_array(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "biufcO":
         raise TypeError(f"{name!r} must hold numbers, booleans or texts; got dtype {array.dtype}.")
     return array
+
+
+def _is_constant(value: Any) -> bool:
+    """Tell whether `value` is a contiguous array of numbers that owns its memory and cannot be written to."""
+    whole = isinstance(value, np.ndarray) and value.base is None and value.dtype.kind in "biufc"
+    return whole and value.flags.c_contiguous and not value.flags.writeable
 
 
 def _check_texts(name: str, array: np.ndarray) -> None:
@@ -66,7 +72,7 @@ def write_attribute(group: h5py.Group, name: str, value: Any) -> None:
 
 
 def add_dataset(group: h5py.Group, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> h5d.DatasetID:
-    """Create a dataset in one piece, whose place in the file is known from here on.
+    """Create a dataset in one piece, whose place in the file is allocated at once.
 
     h5py's own layer takes twice as long for a dataset and four times for an attribute; a commit writes about twenty.
     """
@@ -117,7 +123,7 @@ def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
-    """The slash paths of all datasets below `group`, sorted; groups at its top that are in `leave` are not entered."""
+    """Return the slash paths of all datasets below `group`, sorted; top groups named in `leave` are not entered."""
     names: list[str] = []
     groups, seen = [("", h5g.open(group.id, b"."))], set()
     while groups:
@@ -138,12 +144,12 @@ def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
 
 
 def _address(info: Any) -> int:
-    """Where a hard link leads; -1 of others."""
+    """Return the address that a hard link leads to; -1 for other links."""
     return int(info.u) if info.type == h5l.TYPE_HARD else -1
 
 
 def is_text(dataset: h5py.Dataset) -> bool:
-    """Whether a dataset holds UTF-8 text."""
+    """Return whether a dataset holds UTF-8 text."""
     return h5py.check_string_dtype(dataset.dtype) is not None
 
 
@@ -189,7 +195,7 @@ def read_rows(dataset: h5py.Dataset, selection: slice) -> np.ndarray:
 
 
 def read_rows_of(file: h5py.File, name: str, stream: Stream, selection: slice) -> np.ndarray:
-    """Read some rows of a stream, which must be there and be laid out as the stream says."""
+    """Read some rows of a stream, which must exist and have the layout that is declared."""
     dataset = file[name]
     dtype = "str" if is_text(dataset) else dataset.dtype.str
     if (dtype, dataset.shape[1:]) != (stream.dtype, stream.shape) or len(dataset) < selection.stop:

@@ -1,4 +1,4 @@
-"""Who writes a run, told by the text of its lock file: no lock is taken, so that no writer is ever disturbed.
+"""The process that writes a run, by the text of its lock file: no lock is taken, so that no writer is disturbed.
 
 A lock by flock cannot be seen from everywhere: network file systems may keep it to one host, and to try it is to hold
 it for an instant. So a writer says in the file who it is, and takes the text back when it leaves. Of one that was
@@ -44,7 +44,7 @@ class Holder:
 
     @property
     def alive(self) -> bool | None:
-        """Whether the process is there; None where that cannot be seen from here."""
+        """Whether the process is running; None where that cannot be seen from this host."""
         boot, space = _boot(), _space()
         if self.host != socket.gethostname() or (self.boot == boot and _differ(self.space, space)):
             return None
@@ -52,7 +52,7 @@ class Holder:
 
     @property
     def text(self) -> str:
-        """What the lock file says."""
+        """Text of the lock file."""
         fields = {**vars(self), "start": f"{self.start:.3f}"}
         return "".join(f"{name} {value}\n" for name, value in fields.items())
 
@@ -62,14 +62,14 @@ class Holder:
 
 
 def myself() -> Holder:
-    """This process."""
+    """Return the holder that stands for this process."""
     pid = os.getpid()
     born = _stat(pid)
     return Holder(socket.gethostname(), pid, time.time(), _boot(), _space(), born[1] if born else "unknown")
 
 
 def read_holder(lock: Path) -> Holder | None:
-    """Read who holds a lock, or held it when it was killed; None where nobody does, or the file says nothing."""
+    """Read which process holds a lock, or held it when it was killed; None where there is none, or no text."""
     try:
         with open(lock, "rb", buffering=0) as file:
             text = file.read(LONGEST_TEXT).decode(errors="replace")
@@ -86,7 +86,7 @@ def read_holder(lock: Path) -> Holder | None:
 
 
 def is_live(names: Names, commit_seconds: float = 60.0) -> bool:
-    """Whether a process writes the run; one on another host is believed to while commits come."""
+    """Return whether a process writes the run; one on another host is taken to do so while commits come."""
     holder = read_holder(names.lock)
     if holder is None:
         return False
@@ -96,7 +96,7 @@ def is_live(names: Names, commit_seconds: float = 60.0) -> bool:
 
 
 def silent_for(names: Names) -> float:
-    """Seconds since the last commit: each makes an entry in the folder."""
+    """Return the seconds since the last commit: each makes an entry in the folder."""
     try:
         return max(0.0, time.time() - os.stat(names.parts).st_mtime)
     except OSError:
@@ -104,7 +104,7 @@ def silent_for(names: Names) -> float:
 
 
 def _is_running(pid: int, born: str) -> bool:
-    """Whether a process is there that was born when it should; one that has ended and is not yet reaped is not."""
+    """Return whether a process of that birth is running; one that has ended and is not yet reaped is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -116,7 +116,7 @@ def _is_running(pid: int, born: str) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """State and clock tick of birth of a process, where the system tells."""
+    """Return state and clock tick of birth of a process, where the system has them."""
     try:
         # The name of the program stands in brackets and may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()

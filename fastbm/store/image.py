@@ -45,7 +45,7 @@ _PIECE = 1 << 20  # bytes that are written or read at a time
 
 
 class Placed(io.RawIOBase):
-    """A file object that knows its place and its size; reading and writing are left to others.
+    """The base of file objects that know their position and size; reading and writing are left to others.
 
     Attributes
     ----------
@@ -57,24 +57,28 @@ class Placed(io.RawIOBase):
         self.place, self.size = 0, 0
 
     def readable(self) -> bool:
+        """Return True, as any file object that is read."""
         return True
 
     def writable(self) -> bool:
+        """Return True, as any file object that is written."""
         return True
 
     def seekable(self) -> bool:
+        """Return True, as any file object with positions."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a place in the file."""
+        """Move to a position in the file; return it."""
         self.place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.place, os.SEEK_END: self.size}[whence]
         return self.place
 
     def tell(self) -> int:
+        """Return the position in the file."""
         return self.place
 
     def passed(self, n_bytes: int) -> int:
-        """Move on behind what was written; return how much it was."""
+        """Move on by the bytes that were written; return their number."""
         self.place += n_bytes
         self.size = max(self.size, self.place)
         return n_bytes
@@ -97,7 +101,7 @@ class ImageFile(Placed):
         self._placed: list[tuple[int, memoryview]] = []
 
     def put(self, dataset: h5py.h5d.DatasetID, arrays: Iterable[np.ndarray]) -> None:
-        """Let arrays, one after the other, be the contents of a dataset whose place in the file is allocated."""
+        """Make arrays, one after the other, the contents of a dataset whose place in the file is allocated."""
         offset = dataset.get_offset()
         for array in arrays:
             if array.size:
@@ -127,14 +131,14 @@ class ImageFile(Placed):
         return buffer
 
     def readinto(self, buffer: Any) -> int:
-        """Read at the place what HDF5 itself has written; it never asks for an array that was put."""
+        """Read at the position what HDF5 itself has written; it never asks for an array that was put."""
         view = memoryview(buffer).cast("B")
         view[:] = self._between(self.place, self.place + len(view))
         self.place += len(view)
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Write at the place by keeping a copy: HDF5 uses its buffers again."""
+        """Write at the position by keeping a copy: HDF5 uses its buffers again."""
         copy = bytes(data)
         self._writes.append((self.place, copy))
         return self.passed(len(copy))
@@ -145,11 +149,11 @@ TRAILER = struct.Struct("<8sQ32s")
 
 
 class Damaged(Exception):
-    """A sealed file is not what was written; the text says in what."""
+    """Raised for a sealed file that is not as it was written; the text names what differs."""
 
 
 class Foreign(Exception):
-    """A file bears the name of a segment and is nothing of ours."""
+    """Raised for a file that bears the name of a segment and was not made by the store."""
 
 
 @dataclass(frozen=True)
@@ -256,15 +260,17 @@ def read_trailer(path: Path) -> str:
 
 
 class Hasher(Protocol):
-    """What the hashes of `hashlib` and a `BlockHash` can do."""
+    """The methods that the hashes of `hashlib` and a `BlockHash` share."""
 
-    def update(self, data: memoryview, /) -> None: ...
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes to the hash."""
 
-    def digest(self) -> bytes: ...
+    def digest(self) -> bytes:
+        """Return the hash of all bytes so far."""
 
 
 def hasher_of(file: FileIO) -> tuple[int, Hasher]:
-    """Return how many bytes there are before a file's seal, and what hashes them as that seal does."""
+    """Return the number of bytes before a file's seal, and a hasher of the seal's kind."""
     length = max(0, os.fstat(file.fileno()).st_size - TRAILER.size)
     magic = os.pread(file.fileno(), len(MAGIC), length)
     if magic == TABLE_MAGIC:
@@ -273,7 +279,7 @@ def hasher_of(file: FileIO) -> tuple[int, Hasher]:
 
 
 def read_table(path: Path, digest: str) -> bytes | None:
-    """Return the checked table of CRC-32s of a sealed file, given the hash in its trailer; None if it keeps none."""
+    """Return the checked table of CRC-32s of a sealed file, given the hash in its trailer; None if it has none."""
     with open(path, "rb", buffering=0) as file:
         end = os.fstat(file.fileno()).st_size - TRAILER.size
         if os.pread(file.fileno(), len(MAGIC), end) != TABLE_MAGIC:
@@ -327,7 +333,7 @@ def open_image(path: Path) -> h5py.File:
 
 
 def believed(file: h5py.File) -> h5py.File:
-    """Return an open file of a run in which there is nothing that must not be read; else close it."""
+    """Return an open file of a run that holds nothing unsafe to read; else close it and raise `Damaged`."""
     try:
         return hdf5.believed(file)
     except hdf5.Unbelievable as error:
@@ -335,7 +341,7 @@ def believed(file: h5py.File) -> h5py.File:
 
 
 def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
-    """Refuse a seal to come. Where the hash is of a kind that we know, only the trailer's first bytes are damaged."""
+    """Refuse a seal of a later version. A known kind of hash means that only the trailer's first bytes are damaged."""
     with open(path, "rb", buffering=0) as file:
         length, _ = hasher_of(file)
         known = ((length, BlockHash()), (length, hashlib.sha256()), (bytes_before_table(length), BlockHash()))
@@ -347,7 +353,7 @@ def _refuse_newer(path: Path, magic: str, digest: bytes) -> None:
 
 
 def _without_trailer(path: Path) -> Damaged | Foreign:
-    """Tell a file of ours that was cut or torn from one that others put there, by bytes that no HDF5 has to parse."""
+    """Distinguish a file of the store that was cut or torn from one of others, by bytes that no HDF5 has to parse."""
     with open(path, "rb") as file:
         head = file.read(MARKED)
         size = file.seek(0, os.SEEK_END)

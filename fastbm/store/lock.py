@@ -1,4 +1,4 @@
-"""The lock that one writer holds on a run for its whole life: by flock, or where the file system has none, by name.
+"""The lock that one writer holds on a run for its whole life: by flock, or by its name where flock is missing.
 
 A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
 another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and removes
@@ -101,7 +101,7 @@ def _open(names: Names) -> int:
 
 
 def _is_ours(handle: int) -> bool:
-    """Whether a file is empty, or says what a writer says; of a text that a power cut took, zeros are left."""
+    """Return whether a file is empty or holds a writer's text; after a power cut, zeros may be left of that."""
     head = os.pread(handle, 5, 0)
     return not any(head) or head == b"host "
 
@@ -194,7 +194,7 @@ class Lock:
         return self._handle >= 0
 
     def release(self) -> None:
-        """Let others write, and take back the text that names this process."""
+        """Release the lock, and remove the text that names this process."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             with suppress(OSError):

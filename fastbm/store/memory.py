@@ -1,4 +1,4 @@
-"""A run that lives in memory: written and read like one in files."""
+"""Runs that live in memory, written and read like those in files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .schema import Extension, canonical_json, check_streams
 
 
 class Memory:
-    """Write and read one run without files.
+    """A run in memory: its writer and its reader in one.
 
     Takes the arguments of `create` that decide what a run holds, and has the methods of `Writer` and `Reader`.
 
@@ -69,7 +69,7 @@ class Memory:
         self.finished = True
 
     def extended(self, extension: Extension) -> Memory:
-        """Return a run that goes on past the end of this finished one; this one stays as it is."""
+        """Return a run that continues this finished one past its end; this one stays as it is."""
         state = self.state if extension.state is None else extension.state
         longer = Memory(spec=extension.spec, streams=self.streams, state=state, inputs=self.inputs, meta=self.meta)
         longer.n_blocks = self.n_blocks

@@ -1,4 +1,4 @@
-"""Where the files of a run lie, and how they are called in messages."""
+"""The paths of a run's files, and their names in messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Names:
         return f"{self.shown}{PARTS}/{path.name}" if path.parent == self.parts else self.shown
 
     def has_segments(self) -> bool:
-        """Whether there are any; the folder is listed only where the first one is missing."""
+        """Return whether there are segments; the folder is listed only where the first one is missing."""
         return self.segment(0).exists() or bool(self.segment_numbers())
 
     def segment_numbers(self) -> list[int]:
@@ -117,7 +117,7 @@ class Names:
 
 
 def is_own(name: str) -> bool:
-    """Whether a file in the parts folder is the store's by its name, save the lock."""
+    """Return whether a file in the parts folder is the store's by its name, save the lock."""
     return _OURS.fullmatch(name) is not None
 
 
@@ -127,13 +127,13 @@ def unfinished(path: Path) -> Path:
 
 
 def is_odd(entry: os.DirEntry[str]) -> bool:
-    """Whether something bears a name of the store's and is a link or a special file."""
+    """Return whether a link or a special file bears a name of the store's."""
     plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
     return not plain and is_own(entry.name)
 
 
 def is_segment(name: str) -> bool:
-    """Whether a file bears the final name of a segment."""
+    """Return whether a file bears the final name of a segment."""
     return _SEGMENT.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""The rows of a run in parts: which segment holds which, each checked once before it is read.
+"""The rows of a run in parts: which segment holds which, each segment checked once before it is read.
 
 Of a damaged run it is the whole part: what can still be read, up to where a resume would begin to compute again.
 """
@@ -21,7 +21,7 @@ KEPT_HEADERS = 1024
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return what tells a file from another one of the same name; None if there is none that we may look at."""
+    """Return inode, time and size, by which a file differs from another of the same name; None if it cannot be read."""
     try:
         found = os.stat(path)
     except OSError:
@@ -49,7 +49,7 @@ class Parts:
         return self._last
 
     def refresh(self) -> None:
-        """Look for segments that came, and for ones that were computed again: at most a few questions to the disk.
+        """Find segments that were added or computed again since the last call: at most a few questions to the disk.
 
         Whether the first one is still the same the caller knows.
         """
@@ -83,7 +83,7 @@ class Parts:
         return self._end_row(self.last, self._streams.index(name))
 
     def n_rows_before(self, name: str) -> int:
-        """Return how many rows of a stream count of those that came before the first segment, in a merged file."""
+        """Return the rows of a stream that count among those before the first segment, in a merged file."""
         return self._end_row(self.origin.header, self._streams.index(name))
 
     def _end_row(self, header: Header, column: int) -> int:
@@ -119,7 +119,7 @@ class Parts:
         return spec_of(self.names, self.header(low))
 
     def _list(self) -> None:
-        """See all segments by name, and the end of the chain."""
+        """Find all segments by name, and the end of the chain."""
         numbers = self.names.segment_numbers()
         if numbers and len(numbers) != numbers[-1] + 1:
             raise At(next(k for k, number in enumerate(numbers) if k != number), Missing())
@@ -132,7 +132,7 @@ class Parts:
         self._go_to(numbers[-1] if numbers else 0)
 
     def _newest(self) -> int:
-        """Return the number of the last segment that is there, by steps of twice the length."""
+        """Return the number of the newest segment, found by steps of twice the length."""
         known, step = self.last_number, 1
         while self._exists(known + step):
             step *= 2
@@ -165,7 +165,7 @@ class Parts:
 
 
 class At(Exception):
-    """Damage, and the segment in which it is."""
+    """Raised for damage in a segment, with the number of the segment."""
 
     def __init__(self, number: int, error: Damaged) -> None:
         super().__init__(str(error))
@@ -177,7 +177,7 @@ def _short(seen: Stamp | None) -> int:
 
 
 class WholePart(Parts):
-    """The segments before the first damaged one; it does not look for others.
+    """The segments before the first damaged one, with no search for others.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class WholePart(Parts):
         super().__init__(names, origin)
 
     def refresh(self) -> None:
-        """Stay with what was whole."""
+        """Do nothing: the segments stay those that were whole."""
 
     def _list(self) -> None:
         self._before_stale = False

@@ -1,4 +1,4 @@
-"""Whether a run can lie at a place: what is refused before anything is made there, and what is said of weak places.
+"""The place of a run: what is refused before anything is made there, and what is warned of where guarantees are weak.
 
 On what kind of file system a place lies is told as far as the system tells; only messages depend on it.
 """
@@ -51,7 +51,7 @@ def mount_of(path: Path) -> tuple[str, str]:
 
 
 def weakness(kind: str) -> str:
-    """Say what a file system of this type is known not to hold, in the form "renames are copies"; else empty."""
+    """Return what a file system of this type is known not to guarantee: "renames are copies"; else empty."""
     program = kind.removeprefix("fuse.")
     if program in COPIES:
         return "an object store behind it renames by copying"
@@ -61,7 +61,7 @@ def weakness(kind: str) -> str:
 
 
 def _name(kind: str, source: str) -> str:
-    """Programs that are not told apart by type are by what they mount: ``fuse`` of ``s3fs``."""
+    """Return the type of a file system; those of a general type get the mounted program too: ``fuse.s3fs``."""
     return f"fuse.{source}" if kind == "fuse" and source in (*COPIES, *ONE_HOST) else kind
 
 
@@ -73,7 +73,7 @@ def _plain(text: str) -> str:
 
 
 def check_out(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that is written as a folder's; one of parts may be, as shells complete it so."""
+    """Refuse a path that ends as a folder's; one of parts may, as shells complete it so."""
     text = os.fspath(path)
     if text.endswith("/") and not text.rstrip("/").endswith(PARTS):
         raise ValueError(f"out: {text!r} ends with '/' and so names a folder. Name a file in it, such as 'run.h5'.")
@@ -124,11 +124,11 @@ def foreign_files(names: Names) -> list[str]:
 
 
 def warn_of_place(names: Names, no_locks: str) -> None:
-    """Say once what is not guaranteed where the file system lacks locks, folders that sync, or renames."""
+    """Warn once of what is not guaranteed where the file system lacks locks, folders that sync, or renames."""
     point, kind = mount_of(names.parts)
     lacks = [f"it has no file locks (flock: {no_locks})"] if no_locks else []
     lost = ["two writers on two hosts are not kept apart"] if no_locks else []
-    if failure := _sync_failure(names.parts):
+    if failure := _sync_failure(names):
         lacks.append(f"folders cannot be synced (fsync: {failure})")
         lost.append("a power cut may lose the last commits")
     if weak := weakness(kind):
@@ -143,9 +143,12 @@ def warn_of_place(names: Names, no_locks: str) -> None:
         )
 
 
-def _sync_failure(folder: Path) -> str:
-    """Why the file system cannot sync folders; empty if it can."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+def _sync_failure(names: Names) -> str:
+    """Return why the file system cannot sync folders; empty if it can."""
+    try:
+        handle = os.open(names.parts, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise cannot_write(names, error) from error
     try:
         os.fsync(handle)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import OrderedDict
@@ -16,9 +15,10 @@ import h5py
 import numpy as np
 
 from .._base.checks import StorageError, nearest
+from .._base.hdf5 import NONSENSE
 from .._base.streams import Stream
 from . import hdf
-from .chain import Origin, blocks_safe, damage, follow, read_inputs
+from .chain import Origin, blocks_safe, damage, follow, parse_spec, read_inputs
 from .checked import MergedFile
 from .find import DISTRUST, Merged, find
 from .holder import Holder, is_live, read_holder
@@ -56,36 +56,36 @@ class Reader:
         self.refresh()
 
     def __reduce__(self) -> Any:
-        """By its path: a copy, here or in another process, opens the run for itself."""
+        """Return how a copy is made: by the path, from which it opens the run again, here or in another process."""
         return _open_again, (str(self._names.merged), self._cut, self._trust)
 
     def refresh(self) -> None:
-        """See what was committed since the last look."""
+        """Read what was committed since the last call."""
         self._looking(lambda: None, look_first=True)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Everything that decides the rows."""
-        return dict(json.loads(self._looking(self._read_spec)))
+        """Spec of the run: everything that decides the rows."""
+        return self._looking(lambda: parse_spec(self._read_spec()))
 
     @property
     def inputs(self) -> Arrays:
-        """The arrays that the run started from."""
+        """Arrays that the run started from."""
         return self._looking(self._read_inputs)
 
     @property
     def state(self) -> Arrays:
-        """The state at the last commit."""
+        """State at the last commit."""
         return self._looking(self._read_state)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Machine, versions and times."""
+        """Machine, versions and times of the run."""
         return dict(self._parts.origin.meta if self._parts else self._whole.meta)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How the run is written: compression, commit interval, merge."""
+        """Settings of the writer: compression, commit interval, merge."""
         return dict(self._parts.origin.settings if self._parts else self._whole.settings)
 
     @property
@@ -95,12 +95,12 @@ class Reader:
 
     @property
     def unchecked(self) -> bool:
-        """Whether the run is read from a file without a seal, which is believed as it is."""
+        """Whether the run is read from a file without a seal, so that none of it is checked against damage."""
         return self._merged is not None and not self._merged.sha256
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run reached its end."""
         return self._parts.last.finished if self._parts else True
 
     @property
@@ -115,7 +115,7 @@ class Reader:
 
     @property
     def n_blocks(self) -> int:
-        """The number of committed blocks."""
+        """Number of committed blocks."""
         return self._parts.last.end_block if self._parts else int(self._whole.meta["n_blocks"])
 
     def n_rows(self, name: str) -> int:
@@ -145,6 +145,7 @@ class Reader:
         """
         if step < 1:
             raise ValueError(f"step must be at least 1; got {step}.")
+        self.n_rows(name)  # which refuses other names
         return self._looking(lambda: self._read_rows(name, slice(start, stop, step)))
 
     def verify(self) -> None:
@@ -173,7 +174,7 @@ class Reader:
         return self._merged
 
     def _looking(self, act: Callable[[], T], *, look_first: bool = False) -> T:
-        """Do `act`; if files were merged, removed or computed again meanwhile, look again and repeat."""
+        """Call `act`; where files were merged, removed or computed again meanwhile, find them again and repeat."""
         for attempt in range(_LOOKS):
             try:
                 if look_first or attempt or self._is_replaced():
@@ -184,12 +185,16 @@ class Reader:
                     raise StorageError(f"{self.path} is another run than it was when it was opened. Open it again.")
                 return act()
             except (At, Damaged, FileNotFoundError) as error:
-                failure = error
+                failure: Exception = error
                 time.sleep(_PAUSE if self.holder else 0.0)
+            except (OSError, *NONSENSE) as error:
+                if isinstance(error, StorageError) or getattr(error, "errno", None) is not None:  # not HDF5's
+                    raise
+                raise self._damage(error) from error
         raise self._damage(failure) from None
 
     def _is_replaced(self) -> bool:
-        """Whether the files that rows are read from are others than those that were looked at."""
+        """Return whether files took the place of those that rows were read from."""
         merged, first = self._seen
         if self._merged is not None and stamp(self._names.merged) != merged:
             return True

@@ -1,4 +1,4 @@
-"""What a run has written last, read from its end, so that a look costs the same however long the run is."""
+"""The end of a run, as last written: reading it costs the same however long the run is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .schema import STATE, Arrays
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit: its number, when it was made (time of day), and the blocks up to it; a merged file is the last one.
+    """A commit: its number, when it was made (time of day), and the blocks up to it; a merged file is the last one.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def commit_at(reader: Reader, number: int) -> Commit:
 
 
 def counters(reader: Reader, at: Commit, names: Iterable[str]) -> Arrays:
-    """Read some small arrays of the state at a commit, those that are there.
+    """Read some small arrays of the state at a commit, those that exist.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _small(file: h5py.File, names: Iterable[str]) -> Arrays:
 
 
 def last_rows(reader: Reader, name: str, n_rows: int, n_commits: int) -> tuple[int, np.ndarray]:
-    """Return the number of the first of the last rows of a stream, and those: `n_rows` of `n_commits` at most."""
+    """Return the number of the first of the last rows of a stream, and the rows: at most `n_rows`, of `n_commits`."""
     end = reader.n_rows(name)
     start = max(0, end - n_rows, _first_row(reader, name, n_commits))
     return start, reader.read(name, start, end)

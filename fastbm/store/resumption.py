@@ -1,4 +1,4 @@
-"""Continue a run that was stopped, or go on past the end of one that is finished."""
+"""The continuation of a run: one that was stopped, or one that is finished and is to be longer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError, warn
 from . import disk
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
@@ -45,7 +46,7 @@ def resume(
     exact: bool = True,
     **changes: Any,
 ) -> Writer:
-    """Open a run to continue where its last commit left it.
+    """Open a run to continue at its last commit.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ def resume(
         The spec of a longer run, to go on with past the end of a finished one. A function is given spec, inputs and
         last state of the finished run, and returns the `Extension`; where it raises, nothing is changed.
     exact : bool
-        Refuse other versions of fastbm, NumPy and Numba than those that began the run.
+        Refuse other versions of fastbm, NumPy and Numba than those that began the run, and another arithmetic where
+        its meta names one.
     **changes
         `commit_seconds`, `commit_bytes` or `merge`, if other than at the start.
 
@@ -111,7 +113,7 @@ def _resume(
 
 
 def _goes_on(extend: dict[str, Any] | Extend | None, text: str) -> bool:
-    """Whether a run is to go on past its end, and does not do so already."""
+    """Return whether a run is to be longer than it is, and has not been extended so already."""
     return callable(extend) or (extend is not None and canonical_json(extend) != text)
 
 
@@ -158,7 +160,7 @@ def _continue(
 def _extend_merged(
     names: Names, lock: Lock, merged: Merged, extend: dict[str, Any] | Extend | None, changes: dict[str, Any]
 ) -> Writer:
-    """Begin parts that go on from a merged file, which stays as it is until both are merged."""
+    """Begin parts that continue a merged file, which stays as it is until both are merged."""
     merged.check()
     inputs, last = merged.read_arrays(INPUTS), merged.read_arrays(STATE)
     extension = _extension(extend, merged.spec, inputs, last)
@@ -178,7 +180,7 @@ def _extend_merged(
 
 
 def _last_whole_state(chain: Chain) -> Arrays:
-    """Return the state at the end of the chain; go back to an earlier one where the file of a state is damaged."""
+    """Return the state at the end of the chain; an earlier one where the file of a state is damaged."""
     dropped: list[int] = []
     for header in reversed(chain.headers):
         try:
@@ -194,7 +196,7 @@ def _last_whole_state(chain: Chain) -> Arrays:
 
 
 def _clean(names: Names, chain: Chain, standing: Standing) -> None:
-    """Remove what a kill has left, and set damaged segments aside."""
+    """Remove what a killed writer left, and set damaged segments aside."""
     for path in names.temporaries():
         disk.unlink(path)
     if chain.stale or standing.leftover_merged:
@@ -235,8 +237,10 @@ def _check_versions(names: Names, meta: dict[str, Any], exact: bool) -> None:
         for name, version in there.items()
         if version != package_version(name)
     ]
+    if "arithmetic" in meta and (here := arithmetic()) != meta["arithmetic"]:
+        other.append(f"matrix products and functions are of {here} here and of {meta['arithmetic']} in the file")
     if other and exact:
         raise StorageError(
-            f"cannot resume {names.shown} exactly: {'; '.join(other)}. Install these versions, or pass exact=False "
-            f"to go on with rows that may differ."
+            f"cannot resume {names.shown} exactly: {'; '.join(other)}. Go on where these are the same, or pass "
+            f"exact=False (--inexact) to go on with rows that may differ."
         )

@@ -1,4 +1,4 @@
-"""Names, dtypes and layouts of a run, and what one past its end goes on with: all that the files call by name."""
+"""The format of a run: names, dtypes and layouts, and what a longer run continues from."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def package_version(name: str) -> str:
 
 
 def check_major(shown: str, version: Iterable[int], written_by: str) -> None:
-    """Refuse a format whose major number is above ours."""
+    """Refuse a format whose major number is above this version's."""
     major, minor = (int(number) for number in version)
     if major > FORMAT_VERSION[0]:
         raise StorageError(
@@ -136,7 +136,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Extension:
-    """A longer run, as it stands where it goes on.
+    """A longer run: its spec, and the state and rows that it continues from.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Extension:
     n_rows: Mapping[str, int] | None = None
 
     def kept(self, written: Mapping[str, int]) -> dict[str, int]:
-        """Of the rows that are written, how many count for the longer run."""
+        """Return how many of the written rows count for the longer run."""
         return {name: min(n, (self.n_rows or written)[name]) for name, n in written.items()}
 
 

@@ -1,5 +1,6 @@
-"""The hash that seals a file: the sha256 of the CRC-32s of its blocks, and the table of these, by which each block can
-be checked alone.
+"""The hash that seals a file: the sha256 of the CRC-32s of its blocks.
+
+The table of these stands in the file too, so that each block can be checked alone.
 
 Where a processor has no instructions for sha256, to hash the bytes with it takes five to seven times as long, and
 longer than to write them to a disk.
@@ -20,14 +21,14 @@ CRC = 4  # bytes of one entry of a table
 
 
 class BlockHash:
-    """Takes the bytes of a file in order, in pieces of any length, as the hashes of `hashlib` do."""
+    """A hasher with the methods of those of `hashlib`, which takes a file's bytes in order, in pieces of any length."""
 
     def __init__(self) -> None:
         self._table = bytearray()
         self._crc = self._n_bytes = 0  # of the block that is not full
 
     def update(self, data: memoryview) -> None:
-        """Take some more bytes."""
+        """Add bytes to the hash."""
         start = 0
         while start < len(data):
             piece = data[start : start + BLOCK - self._n_bytes]
@@ -44,7 +45,7 @@ class BlockHash:
         return bytes(self._table)
 
     def digest(self) -> bytes:
-        """Return the hash of all bytes, whenever asked; none may follow."""
+        """Return the hash of all bytes, as often as asked; no bytes may follow."""
         return hash_of_table(self.table())
 
     def _end_block(self) -> None:
@@ -58,5 +59,5 @@ def hash_of_table(table: bytes) -> bytes:
 
 
 def bytes_before_table(length: int) -> int:
-    """Return how many of `length` bytes come before the table of their CRC-32s, which is counted in."""
+    """Return how many of `length` bytes come before the table of their CRC-32s, which `length` includes."""
     return length - CRC * -(-length // (BLOCK + CRC))

@@ -1,4 +1,4 @@
-"""One segment, what a commit writes: its contents, and a record that tells of it before its rows are read.
+"""Segments, one for each commit: their contents, and a record of these that is read before the rows.
 
 Reading attributes through HDF5 takes a hundred times as long as reading a few bytes, and HDF5 does not check them. So a
 segment's header stands again behind the HDF5 image, at the end of the file: canonical JSON, then ``b"FBMHEAD1" | u32
@@ -90,12 +90,13 @@ class Header:
 
     @property
     def end_block(self) -> int:
-        """The number of blocks in this segment and all before it."""
+        """Number of blocks in this segment and all before it."""
         return self.first_block + self.n_blocks
 
     def end_row(self, column: int, rewinds: np.ndarray) -> int:
-        """The end of the rows of a stream up to this segment, without those that `rewinds` take back; it never falls
-        from one segment to the next.
+        """Return the end of the rows of a stream up to this segment, without those that `rewinds` take back.
+
+        It never falls from one segment to the next.
         """
         later = [int(row[1 + column]) for row in rewinds if row[0] > self.segment]
         return min([int(self.index[column].sum()), *later])
@@ -201,7 +202,7 @@ def _header(values: dict[str, Any], arrays: Arrays, shown: str, tail: Tail) -> H
 
 @dataclass(frozen=True)
 class Contents:
-    """What lies in a segment beside its header; `inputs` in the first one only, `spec` also where it changes."""
+    """The contents of a segment beside its header; `inputs` in the first one only, `spec` also where it changes."""
 
     streams: Mapping[str, Stream]
     rows: Mapping[str, list[np.ndarray]]
@@ -213,7 +214,7 @@ class Contents:
 
     @property
     def n_bytes(self) -> int:
-        """About the memory of all arrays."""
+        """About how many bytes the arrays take in memory."""
         arrays = [*self.state.values(), *(self.inputs or {}).values()]
         return sum(a.nbytes for a in arrays) + sum(a.nbytes for blocks in self.rows.values() for a in blocks)
 

@@ -1,32 +1,28 @@
-"""Check every byte of a run, in parts and merged, and name all that is damaged; no lock is taken, nothing changed.
+"""The verification of a run: every byte checked, in parts and merged, and all damage named, without a lock or a change.
 
-Of a damaged merged file the rows are found whose checksums are wrong. HDF5 may crash on a file whose tables are
-damaged, or believe in rows without end, so it reads such a file in a process of its own that has little memory and
-time.
+Of a damaged merged file the rows are found whose checksums are wrong.
 """
 
 from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import h5py
 import numpy as np
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.hdf5 import NONSENSE
 from .._base.streams import Stream
-from . import hdf
+from . import apart, hdf
 from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
 from .commit import KEPT_STATES
+from .damaged import LARGEST_PIECE, damaged_rows
 from .find import DISTRUST, Merged, find, kind_of
 from .holder import is_live
 from .image import SIGNATURE, Damaged, Foreign, check_hash, open_image, read_trailer
@@ -34,68 +30,13 @@ from .names import Names
 from .parts import stamp
 from .segment import Header, check_attributes
 
-LARGEST_PIECE = 16 << 20  # bytes of rows that are read at a time
-LARGEST_MEMORY = 8 << 30  # addresses: libraries reserve far more than they use
-SECONDS, SLOWEST = 60.0, 20e6  # for the start of a process, and bytes that are read in a second
-Place = tuple[str, int, int]  # a stream, the first and the last of its rows
+SLOWEST = 5e6  # bytes of a file that are verified in a second
 LOOKS = 3
-
-
-def damaged_rows(path: Path) -> list[Place] | None:
-    """Return rows that HDF5 cannot read, to the chunk; None where it cannot read the file's tables either."""
-    command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()", str(path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    seconds = SECONDS + path.stat().st_size / SLOWEST
-    try:
-        done = subprocess.run(command, env=environment, timeout=seconds, capture_output=True, text=True, check=True)
-    except (subprocess.SubprocessError, OSError):
-        return None
-    return [(str(name), int(first), int(last)) for name, first, last in json.loads(done.stdout)]
-
-
-def main() -> None:
-    """Print what `places` finds in the file that the command line names."""
-    resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(ImportError):  # where it is missing, rows that need it cannot be read
-        hdf.zstd()
-    json.dump(list(places(Path(sys.argv[1]))), sys.stdout)
-
-
-def places(path: Path) -> Iterator[Place]:
-    """Yield what `damaged_rows` returns; may crash."""
-    with open_image(path) as file:
-        for name, stream in hdf.read_streams(file)[0].items():
-            rows = file[name]
-            step = rows.chunks[0]
-            n_chunks = max(1, LARGEST_PIECE // max(1, step * stream.row_bytes))
-            first = end = 0
-            for piece in range(0, len(rows), step * n_chunks):
-                if _is_readable(rows, piece, piece + step * n_chunks):
-                    continue
-                for start in range(piece, min(piece + step * n_chunks, len(rows)), step):
-                    if _is_readable(rows, start, start + step):
-                        continue
-                    if end > first and start > end:
-                        yield name, first, end - 1
-                        first = end
-                    first = first if end > first else start
-                    end = min(start + step, len(rows))
-            if end > first:
-                yield name, first, end - 1
-
-
-def _is_readable(rows: h5py.Dataset, start: int, stop: int) -> bool:
-    try:
-        hdf.read_rows(rows, slice(start, min(stop, len(rows))))
-    except (OSError, RuntimeError, ValueError):
-        return False
-    return True
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked of a run, and what was found.
+    """The result of a verification: what was checked of a run, and what was found.
 
     Attributes
     ----------
@@ -138,7 +79,7 @@ class _Findings:
 
 
 def verify(path: str | os.PathLike[str]) -> Verification:
-    """Check trailers, checksums, the chain, counts and that HDF5 reads every row.
+    """Verify trailers, checksums, the chain, counts, and that HDF5 reads every row.
 
     Parameters
     ----------
@@ -161,6 +102,34 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         if stamp(names.merged) == before:  # else the parts were merged while they were looked at
             break
     return found
+
+
+def verify_apart(path: str | os.PathLike[str], *, seconds: float | None = None) -> Verification:
+    """Verify a run in a process of its own, with limits of memory and time: it may come from a stranger.
+
+    `seconds` is the limit of time, by default a minute and one for every 300 MB. Where the process does not come to its
+    end, all is lost that the run holds; what else is as for `verify`.
+    """
+    names = Names(path)
+    files = [one for one in (names.merged, *names.own_files()) if one.is_file()]
+    n_bytes = sum(one.stat().st_size for one in files)
+    try:
+        found = apart.call(plain, str(path), apart.SECONDS + n_bytes / SLOWEST if seconds is None else seconds)
+    except apart.Lost as error:
+        problem = f"{names.shown} cannot be looked at: the process that verified it {error}. {DISTRUST}"
+        return _told(_Findings(names, len(files), n_bytes, [problem]), lost=True)
+    if "refused" in found:
+        raise StorageError(found["refused"])
+    told: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+    return Verification(**told)
+
+
+def plain(path: str) -> dict[str, Any]:
+    """Return what `verify` finds, as JSON takes it."""
+    try:
+        return asdict(verify(path))
+    except StorageError as error:
+        return {"refused": str(error)}
 
 
 def _look(names: Names) -> Verification:
@@ -198,7 +167,7 @@ def _told(
     found: _Findings, n_blocks: int = 0, *, finished: bool = False, merged: bool | None = None, lost: bool = False,
     notes: Iterable[str] = (),
 ) -> Verification:  # fmt: skip
-    """What is told of a run; parts that are there belong to it unless `merged` says otherwise."""
+    """Return the result for a run; parts that exist belong to it unless `merged` says otherwise."""
     names = found.names
     left = [f"{names.show(one)} was left unfinished" for one in names.temporaries()]
     left += [f"{names.show(one)} is set aside" for one in names.own_files() if ".bad" in one.name]
@@ -258,7 +227,7 @@ def _check_merged(found: _Findings, merged: Merged, *, sealed: bool) -> None:
 
 
 def _check_seals(found: _Findings, first: int) -> None:
-    """Where what comes before them is damaged: segments from the `first` on, each for itself."""
+    """Check segments from the `first` on, each for itself, where what comes before them is damaged."""
     names = found.names
     for number in names.segment_numbers():
         path = names.segment(number)
@@ -313,7 +282,7 @@ def _check_parts(found: _Findings, origin: Origin) -> Header:
 
 
 def _with_gaps(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield each number of a segment with 0, and in order with them the first of each gap with its length."""
+    """Yield (number, 0) for each segment, and in order with them (first missing number, length) for each gap."""
     for last, number in itertools.pairwise([-1, *numbers]):
         if number > last + 1:
             yield last + 1, number - last - 1
@@ -335,12 +304,12 @@ def _check_contents(found: _Findings, origin: Origin, header: Header, before: He
                 if n_rows != count:
                     raise Damaged(f"it counts {count} rows of {name} and holds {n_rows}")
             _read_through(file, there)
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
+    except (OSError, *NONSENSE) as error:
         raise Damaged(f"HDF5 cannot read it through ({error})") from error
 
 
 def _rows_before(header: Header, before: Header) -> np.ndarray:
-    """The rows that come before those of a segment: all so far, but for those that it takes back itself."""
+    """Return the rows of each stream before a segment: all so far, but for those that it takes back itself."""
     found: np.ndarray = before.index.sum(axis=1)
     if len(header.rewinds) != len(before.rewinds):
         found = np.minimum(header.rewinds[-1, 1:], found)
@@ -348,7 +317,7 @@ def _rows_before(header: Header, before: Header) -> np.ndarray:
 
 
 def _check_states(found: _Findings, origin: Origin, last: Header) -> None:
-    """States that are files of their own: all that are there, and the last one, which must be."""
+    """Check the states that are files of their own: all that exist, and the last one, which must."""
     names = found.names
     for number in names.state_numbers():
         path = names.state(number)

@@ -1,4 +1,4 @@
-"""Write a run: take blocks of rows, and see to it that they are committed."""
+"""The writer of a run, which takes blocks of rows and commits them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is written; nothing here changes a row."""
+    """Settings of the writer of a run; none of them changes a row."""
 
     commit_seconds: float
     commit_bytes: int
@@ -37,7 +37,7 @@ class Settings:
 
 
 class Writer:
-    """One run, open for writing; made by `create` or `resume`.
+    """A run that is open for writing, made by `create` or `resume`.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class Writer:
 
     @property
     def n_blocks(self) -> int:
-        """The number of blocks appended to the run, in this process and before it."""
+        """Number of blocks appended to the run, in this process and before it."""
         return self._progress[0] + len(self._progress[1])
 
     @property
     def state(self) -> Arrays:
-        """The state at the last commit."""
+        """State at the last commit."""
         return self._state
 
     def n_rows(self, name: str) -> int:
@@ -106,7 +106,7 @@ class Writer:
         self._start(copy_arrays(state(), "state"))
 
     def commit(self, state: State) -> None:
-        """Commit all blocks and return when they are safe.
+        """Commit all blocks; return when they are on the disk.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Writer:
                 raise
 
     def _extend(self, extension: Extension) -> None:
-        """Go on past the end of a finished run, under a longer spec."""
+        """Continue a finished run past its end, under a longer spec."""
         self._check_lock()
         text = canonical_json(extension.spec)
         state = self._state if extension.state is None else copy_arrays(extension.state, "state")
@@ -184,7 +184,7 @@ class Writer:
         self._pending_bytes = 0
 
     def _collect(self, *, wait: bool) -> None:
-        """Take note of a commit that is done: only then are its rows freed."""
+        """Take over the result of a commit that is done, after which its rows are freed."""
         committer = self._committer
         if committer is None:
             return

@@ -84,12 +84,10 @@ def run(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", PROGRAM], text=True, env=env, **pipes)
 
 
-def test_processes_side_by_side_on_an_empty_and_on_a_damaged_cache(tmp_path: Path) -> None:
-    for n_processes, damage in (
-        (2, lambda data: data),
-        (1, lambda data: b""),
-        (2, lambda data: data[:-9] + b"x" * 9),
-    ):
+@pytest.mark.parametrize("numbers", [(2, 1, 2), pytest.param((20, 20, 20), marks=pytest.mark.long)])
+def test_processes_side_by_side_on_an_empty_and_on_a_damaged_cache(numbers: tuple[int, ...], tmp_path: Path) -> None:
+    damages = (lambda data: data, lambda data: b"", lambda data: data[:-9] + b"x" * 9)
+    for n_processes, damage in zip(numbers, damages, strict=True):
         for file in (tmp_path / "kernels").glob("*.code"):
             file.write_bytes(damage(file.read_bytes()))
         children = [run(tmp_path) for _ in range(n_processes)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.sampling.dense import _add_row, gibbs_sweep_dense, init_fields_dense, metropolis_sweep_dense
+from fastbm.kernels.sampling.dense import add_row, init_fields_dense, subtract_row, sweep_dense
 from tests.support.combinations import pairwise
 from tests.twins import reference
 
@@ -49,7 +49,7 @@ class Lanes(NamedTuple):
     def sweep(self, sites: np.ndarray, n_sweeps: int, rule: str = "gibbs", hold: int = 0) -> int:
         rows = np.ascontiguousarray(sites, np.int32)
         arguments = (self.up, self.fields, self.rises, self.scale, self.streams, rows, n_sweeps)
-        return gibbs_sweep_dense(*arguments) if rule == "gibbs" else metropolis_sweep_dense(*arguments, np.uint32(hold))
+        return sweep_dense(*arguments, None if rule == "gibbs" else np.uint32(hold))
 
     def recomputed(self) -> np.ndarray:
         fields = np.empty_like(self.fields)
@@ -366,7 +366,7 @@ def test_one_compiled_signature_for_each_type_of_fields():
     for dtype in FIELD_TYPES:
         for rule in RULES:
             lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
-    kernels = (init_fields_dense, gibbs_sweep_dense, metropolis_sweep_dense, _add_row)
+    kernels = (init_fields_dense, sweep_dense, add_row, subtract_row)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
         one = lanes_of(

@@ -66,8 +66,8 @@ class Lanes(NamedTuple):
         lo, hi = reference.VALUES[machine.units]
         scale = np.broadcast_to(FIXED[dtype] / (np.asarray(beta) * (hi - lo)), self.up.shape[1]).astype(np.float32)
         rows, used = np.ascontiguousarray(sites, np.int32), self.up.shape[1] if n_chains is None else n_chains
-        rules = (rule == "metropolis", np.uint32(hold))
-        return sweep_sparse(self.up, machine.graph(dtype), scale, self.streams, rows, n_sweeps, rules, used)
+        held = None if rule == "gibbs" else np.uint32(hold)
+        return sweep_sparse(self.up, machine.graph(dtype), scale, self.streams, rows, n_sweeps, held, used)
 
 
 def assert_is_the_twin(machine: Machine, lanes: Lanes, betas, sites, n_sweeps, rule, hold=0, dtype=np.int32) -> None:
@@ -153,8 +153,8 @@ def test_fields_at_the_end_of_the_type_do_not_wrap(rule, dtype):
     start = np.array([[most], [-most]], dtype)
     graph = (np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, dtype), start)
     lanes, scale = Lanes.draw(2, 16, seed=11), np.full(16, 0.01, np.float32)
-    rules, sites = (rule == "metropolis", np.uint32(1 << 28)), np.array([[0, 1]], np.int32)
-    sweep_sparse(lanes.up, graph, scale, lanes.streams, sites, 100, rules, 16)
+    hold, sites = None if rule == "gibbs" else np.uint32(1 << 28), np.array([[0, 1]], np.int32)
+    sweep_sparse(lanes.up, graph, scale, lanes.streams, sites, 100, hold, 16)
     assert lanes.up[0].all()
     assert not lanes.up[1].any()
 

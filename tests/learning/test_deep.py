@@ -15,8 +15,7 @@ from fastbm.inference.conditional.layers import lower_bounds, mean_field_layers
 from fastbm.learning.learners.pretraining import Copies, Pretraining, Tied
 from fastbm.learning.moments import put_odd_means
 from fastbm.learning.monitor import row_sums
-from fastbm.learning.phases.exact import ClampedExact
-from fastbm.learning.phases.gibbs import FreeExact
+from fastbm.learning.phases.exact import ClampedExact, FreeExact
 from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.report.pictures.run import plot_run
 from fastbm.runs.toml import file

@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 import fastbm as bm
-from fastbm.learning.phases.exact import ClampedExact, ClampedGibbs, ClampedMeanField
-from fastbm.learning.phases.gibbs import FreeExact, FreeGibbs, FreeMeanField
+from fastbm.learning.phases.exact import ClampedExact, FreeExact
+from fastbm.learning.phases.gibbs import ClampedGibbs, FreeGibbs
+from fastbm.learning.phases.mean_field import ClampedMeanField, FreeMeanField
 from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.machine.clamping import Clamped
 from tests.support import machines

@@ -112,7 +112,9 @@ def test_defaults_stand_in_the_spec() -> None:
     assert ladder["rule"] == "gibbs" and ladder["swap_every"] == 1
     assert len(told(sampler="tempering", n_betas=5)["betas"]) == 5
     assert told(sampler="tempering", betas=[0.1, 0.7])["beta"] == [0.7]
-    assert told(sampler="annealing", beta=2.0)["betas"] == [hot, 2.0]
+    annealed = told(sampler="annealing", beta=2.0)
+    assert annealed["betas"] == [hot, 2.0]
+    assert (annealed["rule"], annealed["order"]) == ("metropolis", "sequential")
     searching = told(sampler="annealing")
     assert (
         searching["betas"]
@@ -168,6 +170,7 @@ def test_many_chains_are_refused_before_memory_is_taken(monkeypatch: pytest.Monk
     with pytest.raises(ValueError, match=r"n_chains = 100000 \(\d+ replicas\) of 30"):
         bm.sample(SK, sampler="tempering", n_chains=100_000, n_sweeps=1)
     monkeypatch.setattr("fastbm.sampling.memory.available_bytes", lambda: 1.0)
+    monkeypatch.setattr("fastbm.sampling.memory.SMALL", 0.0)
     with pytest.raises(ValueError, match="Not even one chain would fit"):
         bm.sample(small(), n_sweeps=1)
     monkeypatch.setattr("fastbm.sampling.memory.available_bytes", lambda: None)

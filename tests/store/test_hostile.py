@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import h5py
@@ -12,8 +13,9 @@ import pytest
 from fastbm._base import hdf5
 from fastbm._base.checks import StorageError
 from fastbm.cli import main
-from fastbm.store import merge_parts, open_reader, resume, schema, verify
+from fastbm.store import apart, merge_parts, open_reader, resume, schema, verify
 from fastbm.store.digest import digest_of
+from fastbm.store.verification import verify_apart
 from tests.support import store
 from tests.support.hostile import CRAFTS, Craft, reseal
 from tests.support.store import begun, complete, refused
@@ -90,3 +92,27 @@ def test_the_digest_is_that_of_sha256sum(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit, match="0"):
         main(["verify", "--sha256", str(path)])
     assert f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}" in capsys.readouterr().out
+
+
+def crash(path: str) -> None:
+    """What HDF5 may do."""
+    os.abort()
+
+
+def grow(path: str) -> None:
+    """Take more memory than there may be."""
+    np.ones(apart.LARGEST_MEMORY)
+
+
+def test_what_does_not_come_to_its_end_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])  # where a process of its own finds `crash` and `grow`
+    path = complete(tmp_path / "run.h5")
+    assert verify_apart(path) == verify(path)
+    refused(lambda: verify_apart(tmp_path / "no.h5"), "no.h5 does not exist")
+    found = verify_apart(path, seconds=0.01)
+    assert found.lost
+    assert "took more than 0 s and was ended" in found.problems[0]
+    with pytest.raises(apart.Lost, match=r"crashed \(SIGABRT\)"):
+        apart.call(crash, "", 60.0)
+    with pytest.raises(apart.Lost, match=r"failed \(.*Unable to allocate"):
+        apart.call(grow, "", 60.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import random
 import re
@@ -19,6 +20,8 @@ from fastbm.cli import main
 from fastbm.store import Stream, create, merge_parts, open_reader, resume, schema, segment, verify
 from fastbm.store.names import Names
 from tests.support import store
+from tests.support.classifier import blobs
+from tests.support.hostile import reseal
 from tests.support.store import N_BLOCKS, append, begin, complete, refused
 
 tmp_path = store.tmp_path
@@ -162,14 +165,15 @@ def test_a_state_of_its_own_is_checked(tmp_path: Path, monkeypatch: pytest.Monke
     assert any("the state of the last commit, is missing" in problem for problem in verify(path).problems)
 
 
+def call(*words: str) -> int:
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    return int(left.value.code or 0)
+
+
 def test_the_command_line_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = parts(tmp_path)
-
-    def call(*words: str) -> int:
-        with pytest.raises(SystemExit) as left:
-            main(list(words))
-        return int(left.value.code or 0)
-
     assert call("verify", str(path)) == 0
     assert "Every byte is as it was written" in " ".join(capsys.readouterr().out.split())
     flip(tmp_path / "run.h5.parts" / "seg-00000004.h5", 4000)
@@ -181,6 +185,23 @@ def test_the_command_line_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "no blocks are whole" in " ".join(capsys.readouterr().out.split())
     flip(tmp_path / "run.h5.parts" / "seg-00000001.h5", 4000)
     assert call("verify", str(tmp_path / "gone.h5")) == 2
+
+
+def test_files_of_machines_and_classifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bm.models.random_machine(6, seed=1).save(tmp_path / "machine.h5")
+    bm.BoltzmannClassifier().fit(*blobs(30, 6)).save(tmp_path / "classifier.h5")
+    for name, told in (("machine", "a machine of 6 spin units"), ("classifier", "a classifier of 3 classes, 6 units")):
+        path = tmp_path / f"{name}.h5"
+        assert call("verify", "--sha256", str(path)) == 0
+        out = capsys.readouterr().out
+        assert told in out
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in out
+        reseal(path, lambda file: file.attrs.__delitem__("n_hidden" if "n_hidden" in file.attrs else "settings"))
+        assert call("verify", str(path)) == 1
+        assert "not laid out as fastbm does it" in " ".join(capsys.readouterr().out.split())
+        flip(path, 8 * 900)
+        assert call("verify", str(path)) == 1
+        assert "not those that were written" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_are_merged_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

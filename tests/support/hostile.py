@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5s, h5t
 
+from fastbm._base import files
 from fastbm.store.image import Hasher, hasher_of, trailer
 from fastbm.store.seal import BlockHash
 from fastbm.store.segment import _record_text, read_tail
@@ -18,19 +19,29 @@ Craft = Callable[[h5py.File, str, Path], None]  # of the file, the path of an ar
 SECRET = np.arange(64, dtype="<f8")
 
 
-def reseal(path: Path, change: Callable[[h5py.File], None]) -> None:
-    """Change a sealed file and seal it again, with the record of its header if it has one."""
-    text = _record_text(path, read_tail(path).before)
+def unsealed(path: Path) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """Return what a seal is of, and what seals it: that of runs, or that of machines and classifiers."""
+    if files.check_seal(path):
+        return path.read_bytes()[: -files.SEAL.size], files.sealed
+
+    def sealed(data: bytes) -> bytes:
+        digest: Hasher = BlockHash()
+        digest.update(memoryview(data))
+        return data + trailer(len(data), digest.digest())
+
     with open(path, "rb", buffering=0) as file:
         length, _ = hasher_of(file)
-        image = file.read(length)
+        return file.read(length), sealed
+
+
+def reseal(path: Path, change: Callable[[h5py.File], None]) -> None:
+    """Change a sealed file and seal it again, with the record of its header if it has one."""
+    image, sealed = unsealed(path)
+    text = None if sealed is files.sealed else _record_text(path, read_tail(path).before)
     record = image[-(len(text) + 44) :] if text is not None else b""
     with h5py.File(path, "r+") as file:
         change(file)
-    data = path.read_bytes() + record
-    digest: Hasher = BlockHash()
-    digest.update(memoryview(data))
-    path.write_bytes(data + trailer(len(data), digest.digest()))
+    path.write_bytes(sealed(path.read_bytes() + record))
 
 
 def pointers(file: h5py.File, name: str, folder: Path) -> None:

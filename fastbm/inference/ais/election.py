@@ -1,4 +1,4 @@
-"""Which product model walks begin from, where nobody says: every base is tried shortly, with chains of its own.
+"""The choice of the product model that walks begin at by default: every base is tried shortly, with chains of its own.
 
 The one with the highest lower end of log Z is taken: weights that are even neither elect a base nor exclude it, as the
 chains of a base that leads into one valley all agree. The trials' chains are not used again: the largest of several
@@ -24,7 +24,7 @@ BARS = 2.0  # of its error, between an estimate and its lower end
 
 
 class Trial(NamedTuple):
-    """A base that was tried: its log-odds, the estimate, and the lower end of that."""
+    """A base that was tried: its log-odds, the estimate of log Z, and a lower bound of that."""
 
     name: str
     base: np.ndarray
@@ -36,7 +36,7 @@ class Trial(NamedTuple):
 def tried(
     model: BoltzmannMachine, beta: float, walk: str, n_betas: int, found: Scout | None, seed: int, threads: int
 ) -> list[Trial]:
-    """Try every base the machine has, the best first."""
+    """Try every base of the machine; return the trials, the best first."""
     path = np.linspace(0.0, 1.0, max(n_betas // PART, FEWEST))
     trials: list[Trial] = []
     for k, name in enumerate(names(model, found)):

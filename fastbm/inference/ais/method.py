@@ -41,7 +41,7 @@ MEANS = "start means"  # in `detail`, those of the base
 
 @dataclass(frozen=True)
 class Job:
-    """A path with its ends, how it is walked, and what was seen before.
+    """The task of annealing along a path: its ends, how it is walked, and what a scout saw before.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def look(
     model: BoltzmannMachine, beta: float, walk: str, n_sweeps: float, seed: int, threads: int, must: bool = False,
     purpose: int = SCOUT,
 ) -> Scout:  # fmt: skip
-    """Look at a machine with a scout, for a part of the time that so many sweeps take."""
+    """Scout a machine, for a part of the time that a number of sweeps takes."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)
@@ -127,7 +127,7 @@ def look(
 
 @options
 class _Paths(Examined):
-    """What both ways along a path share.
+    """The base of annealing in both directions along a path.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class AIS(_Paths):
         super()._check_together()
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         if moments:
             check_pairs(model.n_units)
         must = self.bracket and self._source == "tempering"
@@ -307,7 +307,7 @@ class ReverseAIS(_Paths):
     name: ClassVar[str] = "reverse-ais"
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         job = self._job(model, beta, seed, threads, must=self._source == "tempering")
         log_w, holds, about = self._down(job)
         found = average(-log_w)
@@ -356,7 +356,7 @@ def _ends(lower: Average, upper: Average) -> dict[str, Any]:
 def _judge(
     name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool
 ) -> Verdict:
-    """Whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
+    """Return whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
 
     `chains` tells of Gibbs chains that walks down begin at and that have not converged.
     """

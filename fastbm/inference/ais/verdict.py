@@ -1,4 +1,4 @@
-"""Whether walks up or down a path may say that they have converged."""
+"""The verdict on walks up or down a path: whether they may claim to have converged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _seen(up: Average | None, down: Average | None, own: Average, found: Scout |
 
 
 def _crossed(up: Average, down: Average, other: Average) -> str:
-    """Say what walks up and down disagree about; `other` are those that stand witness."""
+    """Return how walks up and down disagree, as text; `other` are those that check the estimate."""
     way, where = ("down", "states of a tempering") if other is down else ("up", "the product model")
     if not other.healthy:
         return f"of the walks {way} from {where} that stand witness {other.ess:.1f} of {len(other.weights)} count"

@@ -74,7 +74,7 @@ class Walk:
 
     @property
     def log_w(self) -> np.ndarray:
-        """The weights so far, (n_chains,)."""
+        """The log weights so far, (n_chains,)."""
         return np.concatenate([self._log_w_block(k)[: b.stop - b.start] for k, b in enumerate(self.blocks)])
 
     def bits(self) -> np.ndarray:
@@ -89,9 +89,9 @@ class Walk:
         raise NotImplementedError
 
     def _log_w_block(self, k: int) -> np.ndarray:
-        """(lanes,) of block `k`."""
+        """Return the log weights of block `k`, (lanes,)."""
         raise NotImplementedError
 
     def _up_block(self, k: int) -> np.ndarray:
-        """(n_units, lanes) of 0 and 1, of block `k`."""
+        """Return the states of block `k`, (n_units, lanes) of 0 and 1."""
         raise NotImplementedError

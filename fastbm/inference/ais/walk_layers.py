@@ -91,7 +91,7 @@ class LayersWalk(Walk):
             )
 
     def _fields(self, k: int, layer: int) -> np.ndarray:
-        """Log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
+        """Return the log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
         up, rows = self._up[k], self._layers[layer]
         fields = np.empty((rows.stop - rows.start, up.shape[1]), up.dtype)
         fields[:] = self._field[rows]

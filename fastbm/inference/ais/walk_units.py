@@ -62,7 +62,7 @@ class UnitsWalk(Walk):
         self.detail = point.detail(self.kernel)
 
     def _sum_of_couplings(self) -> float:
-        """Return what the couplings give at s = (lo, ..., lo), over lo."""
+        """Return the energy that the couplings give at s = (lo, ..., lo), over lo."""
         couplings, lo = self.model.couplings, float(self.model.convention.lo)
         return float(couplings.field(np.full((1, self.model.n_units), lo)).sum()) if lo else 0.0
 
@@ -93,7 +93,7 @@ class UnitsWalk(Walk):
             sums.log_w[:] = 0.0
 
     def _make_fields(self, k: int, up: np.ndarray) -> np.ndarray:
-        """Fields in int64 of all units (n_chains, n_units); dense couplings keep theirs."""
+        """Return the fields in int64 of all units (n_chains, n_units); dense couplings keep theirs."""
         if self._dense:
             start = np.zeros_like(self._fields[k])
             start[:, : self.model.n_units] = self._start
@@ -142,6 +142,6 @@ class UnitsWalk(Walk):
 
 
 def _with_room(point: FixedPoint, n_units: int) -> FixedPoint:
-    """Coarser integers where sums of fields over all units might overflow."""
+    """Return coarser integers where sums of fields over all units might overflow."""
     bits = n_units.bit_length() if point.dtype.itemsize == 8 else 0
     return FixedPoint(point.dtype, point.exponent - bits, math.ldexp(point.error, bits))

@@ -1,4 +1,4 @@
-"""Which chains walk between a product model and a machine."""
+"""The choice of the chains that walk between a product model and a machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WALKS: dict[str, type[Walk]] = {"blocks": LayersWalk, "marginal": MarginalWalk}
 
 
 def check_walk(model: BoltzmannMachine, walk: Any) -> str:
-    """Return the kind of walk, of machines without layers ""."""
+    """Return the kind of walk, checked; it is "" for machines without layers."""
     if not model.is_layered:
         if walk is not None:
             raise ValueError(f"walk is for layered machines, which have two sides; got {walk!r}. Leave it out.")

@@ -1,4 +1,4 @@
-"""What a learned machine is for: hidden means of rows, rows sent up and down, rows filled in."""
+"""Uses of a learned machine: hidden means of rows, rows sent up and down, rows filled in."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def _table(model: BoltzmannMachine, rows: Any) -> np.ndarray:
 
 
 def _bits(model: BoltzmannMachine, rows: Any) -> np.ndarray:
-    """Rows that are whole, as bits."""
+    """Return whole rows as bits."""
     array = _table(model, rows)
     if array.dtype.kind == "f" and np.isnan(array).any():
         row, unit = (int(k) for k in np.argwhere(np.isnan(array))[0])
@@ -284,7 +284,7 @@ def _bits(model: BoltzmannMachine, rows: Any) -> np.ndarray:
 
 
 def _lacking(rows: np.ndarray, missing: Any) -> np.ndarray:
-    """Where entries are missing, (n_rows, n_visible)."""
+    """Return which entries are missing, (n_rows, n_visible)."""
     found = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
     if missing is None:
         return found

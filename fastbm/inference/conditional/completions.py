@@ -1,4 +1,4 @@
-"""Rows that lack entries: sums over all that they may be, and draws of what is missing.
+"""Rows with missing entries: sums over all their completions, and draws of what is missing.
 
 Rows are values, NaN where an entry is missing. log p(known) is log Z with only the known units of a row held, less log
 Z. Where a row lacks few entries and hidden units have a closed form, all ways to fill it in are listed, whatever the
@@ -41,7 +41,7 @@ ROWS = 256  # of a block, which has random numbers of its own
 
 @dataclass(frozen=True)
 class Filled:
-    """Some rows that lack as many entries as one another, filled in in all ways.
+    """Some rows with equally many missing entries, in all their completions.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Alike:
-    """Some rows that lack the same entries: their numbers, the units that are known, and their values (m, n_known)."""
+    """Some rows whose missing entries are the same: their indices, the known units, and their values (m, n_known)."""
 
     rows: np.ndarray
     known: np.ndarray
@@ -65,7 +65,7 @@ class Alike:
 
 
 class Gapped:
-    """Distinct rows that lack entries, sorted by how they are summed.
+    """Distinct rows with missing entries, sorted by how they are summed.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ class Gapped:
                 yield Filled(rows, values)
 
     def summed(self) -> Iterator[Alike]:
-        """Yield the other rows, those together that lack the same entries."""
+        """Yield the other rows, grouped by which entries are missing."""
         return self._alike(np.flatnonzero(~self._listed))
 
     def alike(self) -> Iterator[Alike]:
-        """All rows, those together that lack the same entries."""
+        """All rows, grouped by which entries are missing."""
         return self._alike(np.arange(len(self)))
 
     def _alike(self, numbers: np.ndarray) -> Iterator[Alike]:
@@ -182,7 +182,7 @@ def log_sums_of_known(
 
 
 def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
-    """Estimate how many seconds the exact sums over what rows lack take.
+    """Estimate how many seconds the exact sums over missing entries take.
 
     This is by built-in speeds; inf where they cannot be done. Rows that are alike are not told apart.
     """

@@ -1,4 +1,4 @@
-"""What free units are like given the clamped ones: means and draws, many patterns at once.
+"""The free units given the clamped ones: means and draws, for many patterns at once.
 
 Where no two free units are coupled, and where they have few states, both are exact. Otherwise means come from an exact
 sum for each pattern, mean field, or Gibbs sampling, of which every sweep gives P(s_i up | all others) rather than s_i
@@ -35,7 +35,7 @@ TOLERANCE, MOST_SWEEPS = 1e-10, 10_000  # of mean field
 
 @dataclass(frozen=True)
 class How:
-    """How free units are found given the clamped ones.
+    """The method by which means or states of free units are found given the clamped ones, and its settings.
 
     It holds the method, and for what is sampled the sweeps averaged and those thrown away before.
     """
@@ -49,7 +49,7 @@ class How:
 
     @classmethod
     def of(cls, method: str, beta: float, n_sweeps: int, burn_in: int, seed: int, threads: int) -> How:
-        """Check what a user passed; `seed` and `threads` are settled."""
+        """Check the options of a user; `seed` and `threads` are final."""
         return cls(
             checks.choice("method", method, METHODS),
             checks.real("beta", beta, least=0.0),
@@ -107,7 +107,7 @@ def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
 
 
 def surely_sampled(n_gaps: int, n_hidden: int, how: How) -> bool:
-    """Whether so many missing units of a restricted machine are sampled, without a forecast of the sums."""
+    """Return whether so many missing units of a restricted machine are sampled, without a forecast of the sums."""
     return how.method == "gibbs" or (how.method == "auto" and min(n_gaps, n_hidden) > MOST_SUMMED)
 
 
@@ -116,19 +116,19 @@ def _are_independent(couplings: Couplings) -> bool:
 
 
 def _is_short(clamped: Clamped) -> bool:
-    """Whether exact sums of all patterns are soon done, by their forecast."""
+    """Return whether exact sums of all patterns are soon done, by their forecast."""
     seconds = forecast_seconds(clamped.machine(0), moments=True)
     return clamped.n_patterns * max(seconds, PATTERN_SECONDS) <= EXACT_SECONDS
 
 
 def _means(units: Units, beta: float, field: np.ndarray) -> np.ndarray:
-    """<s_i> in the field of everything else."""
+    """Return <s_i> of units in the field of everything else."""
     found: np.ndarray = units.lo + units.span * expit(beta * units.span * field)
     return found
 
 
 def _states(clamped: Clamped) -> np.ndarray:
-    """All states of the free units."""
+    """Return all states of the free units."""
     n = clamped.free.size
     return clamped.model.convention.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
 
@@ -151,7 +151,7 @@ def _listed(
 
 
 def _summed(clamped: Clamped, how: How) -> np.ndarray:
-    """One exact sum for each pattern that is not like another."""
+    """Return the sums by one exact sum for each distinct pattern."""
     unique, inverse = np.unique(clamped.values, axis=0, return_inverse=True)
     found = np.empty((len(unique), clamped.free.size))
     for some in row_blocks(len(unique), clamped.model.n_units**2):  # second moments come with the means
@@ -189,7 +189,7 @@ def _mean_field(clamped: Clamped, how: How) -> np.ndarray:
 
 
 def _chains(clamped: Clamped, how: How, rows: np.ndarray) -> Chains:
-    """One chain a pattern, from a random state."""
+    """Return one chain for each pattern, from a random state."""
     streams = np.concatenate([rng.streams(how.seed, 1, first=int(row)) for row in rows])
     n_free = clamped.free.size
     start = [rng.keyed(how.seed, rng.INITIAL, int(row)).integers(0, 2, n_free, dtype=np.uint8) for row in rows]
@@ -200,7 +200,7 @@ def _chains(clamped: Clamped, how: How, rows: np.ndarray) -> Chains:
 
 
 def _sampled(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
-    """Averages over sweeps of P(s_i up | all others)."""
+    """Return averages over sweeps of P(s_i up | all others)."""
     units, chains = clamped.model.convention, _chains(clamped, how, rows)
     chains.sweep(how.burn_in)
     total = np.zeros(clamped.bias.shape)

@@ -23,7 +23,7 @@ MOST_SWEEPS = 200
 
 
 def is_deep(model: BoltzmannMachine) -> bool:
-    """Whether the machine is layered with more than one layer of hidden units."""
+    """Return whether the machine is layered with more than one layer of hidden units."""
     return isinstance(model.couplings, Layered) and len(model.couplings.sizes) > 2
 
 

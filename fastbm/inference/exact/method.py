@@ -88,7 +88,7 @@ class Exact(Estimator):
             )
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         return self.sum(model, beta=beta, moments=moments, threads=threads)
 
     def sum(
@@ -113,7 +113,7 @@ class Exact(Estimator):
         return sums.result
 
     def _is_usual(self, moments: bool) -> bool:
-        """Whether limits and pairs are those of any sum over few states."""
+        """Return whether limits and pairs are those of any sum over few states."""
         if (self.max_forecast_seconds, self.max_gigabytes) != (LONGEST_SECONDS, LARGEST_GIGABYTES):
             return False
         return self.pairs is None or (moments and isinstance(self.pairs, str) and self.pairs == "all")

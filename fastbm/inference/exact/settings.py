@@ -1,4 +1,4 @@
-"""What `infer(model, "exact")` is told, checked and settled: the engine, the limits, and what the sum is to give."""
+"""The options of `infer(model, "exact")`, checked and made final: the engine, the limits, and what is computed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ExactSettings:
         threads: int,
         min_pieces: int = 1,
     ) -> Request:
-        """Ask for the sum over the machine `model` of the units `free`."""
+        """Return the request for the sum over the machine `model` of the units `free`."""
         only: dict[str, dict[str, Any]] = {}
         if self.n_lowest or self.distribution is not None:
             only["gray"] = {"n_lowest": self.n_lowest, "distribution": self._distribution(free)}
@@ -92,7 +92,7 @@ class ExactSettings:
         return Request(model, beta, wanted, self.limits, threads, only)
 
     def wanted(self, engine: str, model: BoltzmannMachine, free: np.ndarray, beta: float, moments: bool) -> Wanted:
-        """Say what an engine is asked for."""
+        """Return what an engine is asked for."""
         variance = self.energy_variance
         if variance is None:
             variance = engine != "blocks" or model.n_units <= FREE_VARIANCE_UNITS
@@ -100,7 +100,7 @@ class ExactSettings:
         return Wanted(moments, moments and bool(variance), pairs)
 
     def _pairs(self, model: BoltzmannMachine, free: np.ndarray, beta: float) -> np.ndarray | None:
-        """All pairs where they were asked for or cost little, by the built-in speeds; else those that were named."""
+        """Return the pairs to compute: all where asked for or cheap, by the built-in speeds; else the named ones."""
         n = model.n_units
         if isinstance(self.pairs, str) and BYTES_A_PAIR * n * n / 2.0 > self.limits.n_bytes:
             raise ValueError(
@@ -136,7 +136,7 @@ class ExactSettings:
         return replace(self, engine=choice.engine, energy_variance=variance, pairs=pairs)
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `exact` that say what these settings do, as plain values."""
+        """Return the options of `exact` that these settings stand for, as plain values."""
         found: dict[str, Any] = {
             "engine": self.engine,
             "max_forecast_seconds": self.limits.seconds,
@@ -152,7 +152,7 @@ class ExactSettings:
 
 
 def _check_pairs(pairs: Any, n_units: int) -> Pairs:
-    """Pairs as (n_pairs, 2) increasing units, each once; "all" or None."""
+    """Return pairs as (n_pairs, 2) increasing units, each once; "all" or None as they are."""
     if pairs is None:
         return None
     if isinstance(pairs, str):
@@ -190,6 +190,6 @@ def _check_units(argument: str, units: np.ndarray, n_units: int) -> None:
 
 
 def _among(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return the pairs whose units are both free, numbered as they are among the free ones."""
+    """Return the pairs whose units are both free, by their indices among the free ones."""
     kept = pairs[np.isin(pairs, free).all(axis=1)]
     return np.searchsorted(free, kept)

@@ -27,7 +27,7 @@ LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so m
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
-    """Make the result for `model` of what its sum says; second moments only where the part has a full matrix."""
+    """Return the result for `model` from its sum; second moments only where the part has a full matrix."""
     found: dict[str, Any] = {}
     if part.energy is not None:
         found = {"energy": part.energy, "energy_error": 0.0, "entropy": part.log_z + beta * part.energy}
@@ -50,12 +50,12 @@ def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[
 
 
 def detail_of(planned: Sum, why: str, seconds: float) -> dict[str, Any]:
-    """Return what a result says of how it was made."""
+    """Return the detail of a result on how it was computed."""
     return {"engine": planned.name, "why": why, "forecast seconds": seconds, **planned.detail}
 
 
 def lists_of(planned: Sum, part: Part, clamped: Clamped | None, pattern: int) -> dict[str, Any]:
-    """Return what `detail` holds of states and distributions, which only the Gray code gives."""
+    """Return what `detail` holds of states and distributions, which only the Gray code computes."""
     if part.lowest is None and part.distribution is None:
         return {}
     found: dict[str, Any] = getattr(planned, "found")(part)  # noqa: B009 (no other engine has it)
@@ -111,7 +111,7 @@ def in_whole(
 
 
 def _held_pairs(whole: BoltzmannMachine, clamped: Clamped, chosen: Pairs) -> np.ndarray:
-    """Coupled and chosen pairs of which at least one unit is clamped."""
+    """Return coupled and chosen pairs of which at least one unit is clamped."""
     indptr, indices, _ = whole.couplings.csr()
     rows = np.repeat(np.arange(whole.n_units), np.diff(indptr))
     pairs = np.stack([rows, indices], axis=1)[rows < indices]
@@ -142,7 +142,7 @@ class Settled:
     min_pieces: int = 1
 
     def plan(self) -> dict[str, Any]:
-        """Return what was settled and is no option, as plain values."""
+        """Return what was chosen and is no option, as plain values."""
         return {"why": self.why, "seconds": self.seconds, "min_pieces": self.min_pieces}
 
 
@@ -209,7 +209,7 @@ class ExactSums:
 
     @property
     def seconds(self) -> float:
-        """The forecast, on one thread."""
+        """Forecast of the seconds on one thread."""
         return self.settled.seconds
 
     @property
@@ -225,7 +225,7 @@ class ExactSums:
 
     @property
     def result(self) -> Inference:
-        """What all sums found."""
+        """The result of all sums."""
         return stack(self._results) if self._is_table else self._results[0]
 
     def advance(self, halt: Halt = never) -> None:
@@ -276,13 +276,13 @@ class ExactSums:
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit: results of patterns done as text, and the sum under way."""
+        """Return all arrays that continue the sums bit for bit: results so far as text, and the sum under way."""
         texts = "\n".join(to_json(result) for result in self._results)
         found = {"results": np.frombuffer(f"{texts}\n".encode(), np.uint8), "n_results": np.array(len(self._results))}
         return found if self._work is None else found | self._work.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         texts = bytes(state["results"]).decode().split("\n")
         self._results = [from_json(text, 0.0) for text in texts[: int(state["n_results"])]]
         self._work = None

@@ -52,12 +52,12 @@ class BetheEquations:
         return self._messages.T
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Tell which lanes hold messages: none is stronger than its coupling."""
+        """Return which lanes hold valid messages: none is stronger than its coupling."""
         found: np.ndarray = (np.abs(values) <= np.abs(self._graph.couplings) * (1 + 1e-12)).all(axis=1)
         return found
 
     def refresh(self) -> None:
-        """Do nothing: nothing is kept beside the messages."""
+        """Do nothing: nothing is derived from the messages and kept."""
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
         """Send all messages, from the leaves to the roots of the order or back, in turn."""
@@ -118,7 +118,7 @@ class Bethe(Iterated):
     max_sweeps: Annotated[int, Least(1)] = 1_000
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         spin = model.to_units("spin")
         graph = Graph(spin, beta)
         n_starts = 1 if graph.is_forest else self.n_starts

@@ -1,4 +1,4 @@
-"""The graph of belief propagation, what its messages say of means and pairs, and the linear response of the means.
+"""Means, pairs and their linear response from the messages of belief propagation, on its graph.
 
 With D_i = 1 - m_i^2 and r_ij the correlation coefficient of a coupled pair under its belief, the inverse of the
 covariances is D^-1/2 M D^-1/2 with M_ij = -r_ij / (1 - r_ij^2) and M_ii = 1 + sum_j r_ij^2 / (1 - r_ij^2): that of two
@@ -51,13 +51,13 @@ class Graph:
 
     @property
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The graph as kernels take it."""
+        """The graph as arrays for kernels."""
         return self.indptr, self.reverse, self.couplings
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the messages of one lane say.
+    """Beliefs, the means and pair distributions that the messages of one lane give.
 
     These are total fields, atanh m (n_units,); atanh <s_i s_j> of every slot; and the messages.
     """
@@ -69,7 +69,7 @@ class Beliefs:
 
     @classmethod
     def of(cls, graph: Graph, messages: np.ndarray) -> Beliefs:
-        """Read the messages (n_slots,)."""
+        """Return the beliefs of messages (n_slots,)."""
         messages = np.ascontiguousarray(messages)
         totals = np.empty((len(graph.fields), 1))
         total_fields(messages[:, None], graph.fields, graph.indptr, totals)
@@ -79,7 +79,7 @@ class Beliefs:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row, that is the unit, of every slot."""
+        """Row of every slot, which is its unit."""
         return np.repeat(np.arange(len(self.totals), dtype=np.int32), np.diff(self.graph.indptr))
 
     def covariances(self) -> np.ndarray:
@@ -123,7 +123,10 @@ def bethe_covariance(graph: Graph, beliefs: Beliefs, threads: int = 1) -> np.nda
 
 
 def _propagated(graph: Graph, beliefs: Beliefs, slopes: np.ndarray) -> np.ndarray | None:
-    """By propagation, some units at a time; None where responses do not settle, or a variance is negative."""
+    """Return the covariances by propagation of responses, some units at a time.
+
+    None where responses do not settle, or a variance is negative.
+    """
     n, back = len(beliefs.totals), graph.order[::-1].copy()
     slots, variance = (graph.indptr, graph.reverse), sech(beliefs.totals) ** 2
     covariance = np.empty((n, n))

@@ -61,12 +61,12 @@ class MeanFieldEquations:
         return self._means.T if self.couplings.kind == "sparse" else self._means
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Tell which lanes hold means."""
+        """Return which lanes hold valid means."""
         found: np.ndarray = (np.abs(values) <= 1.0).all(axis=1)
         return found
 
     def refresh(self) -> None:
-        """Compute the fields anew."""
+        """Compute the fields again from the means."""
         self.fields = np.ascontiguousarray(self.couplings.field(self.values) + self.bias)
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ class MeanFieldEquations:
         return change
 
     def _sweep_layers(self, damping: float) -> np.ndarray:
-        """Units of one layer do not interact: layer by layer is unit by unit."""
+        """Sweep layer by layer, which is unit by unit, as units of one layer do not interact."""
         layers = self.couplings.layers  # type: ignore[attr-defined]
         change = np.zeros(len(self._means))
         for k, rows in enumerate(layers):
@@ -105,7 +105,7 @@ class MeanFieldEquations:
         return change
 
     def _neighbours(self, k: int, values: np.ndarray, power: int = 1) -> np.ndarray:
-        """Return what the layers beside layer k put on it, by couplings or their squares."""
+        """Return the fields that the layers beside layer k put on it, by couplings or their squares."""
         layers, blocks = self.couplings.layers, self._blocks(power)  # type: ignore[attr-defined]
         total = np.zeros((len(values), layers[k].stop - layers[k].start))
         if k > 0:
@@ -122,11 +122,11 @@ class MeanFieldEquations:
         return self.beta * (self._neighbours(k, self._means) + self.bias[:, rows])
 
     def arguments(self) -> np.ndarray:
-        """Return atanh of what the equations make of the means, (n_lanes, n_units), from the fields that are kept."""
+        """Return beta (W m + b), the arguments of tanh in the equations, (n_lanes, n_units), from the kept fields."""
         return self.beta * self.fields
 
     def place(self, arguments: np.ndarray) -> None:
-        """Put the means at tanh(arguments)."""
+        """Set the means to tanh(arguments)."""
         self.values[:] = np.tanh(arguments)
         self.refresh()
 
@@ -141,7 +141,7 @@ class MeanFieldEquations:
         return bounds
 
     def rank(self, log_z: np.ndarray) -> np.ndarray:
-        """Return what lanes are chosen by: the best bound is the highest."""
+        """Return the number by which the best lane is chosen: the bound on log Z, of which the highest is the best."""
         return log_z
 
     def gradient(self, arguments: np.ndarray) -> np.ndarray:
@@ -150,12 +150,12 @@ class MeanFieldEquations:
 
     @cached_property
     def _single(self) -> np.ndarray | None:
-        """Dense couplings in float32, where they are few enough."""
+        """Return dense couplings in float32, where they are few enough; else None."""
         few = self.couplings.kind == "dense" and self.couplings.n_units <= SINGLE_LIMIT
         return self.couplings.matrix().astype(np.float32) if few else None
 
     def pulled(self, y: np.ndarray) -> np.ndarray:
-        """Return W y, to the precision that steps need."""
+        """Return W y, to the precision that Newton steps need."""
         found: np.ndarray
         if self.quick is not None:
             found = self.quick(y)
@@ -169,7 +169,7 @@ class MeanFieldEquations:
         return found
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product of `response`'s matrix at the first lane, without making that; root = (1 - m^2)^1/2."""
+        """Return the product with `response`'s matrix at the first lane, which is not made; root = (1 - m^2)^1/2."""
         return lambda y: y - self.beta * root * self.pulled(root * y)
 
     def response(self, arguments: np.ndarray) -> tuple[ResponseMatrix, np.ndarray]:
@@ -178,6 +178,6 @@ class MeanFieldEquations:
         return ResponseMatrix(self.couplings, np.ones(len(root)), lambda w, i, j: w * (-beta * root[i]) * root[j]), root
 
     def finest(self) -> float:
-        """Return what rounding leaves of a residual."""
+        """Return the residual that rounding leaves, below which no sweep gets."""
         pull = self.couplings.absolute_sums() + np.abs(self.bias).max(axis=0, initial=0.0)
         return float(16 * np.finfo(float).eps * (1.0 + self.beta * pull.max(initial=0.0)))

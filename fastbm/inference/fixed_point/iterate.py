@@ -1,4 +1,4 @@
-"""What mean field, TAP and belief propagation share: starts, iteration to a fixed point, and what they say of it.
+"""Iteration to a fixed point, for mean field, TAP and belief propagation: starts, mixing, residuals, warnings.
 
 All three go round their equations in sweeps, several starts side by side in lanes. Where sweeps are slow to settle they
 are mixed (Anderson, J. ACM 12, 547 (1965), doi:10.1145/321296.321305): of the last sweeps' results that combination is
@@ -31,7 +31,7 @@ def part_kept(name: str, value: Any) -> float:
 
 @options
 class Iterated(Estimator):
-    """Methods that iterate equations from several starts.
+    """The base of methods that iterate equations from several starts.
 
     Parameters
     ----------
@@ -52,20 +52,20 @@ class Iterated(Estimator):
 
 
 class Equations(Protocol):
-    """Fixed-point equations in several lanes."""
+    """The protocol of fixed-point equations in several lanes."""
 
     @property
     def values(self) -> np.ndarray:
-        """What sweeps change, (lanes, width): a view that may be written, after which `refresh` is due."""
+        """The iterated values, (lanes, width), as a view that may be written; `refresh` is due after."""
 
     def sweep(self, damping: float, least: np.ndarray) -> np.ndarray:
-        """Go once round the equations; return the largest change of every lane. Changes up to `least` may be left."""
+        """Update every value once; return the largest change of every lane. Changes up to `least` may be left out."""
 
     def refresh(self) -> None:
-        """Recompute what is kept beside the values."""
+        """Compute again what is derived from the values and kept."""
 
     def valid(self, values: np.ndarray) -> np.ndarray:
-        """Tell which lanes of `values` may be gone on from."""
+        """Return which lanes of `values` the iteration may continue from."""
 
 
 def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -> np.ndarray:
@@ -118,11 +118,11 @@ class _Mixer:
         self._penalty = np.ones(shape[1], int)
 
     def before(self) -> None:
-        """Keep the values that a sweep is going to change."""
+        """Record the values before a sweep."""
         self._changes[self._n_kept] = self._equations.values
 
     def after(self, change: np.ndarray, tolerance: float) -> None:
-        """Look at what the sweep did; mix when enough are kept."""
+        """Record the change of a sweep; mix once enough are recorded."""
         if self._mixed is not None:
             worse = self._mixed & ~(change <= 2.0 * self._bar)
             self._penalty[worse] *= 2
@@ -150,7 +150,10 @@ class _Mixer:
             self._mixed, self._bar = good, change
 
     def _mixture(self) -> np.ndarray:
-        """results[-1] - sum_k g_k (results[k + 1] - results[k]), g the least squares of the same sum of changes."""
+        """Return Anderson's mixture of the last sweeps.
+
+        results[-1] - sum_k g_k (results[k + 1] - results[k]), g the least squares of the same sum of changes.
+        """
         steps, last = np.diff(self._changes, axis=0), self._changes[-1]
         size = np.sqrt(np.einsum("klw,klw->kl", steps, steps))
         scale = np.divide(1.0, size, out=np.zeros_like(size), where=size > 1e-100)
@@ -168,7 +171,7 @@ def warn_unsettled(method: str, residual: float, n_sweeps: int, rest: str) -> No
 
 
 def warn_no_response(method: str) -> None:
-    """Warn that there are no covariances."""
+    """Warn that there are no covariances, as the linear response diverges."""
     checks.warn(
         f"{method}: the linear response diverges here (a transition, or a solution that is not stable), so there are "
         "no covariances."

@@ -1,4 +1,4 @@
-"""Fixed points of large machines: Newton's method, and for dense couplings drafts in whole numbers of 16 bits.
+"""Fixed points of large machines by Newton's method, for dense couplings from a draft in 16-bit integers.
 
 Newton's method for the maximum of a variational log Z takes a few hundred products where sweeps would take thousands.
 With y = D^-1/2 dm, D = 1 - m^2, the matrix of second derivatives is that of linear response, M
@@ -45,7 +45,9 @@ ROWS = 1000  # that a thread takes at a time
 
 
 def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) -> int:
-    """Move the means of a single lane to a maximum of log Z, until their residual is within `tolerance`.
+    """Move the means of a single lane to a maximum of the variational log Z by Newton's method.
+
+    Stops once the residual is within `tolerance`. log Z never falls but by rounding. Return the number of sweeps.
 
     log Z never falls but by rounding. Return the number of sweeps.
     """
@@ -82,7 +84,7 @@ def newton(equations: MeanFieldEquations, *, tolerance: float, max_sweeps: int) 
 
 
 class _Point:
-    """The means that equations are at, and what a step from them needs: log Z and its slope in y."""
+    """The means of a lane, and what a Newton step from them needs: log Z, its slope in y, and the residual."""
 
     def __init__(self, equations: MeanFieldEquations) -> None:
         m = equations.values[0].copy()
@@ -95,7 +97,9 @@ class _Point:
 
 
 class _Step(NamedTuple):
-    """A step y, and how much log Z should rise by along it.
+    """A Newton step y within the radius of trust, and the rise of log Z that its quadratic model expects.
+
+    A part t of the step should raise log Z by along t - bend t^2 / 2. `at_edge` says that the radius ended the step.
 
     The rise is rise(t) = along t - bend t^2 / 2 for the part t of the step. Also whether the radius ended it.
     """
@@ -107,18 +111,24 @@ class _Step(NamedTuple):
 
     @property
     def length(self) -> float:
+        """Length of the step in y."""
         return float(np.linalg.norm(self.y))
 
     @property
     def gain(self) -> float:
+        """Expected rise of log Z by the whole step."""
         return self.along - 0.5 * self.bend
 
     def shortened(self, part: float) -> _Step:
+        """Return a part of the step, with its expected rise."""
         return _Step(part * self.y, part * self.along, part**2 * self.bend, self.at_edge)
 
 
 def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> _Step:
-    """Find the y with M y = slope, roughly, or where the way to it leaves the radius.
+    """Solve M y = slope approximately by conjugate gradients within the radius of trust.
+
+    Where the path leaves the radius, or meets a direction along which M is not positive, y lies on its edge. The rest
+    of the slope need not be smaller than `least`.
 
     What is left of the slope need not be smaller than `least`.
     """
@@ -148,7 +158,7 @@ def _solve(product: Product, slope: np.ndarray, radius: float, least: float) -> 
 
 
 def _to_edge(y: np.ndarray, direction: np.ndarray, radius: float) -> np.ndarray:
-    """Where the way from y along `direction` leaves the radius."""
+    """Return the point at which the line from y along `direction` leaves the radius."""
     square, along = float(direction @ direction), float(y @ direction)
     left = max(radius**2 - float(y @ y), 0.0)
     # the root without cancellation: along > 0 but for rounding
@@ -158,7 +168,10 @@ def _to_edge(y: np.ndarray, direction: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Couplings in units of `scale`: what sweeps of dense equations ask for."""
+    """Dense couplings rounded to integers in units of `scale`, for sweeps of a draft.
+
+    `array` (n_units, n_units) int16 holds them, `coarse` int8 their upper eight bits.
+    """
 
     array: np.ndarray
     coarse: np.ndarray
@@ -167,7 +180,7 @@ class Rounded:
 
     @classmethod
     def of(cls, couplings: Couplings, bias: np.ndarray, beta: float, threads: int) -> Rounded | None:
-        """Round dense couplings; None where they are few, or too different in size."""
+        """Round dense couplings; None where units are few, or couplings too different in size."""
         n = couplings.n_units
         if couplings.kind != "dense" or n < LEAST_UNITS:
             return None
@@ -192,7 +205,7 @@ class Rounded:
 
     @property
     def n_units(self) -> int:
-        """The number of units."""
+        """Number of units."""
         return len(self.array)
 
     def matrix(self) -> np.ndarray:
@@ -217,22 +230,25 @@ class Rounded:
 
 
 class DraftEquations(MeanFieldEquations):
-    """The equations of rounded couplings, at the temperature and with the biases that go with them."""
+    """The mean-field equations of rounded couplings, whose biases and temperature are in the same units."""
 
     def __init__(self, rounded: Rounded, bias: np.ndarray, beta: float, start: np.ndarray) -> None:
         self.rounded, self._far = rounded, False
         super().__init__(rounded, bias / rounded.scale, beta * rounded.scale, start)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
-        """Compute the fields anew, by the rounded couplings."""
+        """Compute the fields again from the means, by the rounded couplings."""
         self.fields = (self.rounded.field(self.values, self.threads) + self.bias).astype(np.float32)
 
     def arguments(self) -> np.ndarray:
-        """Return atanh of what the equations make of the means, (n_lanes, n_units), from the fields that are kept."""
+        """Return beta (W m + b), the arguments of tanh in the equations, (n_lanes, n_units), from the kept fields."""
         return self.beta * self.fields.astype(np.float64)
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product of `response`'s matrix at the first lane, by coarse couplings while means are far off."""
+        """Return the product with `response`'s matrix at the first lane.
+
+        By couplings of eight bits while the residual is large.
+        """
         self._far = float(np.abs(np.tanh(self.arguments()[0]) - means).max()) > COARSE
         return super().curvature(means, root)
 

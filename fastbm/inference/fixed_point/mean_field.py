@@ -30,7 +30,7 @@ LAZY = 0.1  # part of the last largest change below which changes wait there
 
 @dataclass(frozen=True)
 class Solution:
-    """Fixed points, one a column: `arguments` = atanh m (n_units, lanes), and how well they solve their equations."""
+    """Fixed points, one a column, as `arguments` = atanh m (n_units, lanes), and the residuals of their equations."""
 
     arguments: np.ndarray
     residual: np.ndarray
@@ -38,7 +38,7 @@ class Solution:
 
     @property
     def means(self) -> np.ndarray:
-        """The means of the spins."""
+        """Means of the spins."""
         return np.tanh(self.arguments)
 
 
@@ -58,7 +58,7 @@ def solve(
 
 
 def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, max_sweeps: int) -> Solution:
-    """Sweep until the equations are solved; what is returned is put among the means."""
+    """Sweep until the equations are solved; set the means to the fixed points and return these."""
     n_sweeps, aim = 0, 0.1 * tolerance
     while True:
         _, more = settle(equations, tolerance=aim, damping=damping, max_sweeps=max_sweeps - n_sweeps)
@@ -97,7 +97,7 @@ class MeanField(Iterated):
     name: ClassVar[str] = "mean-field"
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         spin = model.to_units("spin")
         if moments:
             refuse_wide(spin.couplings)
@@ -111,7 +111,7 @@ class MeanField(Iterated):
 
 
 def left_out(couplings: Couplings, beta: float, arguments: np.ndarray) -> float:
-    """Return what mean field lacks of log Z, in nats, in second order of the couplings.
+    """Estimate what the mean-field log Z leaves out, in nats, to second order in the couplings.
 
     It is half the variance of beta E that the product distribution leaves to it, beta^2 / 4 sum_ij W_ij^2 (1 - m_i^2)
     (1 - m_j^2) at m = tanh(`arguments`).
@@ -132,7 +132,7 @@ def left_out(couplings: Couplings, beta: float, arguments: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Climbed:
-    """The best of several starts: its single-lane equations, atanh of its means, and how it came there."""
+    """The best of several starts: its equations in a single lane, atanh of its means, and how they were reached."""
 
     equations: MeanFieldEquations
     arguments: np.ndarray
@@ -173,7 +173,7 @@ def climb(
     settings: Iterated,
     threads: int,
 ) -> Climbed:
-    """Bring all starts near a maximum of log Z, and the best of them into it."""
+    """Sweep all starts near to a maximum of log Z, and bring the best of them to it by Newton's method."""
     couplings, bias = spin.couplings, spin.flat_bias[None]
     if couplings.kind == "sparse":
         couplings.csr()  # made once, before threads ask for it

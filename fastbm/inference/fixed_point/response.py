@@ -64,7 +64,7 @@ def _norm(matrix: np.ndarray) -> float:
 
 
 def _invert_factor(tile: np.ndarray) -> bool:
-    """Overwrite A_kk with X_kk, which is all that the rest needs of it; whether it is positive definite."""
+    """Overwrite the tile A_kk with X_kk, all that the rest needs of it; return whether it is positive definite."""
     from scipy.linalg import lapack
 
     factor, failed = lapack.dpotrf(tile, lower=1)
@@ -74,24 +74,24 @@ def _invert_factor(tile: np.ndarray) -> bool:
 
 
 def _column(matrix: np.ndarray, own: slice, rows: slice) -> None:
-    """L_ik = A_ik X_kk^T."""
+    """Compute the tile L_ik = A_ik X_kk^T in place."""
     matrix[rows, own] = matrix[rows, own] @ matrix[own, own].T
 
 
 def _subtract(matrix: np.ndarray, own: slice, rows: slice) -> None:
-    """A_ij -= L_ik L_jk^T for k < j <= i."""
+    """Subtract L_ik L_jk^T from the tiles A_ij, k < j <= i, in place."""
     columns = slice(own.stop, rows.stop)
     matrix[rows, columns] -= matrix[rows, own] @ matrix[columns, own].T
 
 
 def _invert_tile(matrix: np.ndarray, own: slice, left: np.ndarray, columns: slice) -> None:
-    """X_ij = -X_ii sum_(j <= k < i) L_ik X_kj; `left` holds L_ik."""
+    """Compute the tile X_ij = -X_ii sum_(j <= k < i) L_ik X_kj; `left` holds L_ik."""
     between = slice(columns.start, own.start)
     matrix[own, columns] = -matrix[own, own] @ (left[:, between] @ matrix[between, columns])
 
 
 def _multiply(matrix: np.ndarray, own: slice, right: np.ndarray, columns: slice) -> None:
-    """(X^T X)_ij = sum_(k >= i) X_ki^T X_kj, j <= i; `right` holds X_ki."""
+    """Compute the tile (X^T X)_ij = sum_(k >= i) X_ki^T X_kj, j <= i; `right` holds X_ki."""
     matrix[own, columns] = right.T @ matrix[own.start :, columns]
 
 
@@ -159,7 +159,7 @@ class ResponseMatrix:
 
 
 def _sparse_covariance(matrix: Any, root: np.ndarray) -> Any:
-    """Return the entries of root M^-1 root that stand where M has any, from the sparse factors of M.
+    """Return the entries of root M^-1 root in the places of those of M, from the sparse factors of M.
 
     Which entries its factors have is taken from those of a matrix of the same places in which nothing can cancel: the
     order depends on the places alone.
@@ -189,7 +189,7 @@ def _sparse_covariance(matrix: Any, root: np.ndarray) -> Any:
 
 
 def _factors(matrix: Any) -> Any:
-    """Factors L U of a symmetric matrix with pivots on the diagonal; None where it is singular."""
+    """Return factors L U of a symmetric matrix with pivots on the diagonal; None where it is singular."""
     from scipy.sparse.linalg import splu
 
     try:
@@ -201,7 +201,9 @@ def _factors(matrix: Any) -> Any:
 
 
 def widest_level(couplings: Couplings) -> int:
-    """Return the most units at the same distance from one at the edge of the largest connected part.
+    """Return the size of the widest level of the largest connected part.
+
+    A level is the units at one distance from a unit at the edge.
 
     Such a level separates the part; factors are dense on a separator, which is what they cost at least on lattices, and
     on graphs that are wider than these.
@@ -224,7 +226,7 @@ def widest_level(couplings: Couplings) -> int:
 
 
 def refuse_wide(couplings: Couplings) -> None:
-    """Refuse covariances by linear response where they would take sparse factors that are too dense."""
+    """Refuse covariances by linear response where the sparse factors would be too dense."""
     if couplings.n_units <= DENSE_LIMIT:
         return
     seconds = SEPARATOR_SECONDS * float(widest_level(couplings)) ** 3

@@ -38,12 +38,12 @@ class TapEquations(MeanFieldEquations):
     """
 
     def refresh(self) -> None:
-        """Compute the fields and the Onsager terms anew."""
+        """Compute the fields and the Onsager terms again from the means."""
         super().refresh()
         self.onsager = self._by_squares(1.0 - self.values**2)
 
     def _by_squares(self, values: np.ndarray) -> np.ndarray:
-        """sum_j W_ij^2 x_j for every row x."""
+        """Return sum_j W_ij^2 x_j for every row x."""
         found = np.zeros(values.shape)
         if self.couplings.kind == "dense":
             add_onsager_dense(found, np.ascontiguousarray(values), self.couplings.matrix())
@@ -82,13 +82,13 @@ class TapEquations(MeanFieldEquations):
         return arguments
 
     def arguments(self) -> np.ndarray:
-        """Return atanh of what the equations make of the means, (n_lanes, n_units), from what is kept."""
+        """Return the arguments of tanh in the TAP equations, (n_lanes, n_units), from the fields that are kept."""
         found = np.empty_like(self.fields)
         solve_units(found, self.beta * self.fields, self.beta**2 * self.onsager)
         return found
 
     def _correction(self) -> np.ndarray:
-        """sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) of every lane."""
+        """Return sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2) of every lane."""
         found: np.ndarray = (self.onsager * (1.0 - self.values**2)).sum(axis=1)
         return found
 
@@ -110,7 +110,7 @@ class TapEquations(MeanFieldEquations):
         return found
 
     def rank(self, log_z: np.ndarray) -> np.ndarray:
-        """Return what lanes are chosen by: the highest log Z where Plefka's criterion holds.
+        """Return the number by which the best lane is chosen: log Z, where Plefka's criterion holds.
 
         Where it holds nowhere, the one that misses it least is chosen.
         """
@@ -126,13 +126,13 @@ class TapEquations(MeanFieldEquations):
         return None if self._single is None else self._single**2
 
     def _pulled_by_squares(self, y: np.ndarray) -> np.ndarray:
-        """sum_j W_ij^2 y_j, to the precision that steps need."""
+        """Return sum_j W_ij^2 y_j, to the precision that Newton steps need."""
         if self._single_squares is not None:
             return (self._single_squares @ y.astype(np.float32)).astype(np.float64)
         return self._by_squares(y[None])[0]
 
     def curvature(self, means: np.ndarray, root: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product of `response`'s matrix at the first lane, without making that; root = (1 - m^2)^1/2."""
+        """Return the product with `response`'s matrix at the first lane, which is not made; root = (1 - m^2)^1/2."""
         beta, widths = self.beta, root * means
         diagonal = 1.0 + root**2 * beta**2 * self.onsager[0]
 
@@ -158,7 +158,7 @@ class TapEquations(MeanFieldEquations):
         return ResponseMatrix(self.couplings, diagonal, entries), root
 
     def finest(self) -> float:
-        """Return what rounding leaves of a residual."""
+        """Return the residual that rounding leaves, below which no sweep gets."""
         squares = float((self.beta**2 * self.onsager).max(initial=0.0))
         return super().finest() + 16 * float(np.finfo(float).eps) * squares
 
@@ -178,7 +178,7 @@ class TAP(Iterated):
     name: ClassVar[str] = "tap"
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         spin = model.to_units("spin")
         starts = starting_means(spin.n_units, self.n_starts, seed)
         if self.n_starts > 1:

@@ -162,7 +162,7 @@ class SampledStates(Examined):
             )
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         if moments:
             check_pairs(model.n_units)
         states = StateSet(model.n_units, 1e9 * self.max_gigabytes)
@@ -242,7 +242,7 @@ def _result(
 
 
 def _judge(found: Inference) -> Verdict:
-    """Whether chains agree, and the set holds as good as all of the weight."""
+    """Return whether chains agree, and the set holds as good as all of the weight."""
     r_hat, corrected = found.detail["r_hat"], found.detail["log_z_corrected"]
     if not r_hat <= diagnostics.R_HAT_LIMIT:
         return Verdict(False, f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree")

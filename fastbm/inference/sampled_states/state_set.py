@@ -47,7 +47,7 @@ class StateSet:
 
     @property
     def counts(self) -> np.ndarray:
-        """How often each state was added since it was taken in, (n_states,)."""
+        """How often each state was added since it entered the set, (n_states,)."""
         return self._counts[self._counts > 0]
 
     @property
@@ -56,7 +56,7 @@ class StateSet:
         return self._keys[self._counts > 0].view(np.uint8)[:, : -(-self.n_units // 8)]
 
     def add(self, packed: np.ndarray, energies: np.ndarray) -> np.ndarray:
-        """Take in states with their energies; return which lie below the ceiling.
+        """Add states with their energies; return which lie below the ceiling.
 
         States are (n, ceil(n_units / 8)) uint8, energies (n,), what is returned (n,) bool.
         """
@@ -72,7 +72,7 @@ class StateSet:
         return energies < self.ceiling
 
     def contains(self, packed: np.ndarray) -> np.ndarray:
-        """Whether each of some states, (n, ceil(n_units / 8)) uint8, is in the set."""
+        """Return whether each of some states, (n, ceil(n_units / 8)) uint8, is in the set."""
         found = np.empty(len(packed), np.bool_)
         find_states(self._keys, self._counts, self._words(packed), found)
         return found

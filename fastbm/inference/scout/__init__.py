@@ -1,1 +1,1 @@
-"""A short independent look at a machine: where its weight is, and a bound that holds for certain."""
+"""A short independent estimate on a machine: where its weight is, and a lower bound on log Z."""

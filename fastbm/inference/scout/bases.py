@@ -1,4 +1,4 @@
-"""Product models f_0 from which a machine is reached: the log-odds of every unit, one for each idea of where it lives.
+"""Product models f_0 from which a machine is reached: the log-odds of every unit, one for each guess of its weight.
 
 "uniform": all units free. "biases": visible units by their own biases (all units, where none is hidden). "data":
 visible units by the base rates of the rows that the machine learned from (Salakhutdinov and Murray, ICML (2008),
@@ -24,7 +24,7 @@ ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
 
 
 def check_start(model: BoltzmannMachine, start: Any, argument: str = "start") -> None:
-    """Refuse a base that is unknown, or that this machine has not."""
+    """Refuse a base that is unknown, or that this machine does not have."""
     if start is None:
         return
     if isinstance(start, str):
@@ -59,7 +59,7 @@ def plain_start(model: BoltzmannMachine, start: Any, argument: str) -> str | lis
 
 
 def has_field(model: BoltzmannMachine) -> bool:
-    """Whether the biases of visible units say anything."""
+    """Return whether the biases of visible units say anything."""
     return bool(np.any(model.flat_bias[: model.n_visible]))
 
 
@@ -76,7 +76,7 @@ def names(model: BoltzmannMachine, scout: Scout | None) -> list[str]:
 
 
 def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | None = None) -> np.ndarray:
-    """Return log-odds (n_units,) of a checked base; of "tempering" with what a scout saw."""
+    """Return log-odds (n_units,) of a checked base; for "tempering" from what a scout saw."""
     found = np.zeros(model.n_units)
     if not isinstance(start, str):
         units, means = model.convention, np.asarray(start, np.float64)
@@ -101,7 +101,7 @@ def _logit(p: np.ndarray, faintest: float) -> np.ndarray:
 
 
 def _mean_field(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """About the log-odds of mean field, the same whatever BLAS does."""
+    """Return the log-odds of mean field, rounded to be the same whatever BLAS does."""
     spin = model.to_units("spin")
     bias, arguments = spin.flat_bias, np.zeros(model.n_units)
     with single_threaded_blas():

@@ -1,4 +1,4 @@
-"""One side of a layered machine, the other side summed out.
+"""The marginal of one side of a layered machine, the other side summed out.
 
 The layers of even number are coupled to those of odd number alone, so that given the units of one side those of the
 other are independent: log f(x) = c x + sum_i log(1 + exp(b_i + sum_j x_j w_ji)) is known for states x of one side, at
@@ -29,7 +29,7 @@ PAIRS = 1 << 26  # couplings of the two sides that are held as one matrix
 
 @dataclass(frozen=True)
 class Marginal:
-    """A layered machine in terms of units that are up, the factor beta in all numbers.
+    """A layered machine in terms of units that are up, with the factor beta in all numbers.
 
     Attributes
     ----------
@@ -119,12 +119,12 @@ class Marginal:
 
 
 def has_marginal(model: BoltzmannMachine) -> bool:
-    """Whether a machine has two sides, whose couplings fit into one matrix."""
+    """Return whether a machine has two sides, whose couplings fit into one matrix."""
     return model.is_layered and 0 < n_pairs(model) <= PAIRS
 
 
 def n_pairs(model: BoltzmannMachine) -> int:
-    """Units of one side of a layered machine times those of the other."""
+    """Return the units of one side of a layered machine times those of the other."""
     assert isinstance(model.couplings, Layered)
     sizes = model.couplings.sizes
     return sum(sizes[0::2]) * sum(sizes[1::2])

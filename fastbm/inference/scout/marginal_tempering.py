@@ -21,7 +21,7 @@ from .marginal import LANES, PAIR_SECONDS, PIECE_SECONDS, Marginal
 
 @dataclass(frozen=True)
 class Tempered:
-    """What the ladders visited at the machine, t = 1.
+    """The states that the ladders visited at the machine, t = 1.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The path from a product model to a machine, every level of which is a machine again, for what cools.
+"""The path from a product model to a machine, every level of which is a machine too, for methods that cool.
 
 f_t = f_0^(1 - t) f^t with f_0 = exp(a x) in terms of units that are up, x, and f = exp(-beta E). For t > 0 this is a
 machine at inverse temperature t beta with the same couplings, whose biases are raised by (1 / t - 1) a / (beta span).
@@ -50,13 +50,13 @@ class ProductPath:
         self._lo_over_span = float(model.convention.lo) / float(model.convention.span)
 
     def biases(self, t: np.ndarray) -> np.ndarray:
-        """Biases of the machines at levels `t`, (n_levels, n_units); at t = 0, where none has these, the machine's."""
+        """Return the biases of the machines at levels `t`, (n_levels, n_units); at t = 0 the machine's."""
         pull = self.base / (self.beta * float(self.model.convention.span))
         found: np.ndarray = self.model.flat_bias + _raised(t)[:, None] * pull
         return found
 
     def chains(self, n_chains: int, t: np.ndarray, seed: int, threads: int) -> Engine:
-        """Chains at levels `t`, (n_chains,) or one for all."""
+        """Return chains at levels `t`, (n_chains,) or one for all."""
         model, betas, bias = self.model, np.broadcast_to(t * self.beta, (n_chains,)), self.biases(t)
         kernel = choose_kernel(model.couplings, bias, model.convention, beta=betas, order="sequential")
         if kernel == "multispin":  # which takes no biases, and those of other levels are some
@@ -67,7 +67,7 @@ class ProductPath:
         )  # fmt: skip
 
     def draw(self, generator: np.random.Generator, n_states: int) -> np.ndarray:
-        """States of the product model, (n_states, n_units) uint8."""
+        """Draw states of the product model, (n_states, n_units) uint8."""
         return (generator.random((n_states, len(self.base))) < expit(self.base)).astype(np.uint8)
 
     def measure(self, energies: np.ndarray, up: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ class LevelChains:
         self.engine.load_bits(path.draw(rng.keyed(seed, rng.STARTS), n_chains))
 
     def stand_at(self, t: float) -> None:
-        """Take the machine at level `t`; states stay."""
+        """Move the chains to the machine at level `t`; states stay."""
         self.t = t
         self.engine.set_beta(np.full(self.engine.n_chains, t * self.path.beta))
         self.engine.couple(self.path.model.couplings, self.path.biases(np.full(1, t))[0])
@@ -128,7 +128,7 @@ def find_path(
 
 
 def make_levels(path: ProductPath, n_levels: int | None, seed: int, threads: int) -> np.ndarray:
-    """Levels from 0 to 1, in steps of equal thermodynamic length as a short pilot saw it."""
+    """Return levels from 0 to 1, in steps of equal thermodynamic length by a short pilot."""
     n_levels = None if n_levels is None else checks.whole("n_betas", n_levels, least=2)
     chains = LevelChains(path, PILOT_CHAINS, rng.derive(seed, rng.PILOT), threads)
     first = chains.measure()[1]

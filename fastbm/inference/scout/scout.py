@@ -1,4 +1,4 @@
-"""A short tempering, independent of any estimate: where a machine has its weight, and a log Z that no one may undercut.
+"""A short tempering, independent of any estimate: where a machine has its weight, and a lower bound on log Z.
 
 Layered machines are tempered on their smaller side, the other summed out, from their visible biases; others in the
 temperature. Every set of distinct states bounds log Z from below, and so does every product distribution.
@@ -43,7 +43,7 @@ MEAN_FIELD = Iterated(n_starts=N_CLIMBS, tolerance=1e-6, max_sweeps=60)
 
 @dataclass(frozen=True)
 class Scout:
-    """What a short look at a machine brings back.
+    """The findings of a short tempering of a machine.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 def scout(
     model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False
 ) -> Scout:
-    """Look at a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
+    """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
     With `must` the fewest rounds are done however long they take.
     """

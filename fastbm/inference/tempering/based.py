@@ -56,12 +56,12 @@ class BasedChains(Adapter):
 
     @property
     def attempted(self) -> np.ndarray:
-        """Swaps that were tried."""
+        """Numbers of swaps that were tried."""
         return self._counts[0]
 
     @property
     def accepted(self) -> np.ndarray:
-        """Swaps that were made."""
+        """Numbers of swaps that were accepted."""
         return self._counts[1]
 
     def sweep(self, n_sweeps: int) -> None:
@@ -77,7 +77,7 @@ class BasedChains(Adapter):
                 self._swap()
 
     def _measure(self) -> None:
-        """Note energies in the machine, without offset, and D, of every level."""
+        """Record energies in the machine, without offset, and D, of every level."""
         shape = self.n_chains, len(self.betas) - 1
         energies, rises = self.path.measure(self.engine.energies(), self._up[:, 1:].reshape(-1, self.n_units), self._at)
         free = self.path.model.energy_of_bits(self._up[:, 0]) - self.path.model.offset
@@ -99,7 +99,7 @@ class BasedChains(Adapter):
         self._load()
 
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
-        """Advance by `n_samples` times `thin` sweeps, and keep what there is after every `thin`.
+        """Advance by `n_samples` times `thin` sweeps, and return rows of every stream after every `thin`.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class BasedChains(Adapter):
         return rows
 
     def energies(self) -> np.ndarray:
-        """D at the machine, (n_chains,), which tells the valley of the product model from others of the same energy."""
+        """Return D at the machine, (n_chains,), by which the product model's valley differs from others."""
         return self._rises[:, -1]
 
     def bits(self) -> np.ndarray:

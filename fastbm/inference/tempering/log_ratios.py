@@ -61,7 +61,7 @@ class LogRatios(NamedTuple):
     detail: dict[str, Any]
 
     def last(self) -> LogRatios:
-        """Those of the last level alone."""
+        """Return the ratios of the last level alone."""
         return self._replace(log_z=self.log_z[-1:], terms=self.terms[..., -1:], floor=self.floor[-1:])
 
 
@@ -96,7 +96,7 @@ def solve_pair(low: np.ndarray, high: np.ndarray) -> float:
 
 
 def _slope(up: np.ndarray, down: np.ndarray) -> float:
-    """Minus the derivative of <f(u + Delta)> - <f(-u - Delta)> by Delta."""
+    """Return minus the derivative of <f(u + Delta)> - <f(-u - Delta)> by Delta."""
     return float((up * (1.0 - up)).mean() + (down * (1.0 - down)).mean())
 
 

@@ -91,7 +91,7 @@ class Tempering(Examined):
         refuse_beside_betas(self)
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer; moments are in the machine's units."""
+        """Infer log Z and moments; moments are in the machine's units."""
         solve = ENGINES[self.engine]
         if self.engine == "mbar":
             pymbar_solver()

@@ -1,4 +1,4 @@
-"""Whether a tempering has converged, judged by what its answer needs.
+"""The verdict on a tempering: whether it has converged, judged by what its answer needs.
 
 log Z and energies need levels that overlap, replicas that go round the ladder, and ladders that agree within error bars
 from their own spread. They do not need that every ladder has seen all valleys of equal energy: with 8 independent
@@ -60,7 +60,7 @@ def judge_ladders(
 
 
 def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int, most: float | None) -> str:
-    """Which ladders differ by more than their error bars know of, R-hat of what swaps them above `most`."""
+    """Return how ladders differ beyond their error bars, where R-hat of what swaps them is above `most`; else empty."""
     watched = [(seen["r_hat"], diagnostics.R_HAT_LIMIT if most is None else most)]
     if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not is_even(model, 1.0):
         watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
@@ -71,7 +71,7 @@ def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int,
 
 
 def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
-    """Where levels are too far apart for log Z, given the effective samples (n_betas,) of every one."""
+    """Return where levels are too far apart for log Z, given the effective samples (n_betas,) of every one."""
     shared = float((ratios.overlap * np.minimum(ess[1:], ess[:-1])).min(initial=math.inf))
     coarse = ratios.detail.get("discretisation_error", 0.0)
     if shared < HEALTHY_OVERLAP:
@@ -85,7 +85,7 @@ def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
 
 
 def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) -> str:
-    """Whether ladders still relax, or replicas do not go round them."""
+    """Return whether ladders still relax, or replicas do not go round them."""
     n_samples, n_ladders, n_betas = energies.shape
     if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
         return "the first half of the samples differs from the second"
@@ -103,7 +103,7 @@ def _r_hat(values: np.ndarray) -> float:
 
 
 def _drifts(values: np.ndarray) -> bool:
-    """Whether the mean over the later half differs from that over the first, by Student's t of the ladders."""
+    """Return whether the mean over the later half differs from that over the first, by Student's t of the ladders."""
     from scipy.special import stdtrit
 
     half, n_ladders = len(values) // 2, values.shape[1]

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..functions import exp2_float64
 from ..jit import inlined, kernel
+from ..rows import copy_row
 
 LARGEST_Z = 1021.0  # beyond it weights stay as they are, so that z times a weight is a number
 ROWS = 8  # parts of the table: the linear energy is written for one of them, and shifted for the others
@@ -327,7 +328,7 @@ def descend(rises, fields, n_starts):
     lowest = np.int64(0)
     for start in range(n_starts):
         energy = np.int64(0)
-        field[:] = fields
+        copy_row(field, fields)
         for i in range(n):
             word = (np.uint64(start * n + i + 1) * _SPREAD) >> np.uint64(40)
             up[i] = np.int64(word & np.uint64(1))

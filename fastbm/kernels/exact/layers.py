@@ -16,6 +16,7 @@ import numpy as np
 from ..functions import exp_float64
 from ..jit import inlined, kernel
 from ..random import next_word, uniform_of_words
+from ..rows import copy_row
 
 LANES = 64  # low settings of a tile
 WIDTH = 8  # units whose factors are multiplied before the product is stored
@@ -35,7 +36,7 @@ def tabulate_gaps(gaps, weights, base, lo, hi, first):
     """
     for k in range(gaps.shape[0]):
         row = gaps[k]
-        row[:] = base
+        copy_row(row, base)
         for i in range(weights.shape[0]):
             value = hi if (first + k) >> i & 1 else lo
             if value != 0.0:

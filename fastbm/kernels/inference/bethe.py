@@ -61,9 +61,12 @@ def sweep_beliefs(messages, fields, graph, order, damping):
 def total_fields(messages, fields, indptr, totals):
     """Add up what reaches every unit. Mutates `totals` (n_units, lanes). Cost: O(n_slots) a lane."""
     for i in range(indptr.shape[0] - 1):
-        totals[i] = fields[i]
+        total = totals[i]
+        total[:] = fields[i]
         for k in range(indptr[i], indptr[i + 1]):
-            totals[i] += messages[k]
+            message = messages[k]
+            for c in range(total.shape[0]):
+                total[c] += message[c]
 
 
 @inlined

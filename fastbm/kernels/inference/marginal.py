@@ -11,6 +11,7 @@ import numpy as np
 from ..functions import exp_float32
 from ..jit import inlined, kernel
 from ..random import draw_bits, log_float32, logit_of_bits
+from ..rows import copy_row
 
 GROUP = 32  # factors from 1 to 2 that are multiplied before the logarithm of the product is taken
 
@@ -136,7 +137,7 @@ def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends,
         sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
         for r in range(n_levels):
             replica[level[r]] = r
-        others[:] = steps
+        copy_row(others, steps)
         parity = (first + t) % 2
         for k in range(parity, n_levels - 1, 2):
             others[replica[k]], others[replica[k + 1]] = ladder[k + 1], ladder[k]

@@ -7,7 +7,7 @@ Rows of limits for several attempts are drawn in one call: the checks before vec
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import inlined, kernel
 from ..random import log_float32, log_of_bits, logit_of_bits, next_word
 
 ROWS = 16  # attempts whose limits are drawn together
@@ -17,6 +17,29 @@ ROWS = 16  # attempts whose limits are drawn together
 def largest_float32(limits):
     """Return the largest float32 that the integers of `limits` hold: limits beyond it decide alike."""
     return np.float32(2147483520.0) if limits.itemsize == 4 else np.float32(9.2233714871e18)
+
+
+@inlined
+def gibbs_limit(word, scale, most):
+    """Return the limit of a Gibbs update, as float32; `scale` turns log-odds into the units of the fields."""
+    # field > limit means field > floor(limit): a cast alone would round towards zero
+    limit = np.floor(np.float32(logit_of_bits(word) * scale))
+    return min(max(limit, -most), most)
+
+
+@inlined
+def shift_of(hold):
+    """Return the logarithm of the part of the proposals that is not dropped."""
+    return log_float32(np.float32(np.float32(4294967296.0) - np.float32(hold)) * np.float32(2.0**-32))
+
+
+@inlined
+def metropolis_limit(word, scale, shift, most):
+    """Return the limit of a Metropolis update that is not dropped, as float32; `shift` is `shift_of(hold)`.
+
+    What is dropped is for the caller to see: a choice in here would keep its loop from being vector code.
+    """
+    return max(np.float32(min(np.float32(log_of_bits(word) - shift), np.float32(0.0)) * scale), -most)
 
 
 @kernel
@@ -30,9 +53,7 @@ def gibbs_limits(streams, scale, limits):
     for row in range(limits.shape[0]):
         for lane in range(limits.shape[1]):
             word, s0[lane], s1[lane], s2[lane], s3[lane] = next_word(s0[lane], s1[lane], s2[lane], s3[lane])
-            # field > limit means field > floor(limit): a cast alone would round towards zero
-            limit = np.floor(np.float32(logit_of_bits(word) * scale[lane]))
-            limits[row, lane] = min(max(limit, -most), most)
+            limits[row, lane] = gibbs_limit(word, scale[lane], most)
 
 
 @kernel
@@ -43,12 +64,10 @@ def metropolis_limits(streams, scale, hold, limits):
     `hold` (uint32) is the number of words, of 2^32, at which a proposal is dropped whatever it costs.  Cost: as
     `gibbs_limits`.
     """
-    most = largest_float32(limits)
-    kept = np.float32(np.float32(4294967296.0) - np.float32(hold)) * np.float32(2.0**-32)
-    shift = log_float32(kept)
+    most, shift = largest_float32(limits), shift_of(hold)
     s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
     for row in range(limits.shape[0]):
         for lane in range(limits.shape[1]):
             word, s0[lane], s1[lane], s2[lane], s3[lane] = next_word(s0[lane], s1[lane], s2[lane], s3[lane])
-            limit = np.float32(min(np.float32(log_of_bits(word) - shift), np.float32(0.0)) * scale[lane])
-            limits[row, lane] = most if np.uint32(~word) < hold else max(limit, -most)
+            limit = metropolis_limit(word, scale[lane], shift, most)
+            limits[row, lane] = most if np.uint32(~word) < hold else limit

@@ -11,22 +11,22 @@ doi:10.1063/1.1699114.
 import numpy as np
 
 from ..jit import kernel
+from ..rows import copy_row
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 
 @kernel
-def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
+def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, hold, n_chains):
     """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
 
     Mutates `up` (n_units, lanes) uint8, `streams`; returns the number of flips in the first `n_chains` lanes.
-    `rule` is (metropolis, hold): Gibbs draws from the conditional distribution; or, if `metropolis`, proposals to flip
-    that are accepted with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what
+    Where `hold` is None, units are drawn from their conditional distribution; else flips are proposed, and accepted
+    with (1 - hold / 2^32) min(1, exp(-beta dE)). `graph` is (indptr, indices, rises, start): what
     each neighbour that is up adds, and the field with all units down, (n_units, 1) or (n_units, lanes). `scale` and
     `hold` as for `fastbm.kernels.sampling.limits`.
     Cost: O(degree lanes) an attempt, vectorised over lanes.
     """
     indptr, indices, rises, start = graph
-    metropolis, hold = rule
     kind, lanes = rises.dtype.type, up.shape[1]
     limits = np.empty((ROWS, lanes), rises.dtype)
     field = np.empty(lanes, rises.dtype)
@@ -36,10 +36,10 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
         row = sites[t % sites.shape[0]]
         for first in range(0, row.shape[0], ROWS):
             m = min(ROWS, row.shape[0] - first)
-            if metropolis:
-                metropolis_limits(streams, scale, hold, limits[:m])
-            else:
+            if hold is None:
                 gibbs_limits(streams, scale, limits[:m])
+            else:
+                metropolis_limits(streams, scale, hold, limits[:m])
             for p in range(m):
                 i = row[first + p]
                 if start.shape[1] == 1:
@@ -47,7 +47,7 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
                     for lane in range(lanes):
                         field[lane] = here
                 else:
-                    field[:] = start[i]
+                    copy_row(field, start[i])
                 # four neighbours at a time: checks before vector code are paid once for four
                 k, last = indptr[i], indptr[i + 1]
                 while k + 4 <= last:
@@ -63,17 +63,17 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, rule, n_chains):
                         field[lane] += w * kind(r[lane])
                     k += 1
                 bits, limit = up[i], limits[p]
-                if metropolis:
+                if hold is None:
+                    for lane in range(lanes):
+                        bit = np.uint8(field[lane] > limit[lane])
+                        moved[lane] += np.int32(bit ^ bits[lane])
+                        bits[lane] = bit
+                else:
                     for lane in range(lanes):
                         rise = -field[lane] if bits[lane] else field[lane]
                         flip = np.uint8(rise >= limit[lane])
                         bits[lane] ^= flip
                         moved[lane] += np.int32(flip)
-                else:
-                    for lane in range(lanes):
-                        bit = np.uint8(field[lane] > limit[lane])
-                        moved[lane] += np.int32(bit ^ bits[lane])
-                        bits[lane] = bit
         for lane in range(n_chains):
             n_flips += moved[lane]
         moved[:] = 0

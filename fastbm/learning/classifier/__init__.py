@@ -1,1 +1,1 @@
-"""One machine a class."""
+"""Classification by one machine for each class."""

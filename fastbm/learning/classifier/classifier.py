@@ -114,7 +114,7 @@ class BoltzmannClassifier:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments it was made with, but for `threads`."""
+        """The arguments of the constructor, without `threads`."""
         return {
             "method": self.method,
             "flip_noise": self._noise,
@@ -179,7 +179,7 @@ class BoltzmannClassifier:
     def _tune(
         self, up: np.ndarray, codes: np.ndarray, classes: np.ndarray, log_prior: np.ndarray
     ) -> tuple[float, dict[float, float], np.ndarray, float]:
-        """The flip noise, the errors of all that were tried, offsets and scale; all from the training rows."""
+        """Return flip noise, errors of all that were tried, offsets and scale, chosen on the training rows."""
         offsets, scale = np.zeros(len(classes)), 1.0
         tunes = self._noise == "cv"
         if tunes and self._by_default and not self._calibrate and np.bincount(codes).min() < LEAST_ROWS:
@@ -200,7 +200,7 @@ class BoltzmannClassifier:
     def _held_out(
         self, up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: tuple[float, ...], classes: np.ndarray
     ) -> np.ndarray | list[np.ndarray]:
-        """Scores of the training rows by machines that have not seen them, for each flip noise."""
+        """Return the scores of the training rows by machines that have not seen them, for each flip noise."""
         if self.method == ONE_SHOT and (self._log_z == "auto" or (self._by_default and not self._calibrate)):
             return held_out_one_shot(up, codes, folds, noises, threads_module.resolve(self._threads))
 
@@ -213,7 +213,7 @@ class BoltzmannClassifier:
         return [held_out(folds, n_classes, lambda a, b, noise=noise: scores(noise, a, b)) for noise in noises]  # type: ignore[misc]
 
     def _scores(self, machines: list[BoltzmannMachine], up: np.ndarray) -> np.ndarray:
-        """log sum_h exp(-beta E(x, h)) of rows of bits, (n_rows, n_machines)."""
+        """Return log sum_h exp(-beta E(x, h)) of rows of bits, (n_rows, n_machines)."""
         threads = threads_module.resolve(self._threads)
         if machines[0].n_hidden:
             values = self._units.values(up, np.float64)
@@ -272,10 +272,11 @@ class BoltzmannClassifier:
         Raises
         ------
         StorageError
-            If there is no such file or it holds no classifier.
+            If there is no such file, it is damaged, or it holds no classifier.
         """
-        settings, arrays, machines, tried = file.read(path)
-        found = cls(**settings, threads=threads)
+        threads_module.resolve(threads)
+        with file.reading(path) as (settings, arrays, machines, tried):
+            found = cls(**settings, threads=threads)
         for name, array in arrays.items():
             setattr(found, name, array if array.ndim else float(array))
         found.machines, found.cross_validation = machines, tried
@@ -283,7 +284,7 @@ class BoltzmannClassifier:
 
 
 def option_names() -> list[str]:
-    """Return what `BoltzmannClassifier` can be told, but for the units."""
+    """Return the names of the options of `BoltzmannClassifier`, without the units."""
     own = [name for name in BoltzmannClassifier.__init__.__kwdefaults__ or () if name != "units"]
     return ["method", *own, *fit_options()]
 

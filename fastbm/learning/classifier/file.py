@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write(
     *,
     overwrite: bool,
 ) -> None:
-    """Write all of it: complete, or not at all."""
+    """Write a classifier to a file, completely or not at all."""
 
     def fill(file: Any) -> None:
         file.attrs["settings"] = json.dumps(settings)
@@ -42,8 +43,14 @@ def write(
     h5.write(path, FORMAT, fill, overwrite=overwrite)
 
 
-def read(path: str | Path) -> Parts:
-    """Return settings, numbers, machines and the errors of cross-validation."""
+@contextmanager
+def reading(path: str | Path) -> Iterator[Parts]:
+    """Yield settings, numbers, machines and the errors of cross-validation; what stumbles over them is damage.
+
+    Raises
+    ------
+    StorageError
+    """
     import h5py
 
     with h5.opened(path, FORMAT, "holds no classifier (format: {found}).") as file:
@@ -54,7 +61,19 @@ def read(path: str | Path) -> Parts:
             machines.append(restore({name: group[name][()] for name in names}, group.attrs))
         arrays = {name: _array(file[name]) for name in ARRAYS}
         tried = {float(noise): float(error) for noise, error in file["cross_validation"][()]}
-        return json.loads(file.attrs["settings"]), arrays, machines, tried
+        _check(arrays, machines)
+        yield json.loads(file.attrs["settings"]), arrays, machines, tried
+
+
+def _check(arrays: Mapping[str, np.ndarray], machines: Sequence[BoltzmannMachine]) -> None:
+    """Refuse numbers that are not one for each machine, and machines of other units."""
+    alone = ("scale", "flip_noise")
+    for name, array in arrays.items():
+        shape = () if name in alone else (len(machines),)
+        if array.shape != shape or (name != "classes" and (array.dtype.kind != "f" or not np.isfinite(array).all())):
+            raise ValueError(f"{name} is not {'one number' if name in alone else 'a number for each class'}")
+    if len({(machine.n_visible, machine.units) for machine in machines}) != 1:
+        raise ValueError("its machines are of different units")
 
 
 def _text() -> Any:
@@ -64,5 +83,5 @@ def _text() -> Any:
 
 
 def _array(dataset: Any) -> np.ndarray:
-    """Text comes back as it was: an array of strings."""
+    """Return a dataset as an array, with text as the array of strings that was written."""
     return np.asarray(dataset.asstr()[()]).astype(np.str_) if dataset.dtype.kind == "O" else np.asarray(dataset[()])

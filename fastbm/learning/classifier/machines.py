@@ -1,4 +1,4 @@
-"""One machine of one class: learned by any rule, in memory, with its log Z by any method.
+"""The machine of one class: learned by any rule, in memory, with its log Z by any method.
 
 The one-shot rule makes a visible machine from rows of data, or their sums, in one step: mean field with linear
 response, by the formulas of `fastbm.learning.closed_forms.naive_mean_field`.
@@ -33,7 +33,7 @@ NO_LOG_Z = ("gibbs", "metropolis")
 
 
 class SpinSums(NamedTuple):
-    """Sums over rows of spins: whole numbers, so that sums of parts add up, and are taken away, without rounding."""
+    """Sums over rows of spins, in whole numbers, so that sums of parts add up and are subtracted without rounding."""
 
     n_rows: int
     first: np.ndarray  # (n,) sums of s_i
@@ -63,7 +63,7 @@ def one_shot(up: np.ndarray, *, flip_noise: float, units: str = "binary") -> tup
 
 
 def one_shot_of_sums(sums: SpinSums, *, flip_noise: float, units: str = "binary") -> tuple[BoltzmannMachine, float]:
-    """Return the machine of rows of which only the sums are known, and its mean-field log Z.
+    """Return the machine of rows by their sums alone, and its mean-field log Z.
 
     `flip_noise` is the probability with which each unit of the data is flipped; it is applied to the moments, not to
     the rows: m -> (1 - 2 eps) m and <s_i s_j> -> (1 - 2 eps)^2 <s_i s_j> off the diagonal. It keeps the covariance
@@ -99,12 +99,12 @@ def rules() -> dict[str, str]:
 
 
 def fit_options() -> list[str]:
-    """Return the options of `fit` that a rule may be given."""
+    """Return the options of `fit` that a rule may get."""
     return ["layout", *OF_RULES, "until"]
 
 
 def check_rule(method: str, n_hidden: int, units: str, options: Mapping[str, Any]) -> None:
-    """Refuse what a rule cannot do, before there are data."""
+    """Refuse options that a rule cannot use, before there are data."""
     for name in options:
         if name not in fit_options():
             raise TypeError(f"there is no option {name!r}.{checks.nearest(name, fit_options())}")
@@ -156,7 +156,7 @@ def learn(
 def _prepare(
     up: np.ndarray, method: str, n_hidden: int, units: str, seed: int, options: Mapping[str, Any]
 ) -> tuple[BoltzmannMachine, FitSettings]:
-    """Where learning starts, and its settings."""
+    """Return the machine that learning starts from, and its settings."""
     rest = dict(options)
     start = start_machine(smoothed_means(up), n_hidden, rest.pop("layout", None), units, seed)
     start = start.with_base_rates(smoothed_rates(Rows.of(up), start))

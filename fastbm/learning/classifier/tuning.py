@@ -1,4 +1,4 @@
-"""Scores of classes made probabilities, from scores of rows by machines that have not seen them.
+"""Calibration of a classifier: probabilities of classes, from scores of rows by machines that have not seen them.
 
 One offset a class and one common scale come from logistic regression: P(k | x) ~ pi_k exp(t (score_k(x) + c_k)), with t
 and c at the largest weighted log-likelihood of the labels, less a slight ridge that keeps them finite where classes are
@@ -80,8 +80,9 @@ def deal(codes: np.ndarray, classes: np.ndarray, seed: int, n_folds: int = N_FOL
 def held_out(
     folds: np.ndarray, n_classes: int, scores_of: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Return scores of all rows, (n_rows, n_classes); `scores_of(learned, scored)` learns from some rows and scores
-    others.
+    """Return scores of all rows by machines that have not seen them, (n_rows, n_classes).
+
+    `scores_of(learned, scored)` learns from some rows and scores others.
     """
     found = np.empty((len(folds), n_classes))
     for fold in range(int(folds.max()) + 1):
@@ -93,7 +94,9 @@ def held_out(
 def held_out_one_shot(
     up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: Sequence[float], threads: int
 ) -> np.ndarray:
-    """Return scores of all rows by one-shot machines at several flip noises, (n_noises, n_rows, n_classes).
+    """Return scores of all rows by one-shot machines that have not seen them, (n_noises, n_rows, n_classes).
+
+    There is one for each of several flip noises.
 
     Energies are summed in float32, whose rounding is far below the differences between classes.
     """

@@ -1,1 +1,1 @@
-"""Formulas that turn moments into couplings."""
+"""Closed forms, which turn moments into couplings in one step."""

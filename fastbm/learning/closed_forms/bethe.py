@@ -20,12 +20,12 @@ def couple(mean: np.ndarray, covariance: np.ndarray) -> Couplings:
 
 
 def log_z(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> float:
-    """Return the Bethe log Z of what `couple` found."""
+    """Return the Bethe log Z of the couplings and biases that `couple` found."""
     return independent_pair.log_z(mean, _beliefs(mean, covariance), found)
 
 
 def _beliefs(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """The covariances c_ij of the pairs' beliefs: the root that goes to 0 with (C^-1)_ij."""
+    """Return the covariances c_ij of the pairs' beliefs: the root that goes to 0 with (C^-1)_ij."""
     inverted = symmetric(inverse(covariance))
     product = np.outer(1.0 - mean**2, 1.0 - mean**2)
     return -2.0 * product * inverted / (1.0 + np.sqrt(1.0 + 4.0 * product * inverted**2))

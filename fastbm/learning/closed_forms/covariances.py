@@ -1,4 +1,4 @@
-"""What every inversion does with a covariance: invert it, or say that it cannot; and what it says of pairs."""
+"""Inversion of a covariance, with errors that name the units or pairs for which it fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SMALLEST_CONDITION = 1e-10  # reciprocal condition number, in the 1-norm, below 
 
 
 class Couplings(NamedTuple):
-    """What an inversion finds, for spins at beta = 1.
+    """The result of an inversion, for spins at beta = 1.
 
     `diagonal` holds W_ii where the rule gives them: they are constants of the energy, -1/2 sum_i W_ii.
     """

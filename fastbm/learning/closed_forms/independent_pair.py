@@ -34,7 +34,7 @@ def couple(mean: np.ndarray, covariance: np.ndarray, method: str = "independent-
 
 
 def log_z(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> float:
-    """Return the log Z that belongs to the entropy of pairs."""
+    """Return the log Z that follows from the entropy of pairs."""
     information = 0.0
     for s, t, cell in _cells(mean, covariance):
         alone = np.outer(1.0 + s * mean, 1.0 + t * mean)
@@ -48,7 +48,7 @@ def minus_energy(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> 
 
 
 def _cells(mean: np.ndarray, covariance: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Signs (s, t), and four times the probabilities of s_i = s and s_j = t; the diagonal as of independent units."""
+    """Yield signs s, t, and four times the probabilities of these; the diagonal is that of independent units."""
     for s, t in SIGNS:
         cell = np.outer(1.0 + s * mean, 1.0 + t * mean)
         alone = np.diagonal(cell).copy()

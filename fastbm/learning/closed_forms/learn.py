@@ -1,4 +1,4 @@
-"""Visible machines from moments in one step, each rule a formula of its own."""
+"""Learning of visible machines from moments in one step, each rule a formula of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONSTANT = 1e-12  # 1 - |m| of spins that never change, up to rounding
 
 
 class ClosedForm(NamedTuple):
-    """A rule: `couple(mean, covariance)` of spins at beta = 1, the log Z that it implies, whether C is inverted."""
+    """A closed form: `couple(mean, covariance)` of spins at beta = 1, its log Z, and whether C is inverted."""
 
     couple: Callable[[np.ndarray, np.ndarray], Couplings]
     log_z: Callable[[np.ndarray, np.ndarray, Couplings], float]

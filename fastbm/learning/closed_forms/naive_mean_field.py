@@ -25,7 +25,7 @@ def couple(mean: np.ndarray, covariance: np.ndarray) -> Couplings:
 
 
 def log_z(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> float:
-    """Return the mean-field log Z of what `couple` found, the self-couplings left to the offset."""
+    """Return the mean-field log Z of the result of `couple`, the self-couplings left to the offset."""
     weights = found.weights.copy()
     np.fill_diagonal(weights, found.diagonal)
     return float(entropy(mean) + 0.5 * mean @ weights @ mean + found.bias @ mean)

@@ -30,7 +30,7 @@ def couple(mean: np.ndarray, covariance: np.ndarray) -> Couplings:
 
 
 def log_z(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> float:
-    """Return the log Z that belongs to the entropy of the expansion."""
+    """Return the log Z that follows from the entropy of the expansion."""
     scale = 1.0 / np.sqrt(np.diagonal(covariance))
     correlation = covariance * np.outer(scale, scale)
     np.fill_diagonal(correlation, 0.0)

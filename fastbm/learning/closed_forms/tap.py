@@ -24,7 +24,7 @@ def couple(mean: np.ndarray, covariance: np.ndarray) -> Couplings:
 
 
 def log_z(mean: np.ndarray, covariance: np.ndarray, found: Couplings) -> float:
-    """Return log Z of what `couple` found, to second order in the couplings."""
+    """Return log Z of the result of `couple`, to second order in the couplings."""
     variance = 1.0 - mean**2
     energy = -0.5 * mean @ found.weights @ mean - found.bias @ mean
     return float(entropy(mean) - energy + 0.25 * variance @ found.weights**2 @ variance)

@@ -1,4 +1,4 @@
-"""Error bars by the bootstrap: rows are drawn anew with replacement, and a machine is learned from each such set.
+"""Error bars by the bootstrap: a machine is learned from each of many resamples, rows drawn with replacement.
 
 It asks nothing of the model: errors are right where the machine cannot be the truth, or the fit is no maximum of the
 likelihood. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
@@ -20,8 +20,9 @@ Refit = Callable[[np.ndarray], Parameters]
 
 
 class Bootstrap:
-    """Learn from one resample after another; mean and variance are carried on (Welford, Technometrics 4, 419 (1962),
-    doi:10.1080/00401706.1962.10490022), so that a run can stop between any two.
+    """The bootstrap, one resample a step, so that a run can stop between any two.
+
+    Mean and variance are updated by Welford, Technometrics 4, 419 (1962), doi:10.1080/00401706.1962.10490022.
 
     Parameters
     ----------
@@ -50,12 +51,12 @@ class Bootstrap:
         return self.n_done >= self.n_resamples
 
     def counts(self, k: int) -> np.ndarray:
-        """Return how often each row stands in resample `k`."""
+        """Return how often each row is drawn in resample `k`."""
         drawn = rng.keyed(self._seed, rng.BOOTSTRAP, k).integers(self.n_rows, size=self.n_rows)
         return np.bincount(drawn, minlength=self.n_rows).astype(np.int64)
 
     def step(self) -> None:
-        """Learn from the next resample."""
+        """Learn from the next resample, and update the mean and variance."""
         arrays = [np.asarray(array, np.float64) for array in self._refit(self.counts(self.n_done)).arrays]
         if not self._means:
             self._means, self._squares = ([np.zeros(array.shape) for array in arrays] for _ in range(2))
@@ -92,7 +93,7 @@ class Bootstrap:
         return Errors(tuple(found[:-1]), found[-1], "bootstrap", detail)
 
     def _names(self) -> tuple[str, ...]:
-        """Parameters that some resample left undetermined, by their places in the arrays; a pair once."""
+        """Return the indices of parameters that some resample left undetermined; a pair once."""
         names = []
         *weights, bias = self._infinite
         for k, array in enumerate(weights):
@@ -103,13 +104,13 @@ class Bootstrap:
         return (*names, *(f"bias[{i}]" for i in np.flatnonzero(bias)))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the bootstrap bit for bit."""
         groups = {"means": self._means, "squares": self._squares, "infinite": self._infinite}
         arrays = {f"{name}/{k}": np.array(a) for name, group in groups.items() for k, a in enumerate(group)}
         return {**arrays, "n_done": np.array(self.n_done)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
 
         def group(name: str, dtype: Any) -> list[np.ndarray]:
             n = sum(key.startswith(f"{name}/") for key in state)
@@ -120,7 +121,7 @@ class Bootstrap:
 
 
 def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0) -> Errors:
-    """Return standard errors of whatever `refit` learns; parameters as for `Bootstrap`."""
+    """Return standard errors of what `refit` learns; parameters as for `Bootstrap`."""
     bootstrap = Bootstrap(refit, n_rows, n_resamples=n_resamples, seed=seed)
     while not bootstrap.done:
         bootstrap.step()
@@ -128,7 +129,7 @@ def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed:
 
 
 def tell_once(told: list[warnings.WarningMessage], n_resamples: int) -> None:
-    """Pass on the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
+    """Repeat the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
     ours = [one for one in told if issubclass(one.category, checks.ConvergenceWarning)]
     for one in told:
         if one not in ours:

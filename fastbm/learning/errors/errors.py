@@ -36,8 +36,9 @@ class Errors:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_rows(self) -> dict[str, np.ndarray]:
-        """Return one row of each stream: "errors/weights" ("errors/weights_0" and on where there are several blocks)
-        and "errors/bias".
+        """Return one row of each stream: "errors/weights" and "errors/bias".
+
+        Of several blocks of couplings, "errors/weights_0" and so on.
         """
         return {name: array[None] for name, array in self._named().items()}
 
@@ -76,7 +77,7 @@ def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple
 
 
 def _inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A generalised inverse, right for parameters that are determined, and which are not."""
+    """Return a generalised inverse, right for parameters that are determined, and which ones are not."""
     size = np.diagonal(matrix)
     live = size > 0
     scale = np.divide(1.0, np.sqrt(size, where=live, out=np.ones(len(size))), where=live, out=np.zeros(len(size)))

@@ -35,8 +35,9 @@ WAY_OUT = "Use bootstrap_errors, which needs no information matrix."
 
 
 class Information(NamedTuple):
-    """The information (n_parameters, n_parameters) of one row, couplings as in `Couplings.to_vector`, then biases; and
-    the means <phi>.
+    """The Fisher information (n_parameters, n_parameters) of one row, and the means <phi>.
+
+    Couplings are in the order of `Couplings.to_vector`, then biases.
     """
 
     matrix: np.ndarray
@@ -163,7 +164,7 @@ def fisher_information(
 
 
 def refuse_information(model: BoltzmannMachine) -> None:
-    """Refuse machines whose Fisher information cannot be had, whatever their parameters are."""
+    """Refuse machines whose Fisher information cannot be computed, whatever their parameters are."""
     if not hidden_are_independent(model):
         raise ValueError(
             "the Fisher information needs hidden units that are coupled to visible ones only (a restricted machine). "
@@ -178,7 +179,7 @@ def refuse_information(model: BoltzmannMachine) -> None:
 
 
 def has_enough(model: BoltzmannMachine, n_samples: int) -> bool:
-    """Tell whether as many samples tell the information so well that it can be inverted."""
+    """Return whether `n_samples` samples determine the information well enough for its inverse."""
     return n_samples >= FEWEST_SAMPLES * _n_parameters(model)
 
 
@@ -187,7 +188,7 @@ def _n_parameters(model: BoltzmannMachine) -> int:
 
 
 def _resolve(model: BoltzmannMachine, method: str, has_rows: bool) -> str:
-    """The method that is meant, checked."""
+    """Return the method, chosen where it is "auto", and checked."""
     method = checks.choice("method", method, METHODS)
     n, most, kind = (
         (model.n_visible, MOST_VISIBLE, "visible units of a machine with hidden ones")
@@ -217,7 +218,7 @@ def _refuse_few(what: str, given: int, n_parameters: int, way_out: str) -> None:
 def _draw(
     model: BoltzmannMachine, beta: float, n_samples: int, n_sweeps: int | None, seed: int, threads: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Independent samples of the visible units: drawn from exact tables, or the last states of chains of their own."""
+    """Draw independent samples of the visible units: from exact tables, or the last states of chains of their own."""
     for sweeps in SWEEPS if n_sweeps is None else (n_sweeps,):
         starts = draw_starts(model, beta, n_samples, "auto", sweeps, rng.derive(seed, rng.MONITOR, 1), threads)
         if starts.converged is not False:

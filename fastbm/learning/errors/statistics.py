@@ -48,13 +48,13 @@ class Statistics:
         return self.n_pairs + self.n_units
 
     def name(self, k: int) -> str:
-        """Return what a user calls the parameter of statistic `k`."""
+        """Return the name of the parameter of statistic `k`, as a user knows it."""
         if k < self.n_pairs:
             return f"weights[{self.i[k]}, {self.j[k]}]"
         return f"bias[{k - self.n_pairs}]"
 
     def vector(self, numbers: Parameters) -> np.ndarray:
-        """Put numbers of pairs and of units in the order of the statistics."""
+        """Return numbers of pairs and of units in the order of the statistics."""
         return np.concatenate([self._couplings.to_vector(numbers.weights), numbers.bias])
 
     def of(self, values: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ def exact_moments(model: BoltzmannMachine, beta: float) -> StatisticsMoments:
 
 
 def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
-    """<prod_{i in S} s_i> of all sets S of units, numbered as states are.
+    """Return <prod_{i in S} s_i> of all sets S of units, numbered as states are.
 
     A step transforms the highest bits and moves them below the others; when all are done they are in order again.
     """
@@ -124,8 +124,9 @@ def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
 def row_moments(
     model: BoltzmannMachine, up: Rows | np.ndarray, beta: float, threads: int, weights: np.ndarray | None = None
 ) -> StatisticsMoments:
-    """Compute averages over rows of E[phi | v], by bits (m, n_visible); hidden units are independent given the visible
-    ones.
+    """Compute averages over rows of E[phi | v], by bits (m, n_visible).
+
+    Hidden units must be independent given the visible ones.
 
     `weights` sum to 1; left out, rows weigh alike. Blocks of rows are fixed, so any number of threads gives the same
     bits; without hidden units and weights the sums are exact.
@@ -168,8 +169,7 @@ def visible_moments(model: BoltzmannMachine, beta: float, threads: int) -> Stati
 def never_seen(
     statistics: Statistics, mean: np.ndarray, units: Units, least: float, *, weights_held: bool, bias_held: bool
 ) -> np.ndarray:
-    """Find parameters that no finite value fits, since a unit, or a pair of units, has a state of probability below
-    `least`.
+    """Find parameters that no finite value fits: a unit or a pair has a state of probability below `least`.
 
     The likelihood then rises without end along the parameters that make up the indicator of that state: for binary
     units 1[both up] = x_i x_j, 1[i alone up] = x_i - x_i x_j, 1[both down] = 1 - x_i - x_j + x_i x_j; for spins any of

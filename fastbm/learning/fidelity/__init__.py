@@ -1,1 +1,1 @@
-"""A learned machine held against its data."""
+"""Fidelity: a learned machine compared with its data."""

@@ -1,4 +1,4 @@
-"""What a learned machine gets right of its data: means, pairs, triples, and how many units are up at a time.
+"""How well a learned machine reproduces its data: means, pairs, triples, and the number of units that are up.
 
 The learning rule sees means and pairs; triples and the distribution of the population count are predictions.
 Schneidman, Berry, Segev and Bialek, Nature 440, 1007 (2006), doi:10.1038/nature04701; Tkacik et al., PLoS Comput.
@@ -60,8 +60,9 @@ class Compared:
 
     @property
     def chi2(self) -> float:
-        """Mean square of the differences in standard errors, z: 1 where the machine is the source of the rows, below
-        where it was fitted to these moments.
+        """Mean square of the differences in standard errors, z.
+
+        It is 1 where the machine is the source of the rows, below where it was fitted to these moments.
         """
         return float(np.mean(self.z**2)) if self.z.size else 0.0
 
@@ -73,7 +74,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """A machine held against data; made by `fastbm.fidelity`.
+    """The comparison of a machine with data, made by `fastbm.fidelity`.
 
     Attributes
     ----------
@@ -115,13 +116,15 @@ class Fidelity:
 
     @property
     def population_divergence_noise(self) -> float:
-        """Divergence that sampling alone would make, on average: (levels - 1) / 8 (1 / rows + 1 / samples)."""
+        """Divergence expected from sampling alone: (levels - 1) / 8 (1 / rows + 1 / samples)."""
         n_levels = int(((self.population.data > 0) | (self.population.machine > 1 / self.n_rows)).sum())
         return (n_levels - 1) / 8 * (1 / self.n_rows + (1 / self.n_samples if self.n_samples else 0.0))
 
     def summary(self) -> dict[str, float]:
-        """Return numbers that sum it up: of each order the root mean square difference, chi^2 / n and the largest |z|;
-        of P(K) the Jensen-Shannon divergence.
+        """Return the comparison in a few numbers.
+
+        For each order the root mean square difference, chi^2 / n and the largest |z|; for P(K) the Jensen-Shannon
+        divergence.
         """
         found: dict[str, float] = {name: getattr(self, name) for name in NUMBERS}
         for name in ORDERS:
@@ -139,7 +142,7 @@ class Fidelity:
 
     @classmethod
     def of_rows(cls, rows: Mapping[str, np.ndarray]) -> Fidelity:
-        """Make a comparison of rows that `rows` returned; of several the last."""
+        """Make a comparison from rows that `rows` returned; from the last, where there are several."""
         orders = {name: Compared(*(np.asarray(rows[f"{name}/{part}"][-1]) for part in PARTS)) for name in ORDERS}
         n_rows, n_samples, r_hat, precise = (float(rows[name][-1]) for name in NUMBERS)
         return cls(
@@ -153,7 +156,7 @@ class Fidelity:
 
     @staticmethod
     def streams(n_visible: int) -> dict[str, Stream]:
-        """Return what `rows` of a machine with so many visible units hold, for the file of a run."""
+        """Return the streams of `rows` for a machine of `n_visible` visible units."""
         n_pairs = n_visible * (n_visible - 1) // 2
         n_triples = min(n_pairs * (n_visible - 2) // 3, MOST_TRIPLES)
         sizes = dict(zip(ORDERS, (n_visible, n_pairs, n_pairs, n_triples, n_visible + 1), strict=True))
@@ -176,7 +179,7 @@ def fidelity(
     threads: int | None = None,
     max_seconds: float = 60.0,
 ) -> Fidelity:
-    """Hold the visible units of a machine against rows of data.
+    """Compare the visible units of a machine with rows of data.
 
     Parameters
     ----------
@@ -277,7 +280,7 @@ def fidelity(
 
 
 def refuse_many_units(model: BoltzmannMachine) -> None:
-    """Refuse machines whose pairs are too many."""
+    """Refuse machines of too many pairs."""
     if model.n_visible > MOST_UNITS:
         raise ValueError(
             f"fidelity is for at most {MOST_UNITS} visible units, as all their pairs are counted many times over; got "

@@ -1,4 +1,4 @@
-"""Moments of a machine's visible units, to be held against data: summed over all their states, or sampled."""
+"""Moments of a machine's visible units, for the comparison with data: summed over all their states, or sampled."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class MachineMoments:
 
 
 def can_sum(model: BoltzmannMachine) -> bool:
-    """Tell whether states are few: those of visible units where hidden ones have a closed form, else those of all
-    units.
+    """Return whether there are few enough states for a sum.
+
+    They are those of visible units where hidden ones have a closed form, else those of all units.
     """
     return (model.n_visible if hidden_are_independent(model) else model.n_units) <= MOST_EXACT
 
@@ -72,8 +73,9 @@ def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineM
 
 
 def _log_weights(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """-beta E of every state, visible units the fastest; or, where that is closed, the log of its sum over hidden
-    units.
+    """Return -beta E of every state, visible units the fastest.
+
+    Where hidden units have a closed form, the log of the sum over them.
     """
     closed = model.n_hidden > 0 and hidden_are_independent(model)
     n = model.n_visible if closed else model.n_units
@@ -97,8 +99,9 @@ def sampled(
     threads: int,
     max_seconds: float,
 ) -> MachineMoments:
-    """Sample visible units from Gibbs chains until errors are a third of what `n_rows` rows scatter by, or `n_samples`
-    are there, or the time is over.
+    """Sample visible units from Gibbs chains until moments are precise, or the samples or the time are used up.
+
+    Precise are errors of a third of what `n_rows` rows scatter by.
 
     Rows scatter by `data_errors`, or by the machine's own moments where these say more, as for what no row shows.
     """
@@ -132,7 +135,7 @@ def sampled(
 
 
 def _by_groups(packed: np.ndarray, model: BoltzmannMachine, chosen: np.ndarray, threads: int) -> list[Counts]:
-    """Counts of the visible units of states (n_samples, n_chains, bytes), one for each group of chains."""
+    """Count the visible units of states (n_samples, n_chains, bytes), once for each group of chains."""
 
     def one(first: int) -> Counts:
         rows = packed[:, first : first + GROUP_CHAINS].reshape(-1, packed.shape[2])
@@ -142,7 +145,7 @@ def _by_groups(packed: np.ndarray, model: BoltzmannMachine, chosen: np.ndarray, 
 
 
 def _errors(groups: list[Counts], moments: UpMoments, units: Units) -> dict[str, np.ndarray]:
-    """Standard errors from the scatter of the groups, and no less than those of independent samples."""
+    """Return standard errors from the scatter of the groups, and no less than those of independent samples."""
     each = [UpMoments.of(group, moments.chosen).values(units) for group in groups]
     n = sum(group.n for group in groups)
     independent = moments.variances(units)
@@ -154,7 +157,7 @@ def _errors(groups: list[Counts], moments: UpMoments, units: Units) -> dict[str,
 
 
 def _ratio(errors: np.ndarray, data_errors: np.ndarray) -> float:
-    """Root mean square of the ratio, over what varies in the data."""
+    """Return the root mean square of the ratio of errors, over what varies in the data."""
     varies = data_errors > 0
     if not varies.any():
         return 0.0

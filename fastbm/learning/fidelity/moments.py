@@ -1,4 +1,4 @@
-"""Means, pair and triple moments of units, how many are up at a time, and what independent rows scatter about them.
+"""Means, pair and triple moments of units, the distribution of how many are up, and their variances over rows.
 
 How often units, pairs and triples are up is counted exactly, 64 states a word. With x = 0 or 1, p = <x>, V = p (1 - p),
 S = 1 - 2 p and d = x - p, d^2 = V + S d. So the variances of d_i d_j and of d_i d_j d_k, less what estimating the means
@@ -53,8 +53,10 @@ def pack_rows(up: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Counts:
-    """Integer counts over `n` states: `pairs` (n_units, n_units) with its upper triangle and diagonal, `triples`
-    (n_triples,) and `population` (n_units + 1,), the number of states with K units up.
+    """Integer counts over `n` states: of units and pairs, of triples, and of the number of units up.
+
+    `pairs` (n_units, n_units) has its upper triangle and diagonal, `triples` is (n_triples,) and `population` (n_units
+    + 1,) counts the states with K units up.
     """
 
     n: int
@@ -89,7 +91,7 @@ def count(up: Rows | np.ndarray, triples: np.ndarray, threads: int) -> Counts:
 
 
 def flat_pairs(n_units: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return where pair i < j stands among all pairs in order, (0, 1), (0, 2), ..."""
+    """Return the index of pair i < j among all pairs in order, (0, 1), (0, 2), ..."""
     return i * n_units - i * (i + 1) // 2 + (j - i - 1)
 
 
@@ -121,13 +123,13 @@ class UpMoments:
         return self.pairs - self.up[i] * self.up[j]
 
     def _sides(self) -> tuple[np.ndarray, ...]:
-        """C_jk, C_ik and C_ij of each triple: what is opposite to its first, second and third unit."""
+        """Return C_jk, C_ik and C_ij of each triple: the covariances opposite to its first, second and third unit."""
         i, j, k = self.chosen.T
         n, covariances = len(self.up), self._covariances()
         return tuple(covariances[flat_pairs(n, a, b)] for a, b in ((j, k), (i, k), (i, j)))
 
     def _third(self) -> np.ndarray:
-        """K = <d_i d_j d_k> of the triples, from covariances: P(i, j, k up) - p_i p_j p_k - sum p_i C_jk."""
+        """Return <d_i d_j d_k> of the triples, from covariances: P(i, j, k up) - p_i p_j p_k - sum p_i C_jk."""
         p = self.up[self.chosen.T]
         return self.triples - p.prod(axis=0) - sum(a * c for a, c in zip(p, self._sides(), strict=True))
 

@@ -1,1 +1,1 @@
-"""What moves the parameters, epoch by epoch."""
+"""Learners, which move the parameters epoch by epoch."""

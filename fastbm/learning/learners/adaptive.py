@@ -1,4 +1,4 @@
-"""Persistent chains that answer bad mixing: more sweeps an update, then ladders of replicas.
+"""Persistent chains that react to bad mixing: by more sweeps an update, then by ladders of replicas.
 
 Every answer is a function of R-hat over records of the chains (`fastbm.learning.monitor.chains`), which are part of a
 run's state; so a run that is stopped and resumed answers as it would have.
@@ -25,7 +25,7 @@ DOUBLINGS = 4  # of n_sweeps, with chains and then with ladders
 
 
 class AutoSteps:
-    """Steps whose free phase is "gibbs" at first and "tempering" later, if need be.
+    """Steps whose free phase is "gibbs" at first and "tempering" later, if chains do not mix.
 
     Answer k doubles n_sweeps; after four of these ladders take over where the chains stood, with the n_sweeps that was
     asked for, which doubles again up to four times.
@@ -44,7 +44,7 @@ class AutoSteps:
 
     @property
     def _present(self) -> FitSettings:
-        """The settings of the driver at work; ladders come after any pretraining."""
+        """The settings of the learner at work; ladders come after any pretraining."""
         s = self._settings
         tempering, doublings = divmod(self._n_answers, DOUBLINGS + 1)
         n_sweeps = s.n_sweeps << doublings
@@ -54,30 +54,36 @@ class AutoSteps:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
+        """Names of an epoch's metrics."""
         return (*self._inner.metric_names, "n_sweeps", "n_betas")
 
     @property
     def parameters(self) -> Parameters:
+        """The parameters as they are learned so far."""
         return self._inner.parameters
 
     @property
     def done(self) -> bool:
+        """Whether there is nothing left to gain."""
         return self._inner.done
 
     @property
     def converged(self) -> bool | None:
+        """Whether moments are the data's, by the steps in use; None where that was not tested."""
         return self._inner.converged
 
     @property
     def verdict(self) -> Verdict | None:
+        """The last test of moments, by the steps in use."""
         return self._inner.verdict
 
     @property
     def chain_noise(self) -> float:
+        """The chains' part of the last epoch's moment noise."""
         return self._inner.chain_noise
 
     def judge(self, number: int) -> None:
-        """Look whether the aim was reached, as the steps in use do."""
+        """Test whether moments are the data's, by the steps in use."""
         self._inner.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
@@ -88,7 +94,7 @@ class AutoSteps:
         return [{**row, **more} for row in self._inner.epoch(number)]
 
     def answer(self, r_hat: float, epoch: int) -> bool:
-        """Answer bad mixing after an epoch, where something is left to do; return whether it was done."""
+        """React to bad mixing after an epoch, where a measure is left; return whether one was taken."""
         if not r_hat > R_HAT_OF_CHAINS or self._n_answers == 2 * DOUBLINGS + 1:
             return False
         before = self._inner
@@ -109,11 +115,11 @@ class AutoSteps:
         return self._inner.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
         return {**self._inner.state(), "auto/n_answers": np.array(self._n_answers)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         n_answers = int(state["auto/n_answers"])
         if n_answers != self._n_answers:
             self._n_answers = n_answers
@@ -122,7 +128,10 @@ class AutoSteps:
 
 
 def _carried(before: Driver, after: Driver) -> dict[str, np.ndarray]:
-    """The state that `after` begins with: all of `before`, between two epochs, but for chains that become ladders."""
+    """Return the state that `after` begins with: that of `before`, save chains that become ladders.
+
+    It is taken between two epochs.
+    """
     state = before.state()
     ladders = isinstance(after, Steps) and isinstance(after.free, FreeTempering)
     if not ladders or (isinstance(before, Steps) and isinstance(before.free, FreeTempering)):

@@ -1,4 +1,4 @@
-"""Several starts of one descent, the best of which goes on.
+"""Several starts of one descent, of which the best is continued.
 
 All go some iterations far, the best ones of these farther, and then one is left. Where few iterations were asked for,
 these climbs are so short that both rounds take no more than these; a run that is made longer later goes on from where
@@ -35,11 +35,11 @@ class Climbs:
 
     @property
     def over(self) -> bool:
-        """Whether the best is known."""
+        """Whether the best climb is known."""
         return self._n_done >= self._n_calls
 
     def climb(self) -> None:
-        """Do one climb more."""
+        """Do one more climb."""
         if self._n_done < len(self._all):
             self._all[self._n_done].run(self._first)
         else:
@@ -47,25 +47,25 @@ class Climbs:
         self._n_done += 1
 
     def best(self) -> Lbfgs:
-        """Return the climb that came lowest, as its record has it."""
+        """Return the climb that reached the lowest value, with its record."""
         if len(self._all) == 1:
             return self._all[0]
         return min(self._ranked()[:FINALISTS], key=lambda one: one.run(self._second)[-1][1])
 
     def _ranked(self) -> list[Lbfgs]:
-        """From the lowest after the first climb on, those that came to the same value last."""
+        """Return the climbs by value after the first round, the lowest first, and repeats of a value last."""
         values = [one.run(self._first)[-1][1] for one in self._all]
         order = sorted(range(len(values)), key=lambda k: (values[k], k))
         fresh = [k for place, k in enumerate(order) if not place or values[k] > values[order[place - 1]] + ALIKE]
         return [self._all[k] for k in [*fresh, *(k for k in order if k not in fresh)]]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return records of all climbs, while the best is not known."""
+        """Return the records of all climbs, while the best is not known."""
         records = (with_prefix(str(k), one.state()) for k, one in enumerate(self._all))
         return {"n_done": np.array(self._n_done), **{k: v for record in records for k, v in record.items()}}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._n_done = int(state["n_done"])
         for k, one in enumerate(self._all):
             one.restore(without_prefix(str(k), state))

@@ -1,4 +1,4 @@
-"""Learning by a closed form, as a run of one epoch; and what the form makes of rows that were drawn again."""
+"""Learning by a closed form, as a run of one epoch, and the closed form on resampled rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..training_set import Sample
 
 
 class ClosedForm:
-    """Learns in one step from the data's moments."""
+    """The learner by a closed form, in one step from the data's moments."""
 
     metric_names: tuple[str, ...] = ()
     converged = True
@@ -26,7 +26,7 @@ class ClosedForm:
         self.done = False
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """Learn in the one step that there is."""
+        """Learn in the one step of a closed form."""
         s = self._settings
         found, _ = learn(
             self._sample.moments, s.method, beta=s.beta, flip_noise=s.flip_noise, ridge=s.ridge, units=self._like.units
@@ -36,23 +36,23 @@ class ClosedForm:
         return [{}]
 
     def judge(self, number: int) -> None:
-        """Do nothing: there is no aim to be reached."""
+        """Do nothing: a formula needs no test."""
 
     def samples(self) -> np.ndarray | None:
-        """Return nothing: there are no chains."""
+        """Return None: there are no chains."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on."""
+        """Return all arrays that continue learning."""
         return {**self.parameters.to_state(), "done": np.array(self.done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.parameters, self.done = Parameters.from_state(state), bool(state["done"])
 
 
 def learn_resample(like: BoltzmannMachine, up: Rows, weights: np.ndarray | None, settings: FitSettings) -> Parameters:
-    """Return what the formula makes of rows that were drawn again, infinite where these do not determine it.
+    """Return the parameters by the formula on resampled rows, infinite where these do not determine them.
 
     Where a resample holds units still and the formula therefore has no solution, their biases and couplings are
     infinite, and the others are estimated without them. Where there is none then either, everything is infinite. (To

@@ -30,7 +30,7 @@ TRIES = 4
 
 
 class Descent:
-    """Drives L-BFGS an iteration at a time. A driver sets `_lbfgs`, and says what a point means.
+    """The base of learners by L-BFGS, an iteration an epoch; a learner sets `_lbfgs` and maps points to parameters.
 
     Where L-BFGS ends at a point that is no minimum a driver may go on from a lower one (`_lower`), by L-BFGS anew; the
     path is that of all these legs.
@@ -59,8 +59,10 @@ class Descent:
 
     @property
     def converged(self) -> bool:
-        """Whether the last iteration that was reported is a minimum: no entry of the gradient is above the tolerance,
-        and, where a driver looks at it, no curvature is negative.
+        """Whether the last iteration that was reported is a minimum.
+
+        There no entry of the gradient is above the tolerance, and, where a learner computes it, no curvature is
+        negative.
         """
         return self._at_minimum
 
@@ -81,13 +83,13 @@ class Descent:
         return [self._metrics(value) | {"gradient": self._lbfgs.size(point, value, slope)}]
 
     def _go_on(self, wanted: int) -> None:
-        """Iterations of the present leg, until there are so many `wanted` in all."""
+        """Do iterations of the present leg, until there are `wanted` in all."""
         most = self._settings.epochs - len(self._before)
         while len(self._before) + len(self._path) < wanted and not (self._path and self._lbfgs.done):
             self._path = self._lbfgs.run(min(max(2 * len(self._path), 8), most))
 
     def _end_leg(self, wanted: int) -> None:
-        """Go on from a lower point, if there is one and something is left of the epochs."""
+        """Continue from a lower point, if there is one and epochs are left."""
         lower = self._lower(*self._path[-1][:2])
         if lower is None:
             self._at_end = True
@@ -101,7 +103,7 @@ class Descent:
             self._go_on(wanted)
 
     def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
-        """A lower point than one where the gradient vanishes, or None where nothing is known to be lower."""
+        """Return a point lower than one where the gradient vanishes, or None where none is known."""
         return None
 
     def _leg(self, start: np.ndarray) -> Lbfgs:
@@ -111,25 +113,25 @@ class Descent:
         raise NotImplementedError
 
     def _metrics(self, value: float) -> dict[str, float]:
-        """What is told of an iteration that came to `parameters` and to `value`."""
+        """Return the metrics of an iteration that reached `parameters` and `value`."""
         raise NotImplementedError
 
     def _penalty(self, parameters: Parameters) -> float:
-        """l2/2 sum_{i<j} W_ij^2 + l2_bias/2 sum_i b_i^2."""
+        """Return l2/2 sum_{i<j} W_ij^2 + l2_bias/2 sum_i b_i^2."""
         pairs = self._like.couplings.to_vector(parameters.weights)
         return 0.5 * self._settings.l2 * float(pairs @ pairs) + 0.5 * self._settings.l2_bias * float(
             parameters.bias @ parameters.bias
         )
 
     def judge(self, number: int) -> None:
-        """Do nothing: the gradient has told whether the aim was reached."""
+        """Do nothing: the gradient has shown whether the optimum was reached."""
 
     def samples(self) -> np.ndarray | None:
-        """Return nothing: there are no chains."""
+        """Return None: there are no chains."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
         record = with_prefix("optimizer", self._lbfgs.state())
         for k, leg in enumerate(self._legs):
             record |= with_prefix(f"legs/{k}", leg.state())
@@ -137,7 +139,7 @@ class Descent:
         return {**self.parameters.to_state(), **record, **counts}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.parameters = Parameters.from_state(state)
         self._legs, self._before = [], []
         while leg := without_prefix(f"legs/{len(self._legs)}", state):
@@ -155,7 +157,7 @@ NO_ROWS = np.zeros((0, 0))
 
 
 class Likelihood(Descent):
-    """Maximum likelihood with exact phases."""
+    """Maximum likelihood with exact phases, by L-BFGS."""
 
     metric_names = ("log_likelihood", "gradient")
 
@@ -210,7 +212,10 @@ class Likelihood(Descent):
         return lower if lower is not None or not idle.any() else self._roused(point, value, idle)
 
     def _roused(self, point: np.ndarray, value: float, idle: np.ndarray) -> np.ndarray | None:
-        """Where short climbs come to with other couplings in place of those that are 0, which curvature cannot tell."""
+        """Return the best end of short climbs that start with other values of idle couplings; None if none is lower.
+
+        Curvature cannot show that there is something to gain where couplings to hidden units are 0.
+        """
         best, lowest = None, value - ALIKE
         for k in range(TRIES):
             vector = starts.drawn(self._like, self._centring, self._settings.seed, k)
@@ -228,7 +233,7 @@ class Likelihood(Descent):
         return {"log_likelihood": -value + self._penalty(self.parameters)}
 
     def _objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """Minus the penalised mean log-likelihood of a row, and its gradient."""
+        """Return minus the penalised mean log-likelihood of a row, and its gradient."""
         parameters = self._parameters(vector)
         model = parameters.machine(self._like)
         free = self._free.moments(model, NO_ROWS)
@@ -248,16 +253,18 @@ class Likelihood(Descent):
         return clamped_moments(self._clamped, model, rows, parts_of(rows, model.n_units), np.float64, shares)
 
     def _clamped_data(self, model: BoltzmannMachine, data: PhaseMoments) -> PhaseMoments:
-        """The data's moments, with the mean of -beta E, which is linear in them."""
+        """Return the data's moments, with the mean of -beta E, which is linear in them."""
         pairs = model.couplings.to_vector(model.couplings.arrays) @ model.couplings.to_vector(data.pairs)
         energy = model.offset - float(pairs) - float(model.flat_bias @ data.mean)
         return PhaseMoments(data.mean, data.pairs, -self._settings.beta * energy)
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue learning bit for bit."""
         climbs = {} if self._climbs is None else with_prefix("climbs", self._climbs.state())
         return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened)), **climbs}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         if not state.get("whitened", False):  # as the record's gradients are
             self._coordinates = Plain(self._coordinates.size)
             self._begin()

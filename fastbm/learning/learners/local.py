@@ -27,7 +27,7 @@ GROWTHS = 5  # if it has grown in so many iterations one after the other
 
 
 class LocalRules(Descent):
-    """Minimises the objective that `settings.method` names; `weights` are the rows', all alike unless given."""
+    """The learner by the local objective that `settings.method` names; `weights` are the rows', by default equal."""
 
     metric_names = ("objective", "gradient")
 
@@ -74,6 +74,7 @@ class LocalRules(Descent):
             return Rotation(patterns.correlations())
 
     def epoch(self, number: int) -> list[dict[str, float]]:
+        """Return the metrics of iteration `number`; warn at the end where data have no finite optimum."""
         found = super().epoch(number)
         if self.done and (self._trouble or self._lbfgs.halted):
             why = self._trouble or ["couplings grow without end; give l2 (1e-4, say)"]
@@ -83,13 +84,13 @@ class LocalRules(Descent):
         return found
 
     def _is_unbounded(self, path: list[Point]) -> bool:
-        """Whether couplings are far beyond all that data can tell, and go on growing."""
+        """Return whether couplings are far beyond all that data can determine, and still growing."""
         if len(path) <= GROWTHS or self._strongest(path[-1]) <= STRONGEST:
             return False
         return bool(np.all(np.diff([self._strongest(one) for one in path[-GROWTHS - 1 :]]) > 0.0))
 
     def _strongest(self, one: Point) -> float:
-        """The largest change of a unit's log-odds by the flip of one other."""
+        """Return the largest change of a unit's log-odds by the flip of another one."""
         pairs = self._like.couplings.to_vector(self._parameters(one[0]).weights)
         return self._settings.beta * self._like.convention.span**2 * float(np.abs(pairs).max(initial=0.0))
 
@@ -101,7 +102,7 @@ class LocalRules(Descent):
         return {"objective": value}
 
     def _objective(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The penalised objective, and its gradient."""
+        """Return the penalised objective, and its gradient."""
         s = self._settings
         parameters = self._parameters(vector)
         value, slope = self._local(parameters)

@@ -71,8 +71,9 @@ class Patterns:
         self.spread = units.span * np.sqrt(p * (1.0 - p))
 
     def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return values (n_units, size) int8 in the units of the machine, and weights (size / LANES, LANES), which sum
-        to 1 over all blocks.
+        """Return the values (n_units, size) int8 and the weights (size / LANES, LANES) of block `k`.
+
+        Values are in the units of the machine; weights sum to 1 over all blocks.
         """
         return self._make(k) if self._kept is None else self._kept[k]
 
@@ -102,7 +103,7 @@ class Patterns:
 
 
 class _Sums(NamedTuple):
-    """Per unit: exp(peak) times loss, the derivatives by its couplings, and by its bias."""
+    """Each unit's loss and its derivatives by the unit's couplings and bias, all times exp(-peak)."""
 
     peaks: np.ndarray
     losses: np.ndarray
@@ -133,9 +134,7 @@ class _DensePairs:
 
 
 class _SparsePairs:
-    """Derivatives by coupled pairs: the first row of `cross` belongs to the losses of units i, the second to those of
-    j.
-    """
+    """Derivatives by coupled pairs: one row of `cross` for the losses of units i, one for those of units j."""
 
     def __init__(self, couplings: Sparse) -> None:
         self._whole, self._edges = couplings.scipy(), couplings.edges.T
@@ -185,7 +184,7 @@ class LocalObjective:
         return value, Parameters((pairs.joined(pairs.scaled(total.cross, factors)),), total.pull * factors)
 
     def _value(self, total: _Sums) -> tuple[float, np.ndarray]:
-        """The objective, and the factor by which each unit's scaled derivatives enter its gradient."""
+        """Return the objective, and the factor by which each unit's scaled derivatives enter its gradient."""
         if self._logistic:
             return float(total.losses.sum()), np.ones_like(total.losses)
         logs = total.peaks + np.log(total.losses)
@@ -199,7 +198,7 @@ class LocalObjective:
         return float((size * (1.0 + np.maximum(logs - most, 0.0))).sum()), size / total.losses
 
     def _strand(self, pairs: _DensePairs | _SparsePairs, bias: np.ndarray, blocks: np.ndarray) -> _Sums:
-        """Sums over some blocks, one after the other."""
+        """Return the sums over some blocks, added one after the other."""
         n_units, size = self._patterns.n_units, self._patterns.size
         values, field = np.empty((n_units, size)), np.empty((n_units, size))
         cut = (n_units, size // LANES, LANES)
@@ -219,7 +218,7 @@ class LocalObjective:
         return total
 
     def _joined(self, pairs: _DensePairs | _SparsePairs, first: _Sums, second: _Sums) -> _Sums:
-        """The sum of two, at the larger of their peaks."""
+        """Return the sum of two sums, at the larger of their peaks."""
         if self._logistic:
             return _Sums(
                 first.peaks, first.losses + second.losses, first.cross + second.cross, first.pull + second.pull

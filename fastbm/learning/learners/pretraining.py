@@ -32,19 +32,19 @@ Phases = Callable[[BoltzmannMachine, Sample, FitSettings], tuple[Phase, Phase]]
 
 
 class Copies(NamedTuple):
-    """How often the lower and the upper layer of a restricted machine stand side by side."""
+    """How many copies of its lower and of its upper layer a restricted machine has."""
 
     lower: int
     upper: int
 
     def spread(self, pair: BoltzmannMachine) -> BoltzmannMachine:
-        """Return the restricted machine of all copies."""
+        """Return the restricted machine with all copies of the layers of `pair`."""
         bias = np.concatenate([np.tile(b, n) for b, n in zip(pair.bias, self, strict=True)])
         blocks = Layered([np.tile(pair.couplings.arrays[0], self)])
         return pair.trusted(blocks, bias, pair.convention, blocks.sizes[1], 0.0)
 
     def fold(self, found: PhaseMoments, pair: BoltzmannMachine) -> PhaseMoments:
-        """Average moments of the machine of all copies over the copies."""
+        """Average moments of the machine with copies over the copies."""
         n, m = pair.couplings.sizes
         ends = self.lower * n
         means = found.mean[:ends].reshape(self.lower, n), found.mean[ends:].reshape(self.upper, m)
@@ -53,20 +53,23 @@ class Copies(NamedTuple):
 
 
 class Tied(Phase):
-    """A phase of a restricted machine with copies of its layers."""
+    """A phase of a restricted machine with copies of its layers, whose moments are averaged over the copies."""
 
     def __init__(self, phase: Phase, copies: Copies) -> None:
         super().__init__(phase.settings)
         self.name, self._phase, self._copies = phase.name, phase, copies
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments of `model`, from the machine with copies of its layers."""
         found = self._phase.moments(self._copies.spread(model), np.tile(rows, (1, self._copies.lower)))
         return self._copies.fold(found, model)
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return the state of the phase, for a checkpoint."""
         return self._phase.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._phase.restore(state)
 
 
@@ -87,7 +90,7 @@ class Pretraining:
         self._pair: Steps | None = self._next_pair(sample.rows)
 
     def _next_pair(self, up: Rows) -> Steps:
-        """The restricted machine above those that are done, to learn rows of its lower layer."""
+        """Return the steps of the next restricted machine, which learns rows of its lower layer."""
         k = len(self._learned)
         layers = self._like.couplings.layers[k : k + 2]  # type: ignore[attr-defined]
         block = Layered([self._factor(k) * self._like.couplings.arrays[k]])
@@ -108,11 +111,11 @@ class Pretraining:
         return Copies(1 + (k == 0), 1 + (k == self._n_pairs - 1))
 
     def _factor(self, k: int) -> float:
-        """What couplings of the restricted machine are, in units of those of the whole machine."""
+        """Return the factor from the whole machine's couplings to those of the restricted machine."""
         return 1.0 if max(self._copies(k)) > 1 else 2.0
 
     def _climb(self, pair: BoltzmannMachine, rows: Rows) -> Rows:
-        """Bits of the upper layer of the restricted machine that is done, drawn given those of its lower one."""
+        """Draw bits of the upper layer of a learned restricted machine, given rows of its lower one."""
         copies = self._copies(len(self._learned) - 1)
         spread = copies.spread(pair)
         n_upper = pair.couplings.sizes[1]
@@ -146,22 +149,26 @@ class Pretraining:
 
     @property
     def done(self) -> bool:
+        """Whether there is nothing left to gain."""
         return self._pair is None and self._whole.done
 
     @property
     def converged(self) -> bool | None:
+        """Whether moments of the whole machine are the data's; None where that was not tested."""
         return self._whole.converged
 
     @property
     def verdict(self) -> Verdict | None:
+        """The last test of moments of the whole machine."""
         return self._whole.verdict
 
     @property
     def chain_noise(self) -> float:
+        """The chains' part of the last epoch's moment noise."""
         return self._whole.chain_noise
 
     def judge(self, number: int) -> None:
-        """Look whether the aim was reached, as the whole machine's steps do."""
+        """Test whether moments are the data's, by the whole machine's steps."""
         self._whole.judge(number)
 
     def epoch(self, number: int) -> list[dict[str, float]]:
@@ -174,7 +181,7 @@ class Pretraining:
         return found
 
     def _go_on(self) -> None:
-        """From the pair of layers that is done to the next one, or to the whole machine."""
+        """Pass from a learned pair of layers to the next one, or to the whole machine."""
         assert self._pair is not None
         assert self._rows is not None
         self._learned.append(self._pair.parameters)
@@ -190,7 +197,7 @@ class Pretraining:
         return self._whole.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
         found = self._whole.state()
         if self._pair is not None:
             found |= with_prefix("pretraining/pair", self._pair.state())
@@ -199,7 +206,7 @@ class Pretraining:
         return found
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._whole.restore(state)
         pair = without_prefix("pretraining/pair", state)
         if not pair:

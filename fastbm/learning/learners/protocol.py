@@ -1,4 +1,4 @@
-"""What every driver can do: drivers are what moves parameters, epoch by epoch."""
+"""The protocol of learners, which move the parameters epoch by epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..monitor.moment_test import Verdict
 
 
 class Driver(Protocol):
-    """Moves `parameters`, epoch by epoch.
+    """The protocol of a learner, which moves `parameters` epoch by epoch.
 
     Attributes
     ----------
@@ -28,34 +28,40 @@ class Driver(Protocol):
     """
 
     @property
-    def metric_names(self) -> tuple[str, ...]: ...
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of an epoch's metrics."""
 
     @property
-    def parameters(self) -> Parameters: ...
+    def parameters(self) -> Parameters:
+        """The parameters as they are learned so far."""
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether there is nothing left to gain."""
 
     @property
-    def converged(self) -> bool | None: ...
+    def converged(self) -> bool | None:
+        """Whether learning converged; None where that was not tested."""
 
     @property
-    def verdict(self) -> Verdict | None: ...
+    def verdict(self) -> Verdict | None:
+        """The last test of moments, where there was one."""
 
     @property
-    def chain_noise(self) -> float: ...
+    def chain_noise(self) -> float:
+        """The chains' part of the last epoch's moment noise."""
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do (a part of) an epoch; return its row of metrics when it is over, and nothing before."""
 
     def judge(self, number: int) -> None:
-        """Look whether the aim was reached, as learning is over after `number` epochs, where that takes a look."""
+        """Test whether learning converged, after its last epoch `number`, where that is not known yet."""
 
     def samples(self) -> np.ndarray | None:
         """Return packed states of free chains that persist, where there are any."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""

@@ -1,4 +1,4 @@
-"""Mini-batch steps of contrastive divergence on restricted machines of binary units, in whole passes over lanes.
+"""Contrastive divergence on restricted machines of binary units by mini-batch steps, in whole passes over lanes.
 
 Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Lanes`). One mini-batch is three
 products with bits: hidden fields of rows and of chains, visible fields of chains; and one for <v h> of both phases.
@@ -48,20 +48,23 @@ CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a sec
 
 
 class Asked(Protocol):
-    """The settings that decide whether the steps of this file are taken."""
+    """The settings that decide whether `RestrictedSteps` can be used."""
 
     @property
-    def clamped(self) -> str: ...
+    def clamped(self) -> str:
+        """Name of the clamped phase."""
 
     @property
-    def free(self) -> str: ...
+    def free(self) -> str:
+        """Name of the free phase."""
 
     @property
-    def optimizer(self) -> str: ...
+    def optimizer(self) -> str:
+        """Name of the optimiser."""
 
 
 def serves(like: BoltzmannMachine, settings: Asked) -> bool:
-    """Tell whether the steps of this file are the ones that settings ask for."""
+    """Return whether `RestrictedSteps` is the learner that the settings ask for."""
     return (
         like.is_layered
         and len(like.couplings.sizes) == 2
@@ -73,7 +76,7 @@ def serves(like: BoltzmannMachine, settings: Asked) -> bool:
 
 
 class Lanes:
-    """Some chains, or rows of a batch: their bits in words, and room for their fields."""
+    """Lanes of some chains, or rows of a batch: their bits in words, and room for their fields."""
 
     def __init__(self, n_chains: int, first: int, n_visible: int, n_hidden: int) -> None:
         step = 16 if n_chains <= 64 else 64  # whole tiles of products are as fast as one and a half narrow ones
@@ -92,7 +95,7 @@ def to_words(up: np.ndarray) -> np.ndarray:
 
 
 def in_words(packed: np.ndarray) -> np.ndarray:
-    """Turn bits that are packed into bytes into words."""
+    """Return bits that are packed into bytes as words of 32."""
     n_bytes = packed.shape[1]
     if n_bytes % 4:
         packed = np.pad(packed, ((0, 0), (0, -n_bytes % 4)))
@@ -110,8 +113,9 @@ def add_bits(fields: np.ndarray, weights: np.ndarray, words: np.ndarray) -> None
 
 
 class RestrictedSteps:
-    """Steps of contrastive divergence, mini-batches in a new order every epoch; rows that fill no batch sit the epoch
-    out.
+    """The learner by steps of contrastive divergence, mini-batches in a new order every epoch.
+
+    Rows that fill no batch are left out of the epoch.
 
     The moment error is the root mean square, over coupled pairs, of <v h>_clamped - <v h>_free averaged over an epoch;
     its noise is told by `fastbm.learning.phases.noise`.
@@ -153,7 +157,7 @@ class RestrictedSteps:
         self._batches_a_call = max(1, CALL_WORK // work)
 
     def _make_lanes(self, n: int, m: int) -> None:
-        """Blocks of the batch's rows, and of chains with their first states."""
+        """Make the lanes of the batch's rows, and those of chains, in their first states."""
         settings = self._settings
         self._persistent = settings.free == "gibbs"
         n_chains = settings.n_chains if self._persistent else settings.batch_size
@@ -174,7 +178,7 @@ class RestrictedSteps:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters as they are, copied: steps change them in place."""
+        """The parameters as they are learned so far, copied: steps change them in place."""
         return Parameters((np.array(self._weights.T, order="C"),), self._bias.copy())
 
     def _take(self, parameters: Parameters) -> None:
@@ -184,11 +188,11 @@ class RestrictedSteps:
 
     @property
     def chain_noise(self) -> float:
-        """The part of the last epoch's moment noise that is the chains'."""
+        """The chains' part of the last epoch's moment noise."""
         return self._noise.of_chains
 
     def judge(self, number: int) -> None:
-        """Do nothing: steps by mini-batches do not settle."""
+        """Do nothing: steps by mini-batches come to no rest that could be tested."""
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
@@ -209,7 +213,7 @@ class RestrictedSteps:
         return [{"moment_error": error, "moment_noise": self._noise.take(gap)}]
 
     def _step(self, chosen: np.ndarray) -> None:
-        """One mini-batch: both phases, then a step."""
+        """Do one mini-batch: both phases, then a step."""
         tasks = [(self._clamp, k, chosen) for k in range(len(self._data))]
         if self._persistent:
             tasks += [(self._run, k, chosen) for k in range(len(self._chains))]
@@ -224,7 +228,7 @@ class RestrictedSteps:
         self._move(len(chosen))
 
     def _clamp(self, k: int, chosen: np.ndarray) -> None:
-        """Hidden means given some rows of the batch."""
+        """Compute hidden means given some rows of the batch, for the clamped phase."""
         block = self._data[k]
         mine = chosen[block.first : block.first + block.n_chains]
         words = in_words(self._rows.packed(mine)) if self._words is None else self._words[mine]
@@ -233,7 +237,7 @@ class RestrictedSteps:
         self._tell(block, 1.0 / len(chosen))
 
     def _run(self, k: int, chosen: np.ndarray) -> None:
-        """Sweeps of some chains."""
+        """Do the sweeps of some persistent chains, for the free phase."""
         block = self._chains[k]
         for _ in range(self._settings.n_sweeps):
             self._draw_visible(block)
@@ -242,7 +246,7 @@ class RestrictedSteps:
         self._tell(block, -1.0 / self._settings.n_chains)
 
     def _reconstruct(self, k: int, chosen: np.ndarray) -> None:
-        """Chains that start at rows of the batch."""
+        """Do the sweeps of chains that start at rows of the batch, for both phases."""
         self._clamp(k, chosen)
         data, block = self._data[k], self._chains[k]
         block.hidden_fields[:] = data.hidden_fields
@@ -258,18 +262,18 @@ class RestrictedSteps:
         draw_words(block.visible, block.visible_fields, block.streams, self._n)
 
     def _infer(self, block: Lanes) -> None:
-        """Log-odds of hidden units given the visible ones."""
+        """Compute log-odds of hidden units given the visible ones."""
         block.hidden_fields[: self._m] = self._hidden_bias
         add_bits(block.hidden_fields, self._single.T, block.visible)
 
     def _tell(self, block: Lanes, part: float) -> None:
-        """Hand bits and hidden means over to the sums of both phases."""
+        """Write visible bits and hidden means, times `part`, where the sums of both phases read them."""
         first = block.first
         write_means(self._means, block.hidden_fields, first, block.n_chains, part)
         turn_words(self._turned[first // WORD : -(-(first + block.n_chains) // WORD)], block.visible, block.n_chains)
 
     def _move(self, n_rows: int) -> None:
-        """<v h> of both phases, and a step along their difference."""
+        """Compute <v h> of both phases, and take a step along their difference."""
         s = self._settings
         clamped, free = np.zeros(self._n, np.int64), np.zeros(self._n, np.int64)
         sum_words(clamped, self._turned[: self._free_from // WORD])
@@ -302,7 +306,7 @@ class RestrictedSteps:
             self._offsets.follow(hidden_sums[0])
 
     def samples(self) -> np.ndarray | None:
-        """Return packed states of the chains, where they persist."""
+        """Return packed states of the chains, or None where they do not persist."""
         return self.packed() if self._persistent else None
 
     def packed(self) -> np.ndarray:
@@ -318,7 +322,7 @@ class RestrictedSteps:
         return np.concatenate(layers, axis=1)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
         streams = [block.streams[:, : block.n_chains].T for block in self._chains]
         return {
             **self.parameters.to_state(),
@@ -333,7 +337,7 @@ class RestrictedSteps:
         }
 
     def as_steps(self) -> dict[str, np.ndarray]:
-        """Return the part of the state, between two epochs, that `Steps` on the same machine go on from."""
+        """Return the part of the state, between two epochs, from which `Steps` on the same machine continue."""
         velocity = {
             "optimizer/velocity/0": self._velocity[0].T.copy(),
             "optimizer/velocity/1": self._velocity[1],
@@ -341,7 +345,7 @@ class RestrictedSteps:
         return {**self.parameters.to_state(), **velocity, "offsets": self._offsets.values}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._noise.restore(without_prefix("noise", state))
         self._take(Parameters.from_state(state))
         self._velocity = [np.array(state["velocity/weights"]), np.array(state["velocity/bias"])]
@@ -350,7 +354,7 @@ class RestrictedSteps:
         self._place(np.unpackbits(state["chains/up"], axis=1, bitorder="little"), state["chains/streams"])
 
     def _place(self, up: np.ndarray, streams: np.ndarray) -> None:
-        """Put the chains into states (n_chains, at least n_units) of 0 and 1, with their streams."""
+        """Set the chains to states (n_chains, at least n_units) of 0 and 1, with their streams."""
         start = 0
         for block in self._chains:
             mine = slice(start, start + block.n_chains)

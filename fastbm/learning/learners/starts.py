@@ -1,4 +1,4 @@
-"""Where learning with hidden units starts, so that these do something.
+"""Starts of learning with hidden units, with couplings large enough for these to break their symmetry.
 
 Where hidden units have no couplings, or units of one layer the same ones, the likelihood has a saddle at best; where
 data have no correlations of pairs, as the rows of XOR, it is flat there to third order, and learning that starts near
@@ -21,13 +21,13 @@ SIZES = (1.0, 0.3, 2.0)  # of a unit's field, in turn
 
 
 def hidden_pairs(like: BoltzmannMachine) -> np.ndarray:
-    """Tell which coupled pairs, as `Couplings.to_vector` has them, have a hidden unit."""
+    """Return which coupled pairs, in the order of `Couplings.to_vector`, have a hidden unit."""
     statistics = Statistics(like)
     return np.asarray(np.maximum(statistics.i, statistics.j) >= like.n_visible)
 
 
 def drawn(like: BoltzmannMachine, centring: Centring, seed: int, number: int) -> np.ndarray:
-    """Return start `number` as optimisers see it: `like` with other couplings to hidden units.
+    """Return start `number` as the optimiser's vector: `like` with other couplings to hidden units.
 
     Fields of units whose neighbours are at their means stay as they are.
     """
@@ -39,8 +39,9 @@ def drawn(like: BoltzmannMachine, centring: Centring, seed: int, number: int) ->
 
 
 def broken_symmetry(start: BoltzmannMachine, mean: np.ndarray, spread: np.ndarray, seed: int) -> BoltzmannMachine:
-    """Return `start` with the first draw of couplings to hidden units; `mean` and `spread` are those of the visible
-    units.
+    """Return `start` with the first draw of couplings to hidden units.
+
+    `mean` and `spread` are those of the visible units.
     """
     centring = Centring(start, mean, spread)
     return centring.parameters(drawn(start, centring, seed, 0)).machine(start)

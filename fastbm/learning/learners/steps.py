@@ -1,4 +1,4 @@
-"""Learning by mini-batch steps: how parameters move in one epoch, and whether moments are the data's at the end."""
+"""Learning by mini-batch steps: how parameters move in one epoch, and a test of moments at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALL_WORK = 1 << 28  # batch rows times couplings a call: about a tenth of a sec
 
 
 class Steps:
-    """Learning by steps, mini-batches in a new order every epoch; rows that fill no batch sit the epoch out.
+    """The learner by steps, mini-batches in a new order every epoch; rows that fill no batch are left out of the epoch.
 
     The moment error is the root mean square, over coupled pairs, of <s_i s_j>_clamped - <s_i s_j>_free averaged over an
     epoch; its noise is told by `fastbm.learning.phases.noise`.
@@ -82,26 +82,29 @@ class Steps:
 
     @property
     def done(self) -> bool:
-        """Whether moments are the data's, as far as noise can tell, by a test on the way; those of hidden units are
-        their own, and agree at saddles too.
+        """Whether moments are the data's within noise, by a test on the way; never with hidden units.
+
+        The moments of hidden units are the machine's own, and agree at saddles too.
         """
         return self.verdict is not None and self.verdict.settled and not self._like.n_hidden
 
     @property
     def converged(self) -> bool | None:
-        """Whether moments are the data's; None where that was not looked at, or, with hidden units, does not tell."""
+        """Whether moments are the data's; None where that was not tested, or, with hidden units, decides nothing."""
         if self.verdict is None or (self.verdict.passed and self._like.n_hidden):
             return None
         return self.verdict.passed
 
     @property
     def chain_noise(self) -> float:
-        """The part of the last epoch's moment noise that is the chains'."""
+        """The chains' part of the last epoch's moment noise."""
         return self._noise.of_chains
 
     def judge(self, number: int) -> None:
-        """Hold moments against the data's after `number` epochs, the last, unless that was done, or takes longer than
-        they did: every call goes over all rows again where hidden units are sampled given these.
+        """Test moments against the data's after `number` epochs, the last, unless that was done.
+
+        It is left out where it would take longer than the epochs did. Every call takes all rows again where hidden
+        units are sampled given these.
         """
         if self._whole is None and number < N_CALLS:
             return
@@ -109,7 +112,7 @@ class Steps:
             pass
 
     def _look(self, number: int) -> bool:
-        """One call of both phases with parameters at rest; false when the verdict after `number` epochs is known."""
+        """Add one call of both phases at constant parameters to the test; return whether it needs more."""
         assert self._test is not None
         model = self.parameters.machine(self._like)
         rows, clamped = self._clamped_of_all(model, number)
@@ -121,7 +124,7 @@ class Steps:
         return self._tested < number
 
     def _clamped_of_all(self, model: BoltzmannMachine, number: int) -> tuple[np.ndarray, PhaseMoments]:
-        """The clamped phase of a mini-batch that is all rows, and these where they are needed."""
+        """Return the rows of a mini-batch that is all of them, where they are needed, and its clamped moments."""
         if self._in_parts:
             return NO_ROWS, self._clamped_in_parts(model, number)
         if self._whole is not None:
@@ -131,15 +134,16 @@ class Steps:
         return rows, self._clamped.moments(model, rows)
 
     def _is_due(self, number: int) -> bool:
-        """Whether moments are to be held against the data's before epoch `number`."""
+        """Return whether moments are to be tested against the data's before epoch `number`."""
         doublings, rest = divmod(number, FIRST_TEST)
         if self._like.n_hidden or self._test is None:
             return False
         return self._tested < number and not rest and doublings & (doublings - 1) == 0
 
     def epoch(self, number: int) -> list[dict[str, float]]:
-        """Do some mini-batches of an epoch, or of a test of moments before it; return its row of metrics when it is
-        over, and nothing before.
+        """Do some mini-batches of an epoch, or of a test of moments before it.
+
+        Returns the row of metrics when the epoch is over, and nothing before.
         """
         settings = self._settings
         if settings.optimizer == "natural" and self._is_due(number):
@@ -182,7 +186,7 @@ class Steps:
         return [{"moment_error": error, "moment_noise": self._noise.take()}]
 
     def _clamped_in_parts(self, model: BoltzmannMachine, number: int) -> PhaseMoments:
-        """Of all rows in their order; of rows with weights, of as many draws."""
+        """Return the clamped moments of all rows, a part at a time; with weights, of as many rows drawn by weight."""
         chosen = None
         if self._weights is not None:
             chosen = order_of_rows(len(self._up), self._settings.seed, number, self._weights, slice(None))
@@ -194,7 +198,7 @@ class Steps:
         return self.free.samples()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue learning bit for bit."""
         optimizer = with_prefix("optimizer", self._optimizer.state())
         gap = {f"epoch/gap/{k}": total for k, total in enumerate(self._gap)}
         offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
@@ -204,12 +208,12 @@ class Steps:
         return mine | phases | with_prefix("noise", self._noise.state()) | test
 
     def _told(self) -> dict[str, np.ndarray]:
-        """What tests have said."""
+        """Return the results of tests of moments, for a checkpoint."""
         found = {"tested": np.array(self._tested)}
         return found if self.verdict is None else found | {"verdict": self.verdict.to_array()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.parameters = Parameters.from_state(state)
         self._optimizer.restore(without_prefix("optimizer", state))
         if self._offsets is not None:
@@ -226,5 +230,5 @@ class Steps:
 
 
 def judged(settings: FitSettings) -> bool:
-    """Tell whether moments are held against the data's when learning is over."""
+    """Return whether moments are tested against the data's when learning is over."""
     return settings.free in OWN_CHAINS and (settings.optimizer == "natural" or settings.method == "monte-carlo")

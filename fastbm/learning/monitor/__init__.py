@@ -1,1 +1,1 @@
-"""What is measured while a machine learns, and when it should stop."""
+"""Monitors of learning: what is measured on the way, and when to stop."""

@@ -1,4 +1,4 @@
-"""The likelihood by annealed importance sampling as learning goes on, where the exact one takes too long.
+"""Likelihoods by annealed importance sampling along learning, where the exact ones take too long.
 
 Salakhutdinov and Murray, ICML (2008), p. 872, doi:10.1145/1390156.1390266.
 """
@@ -28,8 +28,10 @@ FLOAT = Stream("<f8")
 
 
 class AisLooks:
-    """Looks by annealed importance sampling: log Z with its standard error, and so the mean log-likelihood of at most
-    4096 rows and of all held-out ones; of deep machines its lower bound.
+    """Estimates by annealed importance sampling of log Z and the mean log-likelihood, or of its lower bound.
+
+    log Z has a standard error. The likelihood is that of at most 4096 rows and of all held-out ones; deep machines have
+    the lower bound.
 
     The rows are the same at every look: all with their weights, or of more than 4096 some, drawn by weight. What a row
     lacks is summed out. Seeds follow from the run's and the epoch.
@@ -67,13 +69,13 @@ class AisLooks:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """Streams that a run writes at every look."""
+        """Streams that a run writes at every estimate."""
         likelihoods = {f"likelihood/{prefix}{self._kind}": FLOAT for prefix in self._rows}
         about = {f"likelihood/{name}": FLOAT for name in ("log_z", "log_z_error", "ess")}
         return {"likelihood/epoch": Stream("<i8"), **about, **likelihoods}
 
     def __call__(self, model: BoltzmannMachine, epoch: int) -> dict[str, np.ndarray]:
-        """One row of everything."""
+        """Return one row of every stream for `model` after `epoch`."""
         s = self._settings
         with warnings.catch_warnings():  # errors and ess say it at every look
             warnings.simplefilter("ignore", checks.ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""What is told of the persistent free chains: whether they mix, and a histogram of their energies beside the data's.
+"""Diagnostics of the persistent free chains: whether they mix, and a histogram of their energies beside the data's.
 
 Parameters move, and with them what chains are drawn from; but they move for all chains alike. So a few numbers of each
 chain are recorded now and then, each record is brought to mean 0 and variance 1 over the chains, and rank-normalised
@@ -40,14 +40,15 @@ R_HAT_OF_CHAINS = 1.2
 
 
 def most_states(model: BoltzmannMachine) -> int:
-    """Return how many chains, or rows, are looked at: at most 256, and fewer of large machines."""
+    """Return how many chains, or rows, are monitored: at most 256, and fewer of large machines."""
     each = sum(array.size for array in model.couplings.arrays)
     return max(FEWEST_STATES, min(MOST_STATES, WORK // max(each, 1)))
 
 
 def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:
-    """Return F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible) where hidden units are not coupled to
-    one another, else beta E of whole states (m, n_units); nats.
+    """Return free energies F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible); nats.
+
+    Where hidden units are coupled to one another, beta E of whole states (m, n_units) in their place.
     """
     if model.n_hidden and hidden_are_independent(model):
         return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
@@ -55,8 +56,9 @@ def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.nda
 
 
 class EnergyHistogram:
-    """Counts of the energies of free chains, and of rows where their hidden units can be summed out, over the same
-    equal bins from the lowest to the highest.
+    """Histograms of the energies of free chains, and of rows whose hidden units can be summed out.
+
+    All have the same equal bins, from the lowest energy to the highest.
 
     Parameters
     ----------
@@ -72,12 +74,12 @@ class EnergyHistogram:
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """Streams that a run writes at every look."""
+        """Streams that a run writes whenever energies are recorded."""
         counts = {f"energies/{name}": Stream("<i8", (BINS,)) for name in ("chains", *self._rows)}
         return {"energies/edges": Stream("<f8", (BINS + 1,)), "energies/epoch": Stream("<i8"), **counts}
 
     def __call__(self, model: BoltzmannMachine, chains: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
-        """One row of everything; `chains` are states (n_chains, n_units), as values."""
+        """Return one row of every stream; `chains` are states (n_chains, n_units), as values."""
         found = {name: energies(model, rows, self._beta) for name, rows in self._rows.items()}
         found["chains"] = energies(model, chains, self._beta)
         every = np.concatenate(list(found.values()))
@@ -88,8 +90,9 @@ class EnergyHistogram:
 
 
 def principal_axis(covariance: Callable[[np.ndarray], np.ndarray], n: int, seed: int) -> np.ndarray:
-    """Return the direction (n,) in which data vary most, nearly; 0 where they do not vary. `covariance` multiplies by
-    it.
+    """Return the direction (n,) in which data vary most, approximately; 0 where they do not vary.
+
+    `covariance` multiplies a vector by the covariance.
     """
     axis = rng.keyed(seed, rng.MONITOR, 5).normal(size=n)
     with single_threaded_blas():  # the same bits whatever the number of threads
@@ -120,7 +123,7 @@ class Mixing:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: chains move in another way from here on."""
+        """Drop all records, as chains move in another way from here on."""
         self._records = np.zeros((0, self._n_chains, 3), np.float32)
         self._n_epochs, self._spacing = 0, 1
         self._value: float | None = None
@@ -148,25 +151,25 @@ class Mixing:
 
     @property
     def r_hat(self) -> float:
-        """The largest R-hat of the three; nan with one chain, and until there are 8 records."""
+        """The largest R-hat of the three quantities; NaN with one chain, and until there are 8 records."""
         if self._value is None:
             enough = len(self._records) >= FEWEST_RECORDS and self._n_chains > 1
             self._value = float(np.max(diagnostics.r_hat(self._records))) if enough else float("nan")
         return self._value
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the records bit for bit."""
         return {"records": self._records, "count": np.array([self._n_epochs, self._spacing])}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._records = np.array(state["records"])
         self._n_epochs, self._spacing = (int(number) for number in state["count"])
         self._value = None
 
 
 def _standard(numbers: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and variance 1, or 0 where they do not vary but for rounding."""
+    """Return columns scaled to mean 0 and variance 1, or 0 where they vary by rounding only."""
     centred = numbers - numbers.mean(axis=0)
     spread = centred.std(axis=0)
     varies = spread > 1e-12 * np.abs(numbers).max(axis=0, initial=0.0)
@@ -175,7 +178,7 @@ def _standard(numbers: np.ndarray) -> np.ndarray:
 
 
 class ChainMonitor:
-    """Follows the chains, epoch by epoch: the first 256, and fewer of large machines.
+    """The monitor of the free chains, epoch by epoch: of the first 256, and fewer of large machines.
 
     Parameters
     ----------
@@ -220,24 +223,24 @@ class ChainMonitor:
         return self._mixing.r_hat
 
     def forget(self) -> None:
-        """Begin anew: chains move in another way from here on."""
+        """Drop all records, as chains move in another way from here on."""
         self._mixing.forget()
 
     def follow(self, model: BoltzmannMachine, packed: np.ndarray) -> bool:
-        """Take note that an epoch is over, with chains in packed states; return whether there is a record more."""
+        """Record the chains after an epoch, by their packed states; return whether that was due."""
         return self._mixing.record(model, self._bits(packed))
 
     def look(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
-        """Return one row of everything but metrics."""
+        """Return one row of the histograms."""
         return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
 
     def _bits(self, packed: np.ndarray) -> np.ndarray:
         return np.unpackbits(packed[: self._n_chains], axis=1, count=self._n_units, bitorder="little")
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the monitor bit for bit."""
         return self._mixing.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._mixing.restore(state)

@@ -1,4 +1,4 @@
-"""Whether learning in steps has gone astray: a machine that is worse than units on their own, or than it was itself.
+"""Divergence of learning in steps: a machine that is worse than independent units, or than it was itself.
 
 A rate that is too high leaves parameters finite, as moments are bounded, but large and wrong. So the likelihood, or
 pseudo-likelihood, that monitors look at is held against that of the independent machine with the data's means, which is
@@ -26,7 +26,7 @@ LIKELIHOODS = ("log_likelihood", "pseudo_likelihood")  # the first that there is
 
 
 class Watch:
-    """Follows looks of monitors, the first at where learning starts, and keeps the parameters of the best."""
+    """The likelihoods along learning, the first at its start, and the parameters of the best of them."""
 
     def __init__(self, start: BoltzmannMachine, sample: Sample, beta: float, monitors: Monitors) -> None:
         self._name = next((name for name in LIKELIHOODS if name in monitors.names), None)
@@ -41,11 +41,11 @@ class Watch:
         self._margin = MARGIN * np.log(2.0) * start.n_visible
 
     def count(self, n_steps: int) -> None:
-        """Take note that learning has taken so many steps more."""
+        """Add a number of steps that learning has taken."""
         self._n_steps += n_steps
 
     def look(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
-        """Take in a row of metrics."""
+        """Compare a row of metrics with the best, and keep its parameters where they are better."""
         if self._name is None or self._name not in metrics:
             return
         self._last = metrics[self._name]
@@ -54,7 +54,7 @@ class Watch:
 
     @property
     def diverged(self) -> bool:
-        """Whether what was last looked at is worth less than nothing learned, or half of what was gained is lost."""
+        """Whether the last likelihood is below that of nothing learned, or half of what was gained is lost."""
         if self._name is None or np.isnan(self._last) or self._n_steps < FEWEST_STEPS:
             return False
         least = self._least - self._margin
@@ -65,19 +65,21 @@ class Watch:
 
     @property
     def idle(self) -> bool:
-        """Whether rows are no likelier than units on their own have them, as at the saddle where hidden units start."""
+        """Whether rows are no likelier than under independent units, as at the saddle where hidden units start."""
         return bool(self._last < self.independent + self._margin * NOTHING / MARGIN)
 
     @property
     def worst(self) -> tuple[float, float]:
-        """Values that the last look said, and the best of all."""
+        """The last likelihood, and the best of all."""
         return self._last, self._best
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the watch."""
         found = {"best": np.array(self._best), "last": np.array(self._last), "n_steps": np.array(self._n_steps)}
         return found if self.kept is None else found | with_prefix("kept", self.kept.to_state())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._best, self._last = float(state["best"]), float(state["last"])
         self._n_steps = int(state["n_steps"])
         kept = without_prefix("kept", state)

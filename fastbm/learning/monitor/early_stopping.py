@@ -1,5 +1,6 @@
-"""When to stop before the last epoch: a metric that is small enough, or that cannot become so small, or held-out rows
-that gain no more.
+"""The decision to stop before the last epoch, by metrics and held-out rows.
+
+Learning stops at a metric that is small enough, or that cannot become so small, or where held-out rows gain no more.
 
 Prechelt, in Neural Networks: Tricks of the Trade (1998), doi:10.1007/3-540-49430-8_3.
 """
@@ -16,7 +17,7 @@ HELD_OUT = ("holdout_log_likelihood", "holdout_pseudo_likelihood")  # the first 
 
 
 class Stopping:
-    """Tells when to stop before the last epoch, by looking at every row of metrics.
+    """The decision to stop before the last epoch, by every row of metrics.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Stopping:
 
     @property
     def hopeless(self) -> bool:
-        """Whether the moment error is down to the chains' own noise, and that is above what it is to come down to."""
+        """Whether the moment error is down to the chains' own noise, and that is above the target."""
         target = self._until.get("moment_error", np.inf)
         if len(self._errors) < EPOCHS:
             return False
@@ -48,12 +49,12 @@ class Stopping:
         return float(self._errors[:, 1].mean())
 
     def follow(self, metrics: Mapping[str, float], chain_noise: float) -> None:
-        """Take in an epoch's moment error, and what of it chains alone make."""
+        """Record an epoch's moment error, and the chains' part of its noise."""
         if "moment_error" in self._until and "moment_error" in metrics:
             self._errors = np.concatenate([self._errors, [[metrics["moment_error"], chain_noise]]])[-EPOCHS:]
 
     def look(self, metrics: Mapping[str, float], epoch: int) -> bool:
-        """Take in a row of metrics; return whether held-out rows are likelier than ever."""
+        """Test a row of metrics; return whether held-out rows are likelier than ever."""
         found = next((metrics[name] for name in HELD_OUT if name in metrics), None)
         better = found is not None and found > self.best
         if found is not None and better:
@@ -65,12 +66,14 @@ class Stopping:
         return better
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the decision."""
         return {
             "best": np.array(self.best), "best_epoch": np.array(self.best_epoch), "waited": np.array(self._waited),
             "met": np.array(self.met), "errors": self._errors,
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self.best, self.best_epoch = float(state["best"]), int(state["best_epoch"])
         self._waited, self.met = int(state["waited"]), bool(state["met"])
         self._errors = np.array(state.get("errors", self._errors))

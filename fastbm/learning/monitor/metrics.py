@@ -1,4 +1,4 @@
-"""What is measured as learning goes on: pseudo-likelihood, moment error, and the exact likelihood where it is cheap."""
+"""Metrics of learning: pseudo-likelihood, moment error, and the exact likelihood where it is cheap."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
 def some_rows(
     rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
 ) -> np.ndarray:
-    """Return the bits of at most so many rows, as `places_of_some` has them."""
+    """Return the bits of at most `most` rows, those of `places_of_some`."""
     return rows[places_of_some(rows, generator, weights, most)]
 
 
 def places_of_some(
     rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
 ) -> np.ndarray:
-    """Draw the places of at most so many rows, without replacement; by weight, and with it, where rows have weights."""
+    """Draw the indices of at most `most` rows, without replacement; by weight, and with it, where rows have weights."""
     if weights is None and len(rows) <= LISTED:
         chosen = generator.permutation(len(rows))[:most]
     elif weights is None:
@@ -75,12 +75,13 @@ class PseudoLikelihood:
         self._beta = beta
 
     def __call__(self, model: BoltzmannMachine) -> float:
+        """Return the pseudo-likelihood of `model`, in nats a row."""
         log_p = log_conditionals(model, self._rows, self._units, self._beta)
         return float(log_p.mean(axis=0).sum() * model.n_visible / len(self._units))
 
 
 def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
-    """Tell whether log Z, and the clamped log Z of each distinct row, are so cheap that a look costs little."""
+    """Return whether log Z, and the clamped log Z of each distinct row, are cheap to compute."""
     if forecast_seconds(model, moments=False) > EXACT_SECONDS:
         return False
     if not rows.complete:
@@ -93,8 +94,9 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
 
 
 class Monitors:
-    """What is looked at every few epochs: pseudo-likelihood (of rows that lack nothing), and the exact likelihood where
-    it is cheap; of held-out rows too, where there are any.
+    """The metrics of every few epochs: pseudo-likelihood, and the exact likelihood where it is cheap.
+
+    Both are for held-out rows too, where there are any; the pseudo-likelihood is for rows without missing entries.
 
     Attributes
     ----------
@@ -127,7 +129,7 @@ class Monitors:
         self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._pseudo))
 
     def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
-        """One row of all."""
+        """Return the value of every metric by its name."""
         found = {f"{prefix}pseudo_likelihood": look(model) for prefix, look in self._pseudo.items()}
         if self._exact:
             s = self._settings

@@ -1,4 +1,4 @@
-"""Whether a machine's moments are the data's, pair by pair and unit by unit, in units of the noise of both.
+"""A test of whether a machine's moments are the data's, pair by pair and unit by unit, given the noise of both.
 
 Parameters rest while chains go on. Averages over 16 successive stretches tell the noise of the machine's moments, the
 binomial variance that of the data's. Each difference is judged by Student's distribution, with as many degrees of
@@ -26,8 +26,10 @@ SMALLEST = 1e-12  # a variance of rounding
 
 
 class Verdict(NamedTuple):
-    """The largest difference in units of its noise, the number of its statistic, whether all may be noise, and what
-    the mean square of the differences, in units of both noises, has beyond the chains' part.
+    """The result of a test of moments: the largest difference, and whether all may be noise.
+
+    `largest_z` is in units of its noise, `number` that of its statistic; `excess` is the mean square of the
+    differences, in units of both noises, beyond the chains' part.
     """
 
     largest_z: float
@@ -37,7 +39,7 @@ class Verdict(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether more steps would gain little that the data could tell from noise."""
+        """Whether more steps would gain little that the data could distinguish from noise."""
         return self.passed and self.excess <= MOST_EXCESS
 
     def to_array(self) -> np.ndarray:
@@ -51,7 +53,7 @@ class Verdict(NamedTuple):
 
 
 class MomentTest:
-    """Takes in the moments of both phases, call by call.
+    """The test of moments, by those of both phases, call by call.
 
     Parameters
     ----------
@@ -65,17 +67,17 @@ class MomentTest:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was taken in."""
+        """Drop all calls, to begin another test."""
         self._n_calls = 0
         self._sums = np.zeros((4, 0))  # of the clamped phase; of gaps: the present stretch, all, and their squares
 
     @property
     def full(self) -> bool:
-        """Whether there is enough to judge by."""
+        """Whether there are calls enough for a verdict."""
         return self._n_calls == N_CALLS
 
     def add(self, clamped: PhaseMoments, free: PhaseMoments) -> None:
-        """Take in both phases of the same parameters."""
+        """Add the moments of both phases at the same parameters."""
         if self._n_calls >= FORGOTTEN:
             ours, theirs = self._vector(clamped), self._vector(free)
             if not self._sums.size:
@@ -92,7 +94,7 @@ class MomentTest:
         return self._statistics.vector(Parameters(moments.pairs, moments.mean))
 
     def verdict(self) -> Verdict:
-        """Judge what was taken in."""
+        """Return the verdict on the calls so far."""
         gap = self._sums[2] / STRETCHES
         of_chains = np.maximum(self._sums[3] / STRETCHES - gap**2, 0.0) / (STRETCHES - 1)
         both = of_chains + self._of_data(self._sums[0] / (STRETCHES * CALLS)) + SMALLEST
@@ -104,7 +106,7 @@ class MomentTest:
         return Verdict(abs(float(z[worst])), worst, passed, float(np.mean(z**2 - of_chains / both)))
 
     def _of_data(self, clamped: np.ndarray) -> np.ndarray:
-        """Variances of the data's moments, as if there were a row more whose statistics are half up."""
+        """Return variances of the data's moments, as if there were a row more whose statistics are half up."""
         if self._n_rows is None:
             return np.zeros(len(clamped))
         low, high = self._statistics.range
@@ -113,10 +115,10 @@ class MomentTest:
         return np.asarray((high - low) ** 2 * part * (1.0 - part) / self._n_rows)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what was taken in."""
+        """Return the sums over the calls so far."""
         return {"n_calls": np.array(self._n_calls), "sums": self._sums}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._n_calls = int(state["n_calls"])
         self._sums = np.array(state["sums"])

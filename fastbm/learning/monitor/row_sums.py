@@ -1,4 +1,4 @@
-"""Sums over hidden units, and over what rows lack, that every row needs for itself.
+"""Sums over hidden units, and over missing entries, that every row needs for itself.
 
 Hidden layers whose sums would take too long get bounds in their place; what would take too long is refused beforehand.
 """
@@ -28,7 +28,7 @@ FILL_IN = "fill the entries in by fastbm.complete"
 
 
 def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
-    """Tell whether the sums over hidden units, one for each distinct row of "rows" and "holdout", are soon done."""
+    """Return whether the sums over hidden units, for each distinct row of "rows" and "holdout", take little time."""
     if hidden_are_independent(start):
         return True
     each = forecast_seconds(machine_of_hidden(start), moments=False)
@@ -37,7 +37,7 @@ def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
 
 
 def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, Any]) -> str | None:
-    """Return "log_likelihood", or where that cannot be had "log_likelihood_bound"; None without either."""
+    """Return "log_likelihood", or "log_likelihood_bound" where only that can be computed; None without either."""
     if rows_are_summed(start, data):
         return "log_likelihood"
     return "log_likelihood_bound" if is_deep(start) else None
@@ -58,8 +58,9 @@ def mean_log_sum(
     weights: np.ndarray | None = None,
     kind: str = "log_likelihood",
 ) -> float:
-    """Average over rows, by weight; a part of the rows at a time. What a row lacks is summed out. `kind` as for
-    `sums_of_rows`.
+    """Average log sums over rows, by weight, a part of the rows at a time; missing entries are summed out.
+
+    `kind` is the `name` of `sums_of_rows`.
     """
     if not has_free_energy(model) or not rows.complete:  # each distinct row takes a sum of its own
         rows, weights = distinct(rows, weights)
@@ -71,7 +72,7 @@ def mean_log_sum(
 
 
 def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: FitSettings) -> None:
-    """Refuse what needs a sum for each distinct row of bits, of one set after the other, if it takes too long.
+    """Refuse metrics that need a sum for each distinct row of bits, over all sets, if it takes too long.
 
     For machines whose hidden units are coupled to one another; `rows` are those learned from, then those held out.
     """
@@ -92,24 +93,24 @@ def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: Fi
 
 
 def refuse_long_look(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
-    """Refuse a likelihood that is asked for where the sums over what rows lack would take long."""
+    """Refuse a likelihood that was asked for where the sums over missing entries would take long."""
     if evaluate in ("exact", "ais"):
         way = "Use evaluate='none', or hold out rows that lack fewer"
         refuse_long_sums(model, tables, f"evaluate={evaluate!r}", way)
 
 
 def refuse_long_sums(model: BoltzmannMachine, tables: Iterable[Rows], asked: str, way: str) -> None:
-    """Refuse likelihoods `asked` for where the sums over what rows lack would take long; tell the `way` out."""
+    """Refuse likelihoods `asked` for where the sums over missing entries would take long; name the `way` out."""
     seconds = sum(forecast_of_lacking(model, rows) for rows in tables if not rows.complete)
     if seconds > LONGEST_SECONDS:
         raise ValueError(f"{asked} asks for the likelihood of rows that lack entries, which {about(seconds)}. {way}.")
 
 
 def forecast_of_lacking(model: BoltzmannMachine, rows: Rows) -> float:
-    """Return the seconds that sums over what rows lack take, each distinct row once."""
+    """Return the seconds that sums over missing entries take, each distinct row once."""
     return forecast_of_known(model, distinct(rows)[0])
 
 
 def about(seconds: float) -> str:
-    """Return a forecast in words."""
+    """Return a forecast as text."""
     return f"would take about {seconds:.1g} s" if np.isfinite(seconds) else "cannot be done in any time"

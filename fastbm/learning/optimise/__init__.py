@@ -1,1 +1,1 @@
-"""Steps, line searches and the coordinates in which they are taken."""
+"""Optimisers: steps, line searches and the coordinates in which they are taken."""

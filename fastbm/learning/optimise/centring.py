@@ -24,7 +24,7 @@ NARROWEST = 0.01  # a unit's standard deviation is taken to be at least this par
 
 
 class Offsets:
-    """Where units count from: the data's means, and for hidden units a sliding mean of the clamped phase.
+    """Offsets of the units: the data's means, and for hidden units a sliding mean of the clamped phase.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class Offsets:
         self.values[: like.n_visible] = visible_means
 
     def follow(self, hidden_means: np.ndarray) -> None:
-        """Take in the hidden units' means of one clamped phase."""
+        """Move the hidden units' offsets towards their means of one clamped phase."""
         hidden = self.values[self._n_visible :]
         hidden += RATE * (hidden_means - hidden)
 
     def slope(self, gap: Parameters) -> Parameters:
-        """The centred gradient from the differences of both phases."""
+        """Return the centred gradient from the differences of both phases."""
         mu = self.values
         sums = (self._couplings.pair_sums(x[None]) for x in (mu + gap.bias, mu, gap.bias))
         weights = tuple(d - (both - one - other) for d, both, one, other in zip(gap.weights, *sums, strict=True))
@@ -72,16 +72,16 @@ class Centring:
         self._products = self._pairs(self.means)
 
     def _pairs(self, x: np.ndarray) -> np.ndarray:
-        """x_i x_j of all coupled pairs."""
+        """Return x_i x_j of all coupled pairs."""
         return self._couplings.to_vector(self._couplings.pair_sums(x[None]))
 
     def vector(self, parameters: Parameters) -> np.ndarray:
-        """Return what the optimiser sees of parameters."""
+        """Return parameters as the optimiser's vector."""
         pull = self._couplings.with_arrays(parameters.weights).field(self.means[None])[0]
         return np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull]) * self.scale
 
     def parameters(self, vector: np.ndarray) -> Parameters:
-        """Return the parameters that such a vector stands for."""
+        """Return the parameters of an optimiser's vector."""
         plain = vector / self.scale
         weights = self._couplings.from_vector(plain[: self.n_pairs])
         pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self.means[None])[0]

@@ -46,11 +46,11 @@ class Plain:
         self.size = n_pairs
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
-        """Return coordinates that stand for `pairs`."""
+        """Return the coordinates of `pairs`."""
         return pairs
 
     def back(self, vector: np.ndarray) -> np.ndarray:
-        """Return the pairs that coordinates stand for."""
+        """Return the pairs at given coordinates."""
         return vector
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class Plain:
         return pairs
 
     def penalty(self, vector: np.ndarray) -> float:
-        """Return what the coordinates themselves cost."""
+        """Return the penalty that the coordinates themselves add."""
         return 0.0
 
     @property
@@ -83,14 +83,17 @@ class Rotation(Plain):
         return rotated
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the coordinates of `pairs`."""
         return (self._rotated(pairs) * self._roots).ravel()
 
     def back(self, vector: np.ndarray) -> np.ndarray:
+        """Return the pairs at given coordinates."""
         half = 0.5 * vector.reshape(self._roots.shape) / self._roots
         whole = self._basis @ (half + half.T) @ self._basis.T
         return np.asarray(whole[self._upper])
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the gradient by the coordinates from that by the pairs."""
         return (0.5 * self._rotated(pairs) / self._roots).ravel()
 
 
@@ -102,21 +105,26 @@ class Split(Plain):
         self._price = price
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the coordinates of `pairs`."""
         return np.concatenate([np.maximum(pairs, 0.0), np.maximum(-pairs, 0.0)])
 
     def back(self, vector: np.ndarray) -> np.ndarray:
+        """Return the pairs at given coordinates."""
         n = self._price.size
         return vector[:n] - vector[n:]
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the gradient by the coordinates, penalty included, from that by the pairs."""
         return np.concatenate([pairs + self._price, self._price - pairs])
 
     def penalty(self, vector: np.ndarray) -> float:
+        """Return the penalty sum price |D|."""
         n = self._price.size
         return float(self._price @ (vector[:n] + vector[n:]))
 
     @property
     def lower(self) -> np.ndarray | None:
+        """Lower bounds of the coordinates, all 0."""
         return np.zeros(self.size)
 
 
@@ -132,12 +140,15 @@ class Whitened(Plain):
             self._inverse, _ = dtrtri(self._root, lower=1)
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the coordinates of the centred and scaled parameters."""
         return np.asarray(self._root.T @ pairs)
 
     def back(self, vector: np.ndarray) -> np.ndarray:
+        """Return the centred and scaled parameters at given coordinates."""
         return np.asarray(self._inverse.T @ vector)
 
     def slope(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the gradient by the coordinates from that by the centred and scaled parameters."""
         return np.asarray(self._inverse @ pairs)
 
     def plain_slope(self, slope: np.ndarray) -> np.ndarray:
@@ -157,7 +168,7 @@ def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, cent
 
 
 def _of_rows(statistics: Statistics, sample: Sample, centring: Centring) -> np.ndarray:
-    """Covariance of the centred and scaled statistics over rows; those of independent units have variance 1."""
+    """Return the covariance of the centred and scaled statistics over rows; independent units give variances of 1."""
     up = _some_rows(sample)
     n, spins = statistics.n_pairs, sample.like.units == "spin"
     words = pack_rows(up)
@@ -177,7 +188,7 @@ def _of_rows(statistics: Statistics, sample: Sample, centring: Centring) -> np.n
 
 
 def _some_rows(sample: Sample) -> np.ndarray:
-    """All rows, or as many as count, evenly spaced; by weight where they have any."""
+    """Return all rows, or the most that enter, evenly spaced; by weight where they have any."""
     up = sample.rows
     if sample.weights is not None:
         ends = np.cumsum(sample.weights)
@@ -190,7 +201,10 @@ def _some_rows(sample: Sample) -> np.ndarray:
 
 
 def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:
-    """From statistics to (s_i - mu_i)(s_j - mu_j) = s_i s_j - mu_j s_i - mu_i s_j + mu_i mu_j, and s_i, scaled."""
+    """Return the covariance of the centred and scaled statistics from that of the statistics.
+
+    (s_i - mu_i)(s_j - mu_j) = s_i s_j - mu_j s_i - mu_i s_j + mu_i mu_j, and s_i.
+    """
     i, j, n = statistics.i, statistics.j, statistics.n_pairs
     means = centring.means
     for rows in (covariance, covariance.T):  # in place, one side after the other
@@ -200,7 +214,10 @@ def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring)
 
 
 def _of_moments(statistics: Statistics, sample: Sample, centring: Centring) -> np.ndarray:
-    """Cov(x_i x_j, x_k x_l) = C_ik C_jl + C_il C_jk and Cov(x_i x_j, x_k) = 0 of Gaussian x."""
+    """Return the covariance that Gaussian x of these moments give to the statistics.
+
+    Cov(x_i x_j, x_k x_l) = C_ik C_jl + C_il C_jk and Cov(x_i x_j, x_k) = 0.
+    """
     i, j, n = statistics.i, statistics.j, statistics.n_pairs
     width = centring.scale[n:]
     correlations = sample.moments.covariance / (width[:, None] * width[None, :])
@@ -212,7 +229,10 @@ def _of_moments(statistics: Statistics, sample: Sample, centring: Centring) -> n
 
 
 def _penalty(statistics: Statistics, settings: FitSettings, centring: Centring) -> np.ndarray:
-    """Curvature of the penalty: W_ij is its coordinate over the scale, and b is the biases' over theirs less W mu."""
+    """Return the curvature of the penalty in the centred and scaled parameters.
+
+    W_ij is its coordinate over the scale, and b is the biases' over theirs less W mu.
+    """
     i, j, n = statistics.i, statistics.j, statistics.n_pairs
     found = np.diag(np.repeat([settings.l2, 0.0], [n, statistics.n_units]) / centring.scale**2)
     if settings.l2_bias:

@@ -1,4 +1,4 @@
-"""Whether a point where the gradient vanishes is a minimum: the smallest curvature there, and a way down along it.
+"""Curvature at a point where the gradient vanishes: whether it is a minimum, and else a way down.
 
 Hessian-vector products are central differences of gradients, the smallest eigenvalue is found by Lanczos' method with
 full reorthogonalisation, which is exact once there are as many steps as parameters.
@@ -23,7 +23,7 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 def smallest_curvature(
     function: Objective, point: np.ndarray, generator: np.random.Generator
 ) -> tuple[float, float, np.ndarray]:
-    """Find the smallest and the largest eigenvalue of the Hessian, nearly, and the eigenvector of the smallest."""
+    """Estimate the smallest and the largest eigenvalue of the Hessian, and the smallest one's eigenvector."""
     n = point.size
     basis, diagonal, beside = np.zeros((0, n)), [], []
     vector = _unit(generator.normal(size=n))

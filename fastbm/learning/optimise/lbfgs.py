@@ -1,4 +1,4 @@
-"""SciPy's L-BFGS-B, made resumable, and some steps more where its line search meets the rounding of the function.
+"""SciPy's L-BFGS-B, made resumable, with some steps more where its line search meets the rounding of the function.
 
 SciPy's optimiser keeps its state to itself. Every value and gradient is recorded in the order in which it was asked
 for; to go on after a stop the optimiser is run again from the start and fed the record, which takes no time and leads
@@ -32,7 +32,7 @@ Point = tuple[np.ndarray, float, np.ndarray]
 
 
 class Lbfgs:
-    """Minimise a function of one vector, some iterations at a time.
+    """Minimisation of a function of one vector by L-BFGS-B, some iterations at a time.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Lbfgs:
         return path or [last]  # where the start is the end
 
     def _is_over(self, path: list[Point]) -> bool:
-        """Whether L-BFGS has nothing left to do: by the measure, or as values are equal to rounding."""
+        """Return whether L-BFGS has nothing left to do: by the measure, or as values are equal to rounding."""
         if self._measure is not None and self.size(*path[-1]) <= self._tolerance:
             return True
         if self._finish != "secant" or len(path) < 2:
@@ -125,13 +125,13 @@ class Lbfgs:
         return before - value <= ROUNDING * abs(value)
 
     def size(self, point: np.ndarray, value: float, gradient: np.ndarray) -> float:
-        """Return the largest entry of the gradient, as it is measured, that no bound holds up."""
+        """Return the largest entry of the gradient, in the measure if there is one, among those that no bound holds."""
         if self._measure is not None:
             return float(np.abs(self._measure(gradient)).max(initial=0.0))
         return float(np.abs(gradient[self._free(point, gradient)]).max(initial=0.0))
 
     def _free(self, point: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Which entries may move downhill."""
+        """Return which entries may move downhill."""
         if self._lower is None:
             return np.ones(point.size, bool)
         return (point > self._lower) | (gradient < 0)
@@ -144,7 +144,7 @@ class Lbfgs:
         self._values.append(value)
 
     def _finishing_steps(self, path: list[Point], most: int) -> list[Point]:
-        """Steps from the end of `path` to the smallest gradient that is found.
+        """Return the steps from the end of `path` to the smallest gradient that is found.
 
         A Newton step costs many evaluations and must halve the gradient; one by secants may make it larger for a while.
         """
@@ -170,7 +170,7 @@ class Lbfgs:
         return list(steps)
 
     def _newton_step(self, point: np.ndarray, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Minus the inverse Hessian, of the free entries, times the gradient."""
+        """Return minus the inverse Hessian, of the free entries, times the gradient."""
         step, residual = np.zeros_like(point), np.where(free, -gradient, 0.0)
         direction, square = residual, float(residual @ residual)
         end = CG_TOLERANCE**2 * square
@@ -190,7 +190,7 @@ class Lbfgs:
         return step
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the record, which is all that is needed to go on."""
+        """Return the record of the iterations, from which they continue."""
         found = {
             "values": np.array(self._values),
             "gradients": self._gradients[: len(self._values)],
@@ -206,7 +206,7 @@ class Lbfgs:
         return found
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up a record."""
+        """Restore what `state` returned."""
         self._values = state["values"].tolist()
         self._gradients = np.concatenate([state["gradients"], np.empty((ROOM, self._start.size))])
         self._start = np.array(state["start"])
@@ -216,8 +216,9 @@ class Lbfgs:
 
 
 def by_secants(gradient: np.ndarray, path: list[Point]) -> np.ndarray:
-    """Return the inverse Hessian that the last changes of point and gradient tell of, times the gradient: algorithm
-    7.4.
+    """Return the inverse Hessian, estimated from the last changes of point and gradient, times the gradient.
+
+    Algorithm 7.4.
     """
     changes = [(b[0] - a[0], b[2] - a[2]) for a, b in pairwise(path)]
     changes = [(step, change) for step, change in changes if step @ change > 0]

@@ -1,4 +1,4 @@
-"""Natural gradient ascent with gains that fall once noise is all that is left of the gradient.
+"""Natural gradient ascent with gains that fall once the gradient is mostly noise.
 
 The metric is the data's Fisher information (`fastbm.learning.optimise.coordinates`), or, for machines with many
 parameters, hidden units or missing entries, that of independent units with the data's means
@@ -50,7 +50,9 @@ class Natural:
         return Parameters.from_arrays(tuple(a + d for a, d in zip(parameters.arrays, moved.arrays, strict=True)))
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the steps."""
         return {"before": self._before, "n_turns": np.array(self._n_turns)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._before, self._n_turns = np.array(state["before"]), int(state["n_turns"])

@@ -43,9 +43,11 @@ class Sgd:
         return Parameters.from_arrays(tuple(moved))
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the steps."""
         return {f"velocity/{k}": array for k, array in enumerate(self._velocity)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._velocity = [np.array(state[f"velocity/{k}"]) for k in range(len(self._velocity))]
 
 
@@ -74,11 +76,13 @@ class Adam:
         return Parameters.from_arrays(tuple(moved))
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the steps."""
         moments = {"first": self._first, "second": self._second}
         arrays = {f"{name}/{k}": a for name, group in moments.items() for k, a in enumerate(group)}
         return {**arrays, "n_steps": np.array(self._n_steps)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._first = [np.array(state[f"first/{k}"]) for k in range(len(self._first))]
         self._second = [np.array(state[f"second/{k}"]) for k in range(len(self._second))]
         self._n_steps = int(state["n_steps"])

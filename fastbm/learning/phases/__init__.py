@@ -1,1 +1,1 @@
-"""The clamped and the free phase: averages given the data, and without them."""
+"""The clamped and the free phase of learning: averages given the data, and without them."""

@@ -1,4 +1,4 @@
-"""The clamped phase by mean field: of the variational bound, and of rows that lack entries by linear response.
+"""Phases by mean field: with linear response, the deterministic machine, or as a variational bound.
 
 `ClampedVariational` has hidden units as independent as mean field has them. With q the product distribution that mean
 field finds for a row, the slope of log p(v) >= S(q) - beta <E>_q - log Z at this q is that of the likelihood with <s_i
@@ -19,19 +19,21 @@ from ..._base.checks import Diverged
 from ...inference.conditional.completions import Alike, Gapped
 from ...inference.conditional.given import How, means_given
 from ...inference.conditional.layers import mean_field_layers
-from ...inference.fixed_point.mean_field import linear_response, solve
+from ...inference.fixed_point.mean_field import MeanField, linear_response, solve
 from ...machine.clamping import Clamped
+from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..moments import PhaseMoments, from_matrix, from_values
 from .phase import Phase
 
 
 class GapsMeanField(Phase):
-    """Clamped phase of incomplete rows by mean field; rows that lack the same entries are solved together."""
+    """Clamped phase of incomplete rows by mean field; rows whose missing entries are the same are solved together."""
 
     name = "mean-field"
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments averaged over `rows`, missing entries and hidden units by mean field."""
         spin = model.to_units("spin")
         gapped = Gapped(spin, rows if model.units == "spin" else 2 * rows - 1)
         mean, second = np.zeros(model.n_units), np.zeros((model.n_units,) * 2)
@@ -71,6 +73,7 @@ class ClampedVariational(Phase):
     name = "variational"
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments averaged over `rows`, hidden units by mean field."""
         s = self.settings
         if model.n_hidden == 0:
             return from_values(model.couplings, rows)
@@ -81,3 +84,61 @@ class ClampedVariational(Phase):
             clamped = Clamped.of(model, np.arange(model.n_visible), rows)
             means = means_given(clamped, how, np.arange(len(rows)))
         return from_values(model.couplings, np.concatenate([rows, means], axis=1))
+
+
+class ClampedMeanField(Phase):
+    """Clamped phase, hidden units by mean field, their correlations by linear response."""
+
+    name = "mean-field"
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments averaged over `rows`, hidden units by mean field with linear response."""
+        if model.n_hidden == 0:
+            return from_values(model.couplings, rows)
+        spin = model.to_units("spin")
+        spin_rows = rows if model.units == "spin" else 2 * rows - 1
+        unique, counts = np.unique(spin_rows, axis=0, return_counts=True)
+        clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
+        beta = self.settings.beta
+        solution = solve(
+            clamped.couplings,
+            clamped.bias.T,
+            beta,
+            np.zeros_like(clamped.bias.T),
+            tolerance=1e-8,
+            damping=0.0,
+            max_sweeps=1000,
+        )
+        weights = counts / counts.sum()
+        means = np.concatenate([unique, solution.means.T], axis=1)
+        second = (means * weights[:, None]).T @ means
+        hidden = slice(model.n_visible, None)
+        if not hidden_are_independent(model):
+            for weight, arguments in zip(weights, solution.arguments.T, strict=True):
+                response = linear_response(clamped.couplings, beta, arguments)
+                if response is None:
+                    raise Diverged("the clamped phase has no finite linear response.")
+                second[hidden, hidden] += weight * response
+        mean = weights @ means
+        if model.units == "binary":
+            second = (second + mean[:, None] + mean[None, :] + 1) / 4
+            mean = (1 + mean) / 2
+        return from_matrix(model.couplings, mean, second)
+
+
+class FreeMeanField(Phase):
+    """Free phase by mean field with linear response: the deterministic machine.
+
+    Peterson and Anderson, Complex Systems 1, 995 (1987); Kappen and Rodriguez, Neural Comput. 10, 1137 (1998),
+    doi:10.1162/089976698300017386.
+    """
+
+    name = "mean-field"
+
+    def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments by mean field with linear response; `rows` are ignored."""
+        s = self.settings
+        found = MeanField(n_starts=1, tolerance=1e-8).run(model, beta=s.beta, moments=True, seed=s.seed, threads=1)
+        if found.second_moment is None:
+            raise Diverged("the free phase has no finite linear response.")
+        return from_matrix(model.couplings, found.mean, found.second_moment)

@@ -1,4 +1,4 @@
-"""How much of a moment error is noise: of the free chains, and of the data.
+"""The noise of a moment error: the part of the free chains, and that of the data.
 
 An epoch's average of s_i s_j over chains has some variance, autocorrelation in time included. Chains are independent
 but for the parameters that they share, so the average over every second chain less that over the others tells it:
@@ -25,7 +25,7 @@ MOST_PAIRS = 128  # drawn at random, which tell the root mean square to about 6 
 
 
 class PairChoice:
-    """Some coupled pairs, drawn at random by the seed: all where there are few.
+    """A choice of coupled pairs, drawn at random by the seed; all where there are few.
 
     Attributes
     ----------
@@ -60,20 +60,21 @@ class PairChoice:
         self.units = np.ascontiguousarray(np.concatenate(units, axis=1), np.int64)
 
     def pick(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the pairs' numbers in arrays of the couplings' shape."""
+        """Return the chosen pairs' entries of arrays in the couplings' shape."""
         return np.concatenate([array[place] for array, place in zip(arrays, self._places, strict=True)])
 
 
 def _upper(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of the k-th entry above the diagonal of an n x n matrix, row by row."""
+    """Return row and column of the k-th entry above the diagonal of an n x n matrix, row by row."""
     starts = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])
     i = np.searchsorted(starts, k, side="right") - 1
     return i, k - starts[i] + i + 1
 
 
 class MomentNoise:
-    """Root mean square, over at most 128 coupled pairs, of the standard error of an epoch's <s_i s_j>_clamped -
-    <s_i s_j>_free.
+    """Noise of an epoch's <s_i s_j>_clamped - <s_i s_j>_free: a root mean square standard error of pairs.
+
+    At most 128 coupled pairs enter.
 
     Parameters
     ----------
@@ -99,13 +100,13 @@ class MomentNoise:
         self.forget()
 
     def forget(self) -> None:
-        """Begin another epoch."""
+        """Drop all sums, to begin another epoch."""
         n_pairs = self.pairs.units.shape[1]
         self._sums, self._counts = np.zeros((2, n_pairs)), np.zeros(2, np.int64)
         self._clamped, self._n_clamped = np.zeros(n_pairs), 0
 
     def add_chains(self, chains: Chains) -> None:
-        """Take in the present states of chains, whose blocks begin at even numbers."""
+        """Add the present states of chains, whose blocks begin at even numbers."""
         spins = self._units.lo < 0
         counts = np.zeros(self._sums.shape, np.int64)
         for k in range(len(chains.blocks)):
@@ -114,25 +115,26 @@ class MomentNoise:
         self._sums += sizes[:, None] - 2 * counts if spins else counts
 
     def add_values(self, values: np.ndarray) -> None:
-        """Take in states, or means, of chains (n_chains, n_units) float32."""
+        """Add states, or means, of chains (n_chains, n_units) float32."""
         add_halves(self._sums, values, self.pairs.units)
         self._count(len(values))
 
     def add_means(self, turned: np.ndarray, means: np.ndarray, places: np.ndarray, first: int, n_chains: int) -> None:
-        """Take in visible bits and hidden means, the latter times -1 / n_chains, as `add_mean_halves` does; `places`
-        are the pairs' rows in both.
+        """Add visible bits and hidden means, the latter times -1 / n_chains, as `add_mean_halves` takes them.
+
+        `places` are the pairs' rows in both.
         """
         add_mean_halves(self._sums, turned, means, places, -float(n_chains), first, n_chains)
         self._count(n_chains)
 
     def _count(self, n_chains: int) -> np.ndarray:
-        """Take note of so many chains; how many of them have even and odd numbers."""
+        """Add to the numbers of chains, and return how many of these are even and odd ones."""
         sizes = np.array([-(-n_chains // 2), n_chains // 2])
         self._counts += sizes
         return sizes
 
     def add_clamped(self, arrays: Sequence[np.ndarray]) -> None:
-        """Take in the clamped pairs of an update, in the shape of the couplings' arrays."""
+        """Add the clamped pairs of an update, in the shape of the couplings' arrays."""
         self._clamped += self.pairs.pick(arrays)
         self._n_clamped += 1
 
@@ -163,13 +165,13 @@ class MomentNoise:
         return math.sqrt(variance.mean()) if len(variance) else 0.0
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what was taken in of an epoch that is not over."""
+        """Return the sums of an epoch that is not over."""
         return {
             "sums": self._sums, "counts": self._counts, "clamped": self._clamped,
             "n_clamped": np.array(self._n_clamped),
         }  # fmt: skip
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._sums, self._counts = np.array(state["sums"]), np.array(state["counts"])
         self._clamped, self._n_clamped = np.array(state["clamped"]), int(state["n_clamped"])

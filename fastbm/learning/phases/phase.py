@@ -1,4 +1,4 @@
-"""What the clamped and the free phase have in common, and the clamped phase of many rows, a part of them at a time.
+"""The base of the clamped and the free phase, and the clamped phase of many rows, a part of them at a time.
 
 Rows are taken in parts so that memory does not grow with their number.
 """
@@ -24,7 +24,7 @@ PART_NUMBERS = 1 << 21  # values of units of a part
 
 @dataclass(frozen=True)
 class PhaseSettings:
-    """Settings of the run that phases need to know.
+    """Settings of a run that its phases need.
 
     `n_sweeps` free sweeps an update, `clamped_sweeps` sweeps of a row's hidden units, `n_chains` free chains, or
     ladders of `n_betas` replicas.
@@ -42,7 +42,10 @@ class PhaseSettings:
 
 
 class Phase:
-    """Moments of a machine under one condition. A phase that samples keeps chains between calls."""
+    """The base of phases: moments of a machine under one condition.
+
+    A phase that samples keeps chains between calls.
+    """
 
     name: str
     noise: MomentNoise | None = None  # takes in the states that moments are averages of, where chains are its own
@@ -59,20 +62,21 @@ class Phase:
         raise NotImplementedError
 
     def samples(self) -> np.ndarray | None:
-        """Return packed states of the phase's chains, where it has any that persist."""
+        """Return packed states of the phase's chains, or None where none persist."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the phase bit for bit."""
         return {}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
 
 
 def parts_of(rows: Rows, n_units: int, chosen: np.ndarray | None = None) -> list[slice | np.ndarray]:
-    """Return all rows in slices, or those `chosen` in pieces, that fill at most `PART_NUMBERS` numbers of `n_units` a
-    row.
+    """Return all rows in slices, or those `chosen` in pieces, of limited memory.
+
+    A part has at most `PART_NUMBERS` numbers, `n_units` a row.
     """
     step = max(PART_NUMBERS // n_units, 1)
     if chosen is None:
@@ -88,7 +92,7 @@ def clamped_moments(
     dtype: type,
     shares: np.ndarray | None = None,
 ) -> PhaseMoments:
-    """Average over the rows in all parts, which count alike or by their `shares`."""
+    """Return moments averaged over the rows in all parts, which count alike or by their `shares`."""
     found: PhaseMoments | None = None
     total = 0.0
     for some in parts:

@@ -58,19 +58,21 @@ def in_units(model: BoltzmannMachine, mean: np.ndarray, pairs: tuple[np.ndarray,
 
 
 def refuse_unsolved(phase: str, residual: float) -> None:
-    """Refuse to go on, as the equations have no solution to speak of; learning stops there."""
+    """Raise `Diverged` where the TAP equations have no solution, by their residual; learning stops there."""
     if not residual <= UNSOLVED:
         raise Diverged(f"the TAP equations of the {phase} phase do not settle (residual {residual:.2g}).")
 
 
 class ClampedTap(Phase):
-    """Clamped phase, hidden units by the TAP solution that starts from m = 0; exact where they are not coupled to one
-    another.
+    """Clamped phase, hidden units by the TAP solution that starts from m = 0.
+
+    It is exact where they are not coupled to one another.
     """
 
     name = "tap"
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments averaged over `rows`, hidden units by TAP, with the mean log of the rows' clamped sums."""
         spin, beta = model.to_units("spin"), self.settings.beta
         values = rows.astype(np.float64) if model.units == "spin" else 2.0 * rows - 1.0
         unique, counts = np.unique(values, axis=0, return_counts=True)
@@ -100,16 +102,18 @@ class ClampedTap(Phase):
 
 
 class FreeTap(Phase):
-    """Free phase by one solution of the TAP equations, followed from where the update before left it."""
+    """Free phase by one solution of the TAP equations, followed from one update to the next."""
 
     name = "tap"
 
     _means: np.ndarray
 
     def prepare(self, model: BoltzmannMachine) -> None:
+        """Start the solution at means of 0."""
         self._means = np.zeros(model.n_units)
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Return moments and log Z by the TAP solution next to the last one; `rows` are ignored."""
         spin, s = model.to_units("spin"), self.settings
         settings = Iterated(n_starts=1, tolerance=TOLERANCE, max_sweeps=MOST_SWEEPS)
         found = climb(TapEquations, spin, s.beta, self._means[None], settings, s.threads)
@@ -119,7 +123,9 @@ class FreeTap(Phase):
         return in_units(model, *spin_moments(spin.couplings, s.beta, self._means[None], np.ones(1)), log_z)
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return the means of the last solution."""
         return {"means": self._means}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._means = np.array(state["means"])

@@ -1,4 +1,4 @@
-"""The free phase by persistent ladders: every chain is the cold end of a ladder of replicas that swap temperatures.
+"""The free phase by parallel tempering: every chain is the cold end of a persistent ladder of replicas.
 
 Desjardins, Courville, Bengio, Vincent and Delalleau, AISTATS (2010), p. 145; Salakhutdinov, NeurIPS 22 (2009).
 """
@@ -15,8 +15,9 @@ from .phase import SAMPLED, Phase
 
 
 class FreeTempering(Phase):
-    """Free phase by persistent ladders of `n_betas` replicas from beta 0 to the machine's, equally far apart;
-    `n_sweeps` sweeps of all replicas an update, swaps after each.
+    """Free phase by persistent ladders of `n_betas` replicas, equally spaced from beta 0 to the machine's.
+
+    An update takes `n_sweeps` sweeps of all replicas, with swaps after each.
     """
 
     name = "tempering"
@@ -24,6 +25,7 @@ class FreeTempering(Phase):
     _chains: TemperedChains
 
     def prepare(self, model: BoltzmannMachine) -> None:
+        """Make the ladders, in random states."""
         s = self.settings
         self._chains = TemperedChains(
             model,
@@ -35,6 +37,7 @@ class FreeTempering(Phase):
         )
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
+        """Sweep the ladders and return the average moments of their cold ends; `rows` are ignored."""
         self._chains.engine.couple(model.couplings, model.flat_bias)
         if model.is_layered:
             self._chains.sweep(self.settings.n_sweeps)
@@ -48,21 +51,24 @@ class FreeTempering(Phase):
         return from_values(model.couplings, np.concatenate(states))
 
     def begin_at(self, packed: np.ndarray) -> None:
-        """Put all replicas of ladder c into row c of packed states (n_chains, ceil(n_units / 8))."""
+        """Set all replicas of ladder c to row c of packed states (n_chains, ceil(n_units / 8))."""
         up = np.unpackbits(packed, axis=1, count=self._chains.n_units, bitorder="little")
         self._chains.engine.load_bits(np.repeat(up, self.settings.n_betas, axis=0))
 
     @property
     def swap_rates(self) -> np.ndarray:
-        """The part of swaps that were made, of each two neighbouring temperatures."""
+        """Fraction of swaps that were accepted, (n_betas - 1,), between neighbouring temperatures."""
         rates: np.ndarray = self._chains.accepted / np.maximum(self._chains.attempted, 1)
         return rates
 
     def samples(self) -> np.ndarray | None:
+        """Return packed states of the cold ends."""
         return self._chains.packed()
 
     def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue the ladders bit for bit."""
         return self._chains.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._chains.restore(state)

@@ -1,1 +1,1 @@
-"""Rules of learning held against machines that are known."""
+"""Rules of learning compared on planted machines, whose parameters are known."""

@@ -1,4 +1,4 @@
-"""Rules of learning side by side, each held against the planted machine whose rows it was given."""
+"""A comparison of rules of learning, each measured against the planted machine whose rows it was given."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RuleCell:
 
 @dataclass(frozen=True)
 class RuleComparison:
-    """What `fastbm.compare_rules` found.
+    """The result of `fastbm.compare_rules`.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class RuleComparison:
 
     @classmethod
     def of(cls, cells: Iterable[Mapping[str, Any]], columns: Mapping[str, Any], seconds: Any) -> RuleComparison:
-        """Make the comparison of the cells of a run's spec and what it wrote of them."""
+        """Make the comparison from the cells of a run's spec and the rows that the run wrote."""
         told = {value: key for key, value in CONVERGED.items()}
         columns = {name: columns[name] for name in (*NUMBERS, *TEXTS, "converged")}  # each is read once
         found = []
@@ -121,7 +121,7 @@ class RuleComparison:
         return [asdict(cell) for cell in self.cells]
 
     def summary(self, by: Sequence[str] = ("model", "rule")) -> list[Row]:
-        """Return what many cells say together: one row for each combination of the columns `by`.
+        """Return averages over cells: one row for each combination of the columns `by`.
 
         Errors are root mean squares, "likelihood_off" and "seconds" means; "converged" is the part that did of the
         cells that tell, "n" their number and "skipped" that of cells with a reason why they lack something.
@@ -143,13 +143,13 @@ class RuleComparison:
 
 
 def _listed(model: str, rows: list[Row]) -> str:
-    """All cells of a machine, one a line."""
+    """Return all cells of a machine as lines of text."""
     lines = [list(TITLES.values()), *([_text(row[name]) for name in TITLES] for row in rows)]
     return f"{_head(model, rows)}\n{align(lines)}"
 
 
 def _crossed(model: str, rows: list[Row]) -> list[str]:
-    """For each number of rows tables: rules down, temperatures across, over all seeds."""
+    """Return one table for each number of rows: rules down, temperatures across, over all seeds."""
     measure, title = _measure(rows)
     betas = sorted({row["beta"] for row in rows})
     averages = {(r["n_rows"], r["beta"], r["rule"]): r for r in summarise(rows, ("n_rows", "beta", "rule"))}
@@ -168,7 +168,7 @@ def _crossed(model: str, rows: list[Row]) -> list[str]:
 
 
 def _measure(rows: list[Row]) -> tuple[str, str]:
-    """By what rules are held against each other, and what that is called."""
+    """Return the column by which rules are compared, and its name in text."""
     if all(row["gamma"] is None for row in rows):
         return "likelihood_off", "held-out log-likelihood less the planted one's"
     return "gamma", "error of couplings (gamma)"
@@ -180,13 +180,13 @@ def _ranked(rows: list[Row]) -> list[str]:
 
 
 def _head(model: str, rows: list[Row]) -> str:
-    """The name of a machine, and how its rows were drawn where that was not exact."""
+    """Return the name of a machine, and how its rows were drawn where that was not exact."""
     samplers = sorted({str(row["rows_by"]) for row in rows} - {"exact"})
     return model + (f" (rows by {', '.join(samplers)})" if samplers else "")
 
 
 def _reasons(rows: list[Row]) -> str:
-    """Why cells lack something: each reason once for each rule, with the cells that it holds for."""
+    """Return why cells lack something: each reason once for each rule, with the cells that it holds for."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row["skipped"]:

@@ -1,4 +1,4 @@
-"""A planted machine: rows drawn from it, and what its learned twins are held against."""
+"""A planted machine: the rows drawn from it, and the quantities that its learned twins are compared with."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Rows(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is measured of a machine at a temperature: log Z, and moments of its visible units in spins; `method` found
-    them.
+    """Quantities of a machine at a temperature: log Z, and moments of its visible units in spins.
+
+    `method` computed them.
 
     `pairs` is nan where a moment is not known; `log_p` the mean log-likelihood of rows, with the error of log Z.
     """
@@ -79,7 +80,7 @@ def _draw_exact(model: BoltzmannMachine, beta: float, n_samples: int, seed: int,
 
 
 def _draw_tempered(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
-    """Samples of each ladder lie two correlation times of the energy apart, or a hundred sweeps at most."""
+    """Draw rows by tempering, two correlation times of the energy apart in a ladder, or a hundred sweeps at most."""
     ladder = make_ladder(model, beta, None, None, seed=seed, threads=threads)
     chains = TemperedChains(model, 2 * N_CHAINS, ladder, seed=seed, threads=threads)
     find_burn_in(chains, LONGEST_BURN_IN)
@@ -90,8 +91,9 @@ def _draw_tempered(model: BoltzmannMachine, beta: float, n_samples: int, seed: i
 
 
 def look(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, threads: int) -> Look:
-    """Measure a machine, and how likely it finds rows of bits: by a sum over all states where that is short, else by
-    tempering.
+    """Measure a machine, and the likelihood of rows of bits under it.
+
+    By a sum over all states where that is short, else by tempering.
     """
     spins, n = model.to_units("spin"), model.n_visible
     exact = forecast_seconds(spins, moments=True) <= EXACT_SECONDS
@@ -107,7 +109,7 @@ def look(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, t
 
 
 def _pairs(second_moment: Any, n: int) -> np.ndarray:
-    """Second moments of all pairs of the first `n` units; nan of those that are not known."""
+    """Return second moments of all pairs of the first `n` units; NaN for those that are not known."""
     i, j = np.triu_indices(n, 1)
     if not is_sparse(second_moment):
         return np.asarray(second_moment[i, j])
@@ -117,11 +119,11 @@ def _pairs(second_moment: Any, n: int) -> np.ndarray:
 
 
 def root_mean_square(difference: np.ndarray) -> float | None:
-    """Return the root mean square of what is known; None where nothing is."""
+    """Return the root mean square of the values that are known; None where none is."""
     known = difference[np.isfinite(difference)]
     return float(np.sqrt(np.mean(known**2))) if known.size else None
 
 
 def couplings_of(model: BoltzmannMachine) -> np.ndarray:
-    """Return the couplings of spins, of all pairs i < j in order."""
+    """Return the couplings in spins, of all pairs i < j in order."""
     return model.to_units("spin").couplings.matrix()[np.triu_indices(model.n_units, 1)]

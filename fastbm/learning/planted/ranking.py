@@ -1,4 +1,4 @@
-"""Many cells of a comparison of rules together: averages over sets of rows that all rules were measured on.
+"""Summaries of a comparison of rules: averages over the sets of rows that all rules were measured on.
 
 A rule that fails where learning is hard must not gain by it, so that the sets of rows on which a rule has no number
 count for none of them. A rule that has numbers on fewer than half of the sets is not averaged: it would leave the
@@ -37,7 +37,7 @@ def summarise(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
 
 
 def rank(rows: Sequence[Row], measure: str) -> str:
-    """Return what rules are worth on one machine, the best first, and their failures; empty for a single rule."""
+    """Return the ranking of rules on one machine, the best first, and their failures; empty for a single rule."""
     found = summarise(rows, ("rule",))
     n_sets = len({_place(row) for row in rows})
     ranked = [row for row in found if row[measure] is not None]
@@ -61,7 +61,7 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 
 def _known(rows: Sequence[Row], measure: str) -> dict[str, set[Any]]:
-    """For each rule the sets of rows on which it has this number."""
+    """Return for each rule the sets of rows on which it has this number."""
     found: dict[str, set[Any]] = {}
     for row in rows:
         known = found.setdefault(row["rule"], set())
@@ -71,7 +71,10 @@ def _known(rows: Sequence[Row], measure: str) -> dict[str, set[Any]]:
 
 
 def _shared(rows: Sequence[Row], measure: str) -> dict[str, set[Any]]:
-    """The same, of rules that have it on half of the sets at least, and only where all these do."""
+    """Return for each rule the sets of rows on which rules are compared by this number.
+
+    Rules that have it on less than half of the sets are left out, and then sets on which any of the others lacks it.
+    """
     n_sets = len({_place(row) for row in rows})
     known = {rule: sets for rule, sets in _known(rows, measure).items() if sets and 2 * len(sets) >= n_sets}
     while known and not (common := set.intersection(*known.values())):

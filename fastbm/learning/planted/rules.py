@@ -1,4 +1,4 @@
-"""The rules of a comparison: entries read and checked, and one of them applied to rows of a planted machine."""
+"""The rules of a comparison: how they are read and checked, and how one learns from rows of a planted machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALLEST = np.array([[0, 1], [1, 0]], np.uint8)  # rows to try the options of a 
 
 
 class Learned(NamedTuple):
-    """A machine at beta = 1; `converged` is None where the rule cannot tell."""
+    """A learned machine at beta = 1; `converged` is None where the rule cannot decide it."""
 
     machine: BoltzmannMachine
     converged: bool | None
@@ -74,7 +74,7 @@ def _read_rule(entry: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 def _check_rule(label: str, method: str, options: Mapping[str, Any]) -> None:
-    """Refuse what the rule takes on no machine."""
+    """Refuse options that the rule takes on no machine."""
     known = ["n_hidden", "layout", *(name for name in OF_RULES if name != "beta")]
     for name in options:
         if name not in known:
@@ -133,7 +133,7 @@ def _refuse_long_sums(start: BoltzmannMachine, settings: FitSettings, threads: i
 
 
 def warm_up(method: str, hidden: bool, threads: int) -> None:
-    """Apply a rule to all states of three units, so that no first call counts what loading its kernels takes."""
+    """Apply a rule to all states of three units once, so that no measured time includes the loading of its kernels."""
     up = (np.arange(8)[:, None] >> np.arange(3) & 1).astype(np.uint8)
     nothing = BoltzmannMachine([np.zeros((3, 2))] if hidden else np.zeros((3, 3)), units="spin")
     few = {"epochs": 2} if "epochs" in RULES[method].names() else {}
@@ -141,7 +141,7 @@ def warm_up(method: str, hidden: bool, threads: int) -> None:
 
 
 def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
-    """Hidden units as the planted machine has them, where the rule can."""
+    """Return options for hidden units like the planted machine's, where the rule can learn these."""
     if not planted.n_hidden or PRESETS[method].driver != "phases":
         return {"n_hidden": 0}
     return {"n_hidden": planted.n_hidden, "layout": "restricted" if hidden_are_independent(planted) else "general"}
@@ -150,7 +150,7 @@ def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
 def _prepare(
     up: np.ndarray, method: str, options: Mapping[str, Any], units: str, seed: int
 ) -> tuple[BoltzmannMachine, FitSettings]:
-    """Where learning starts, and its settings."""
+    """Return the machine that learning starts from, and its settings."""
     rest = dict(options)
     n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
     layout = rest.pop("layout", None)

@@ -15,6 +15,7 @@ from .protocol import Couplings, check_size
 from .sparse import Sparse
 
 ROUNDING = 1e-12  # an asymmetry below this part of the largest coupling is rounding, and is averaged away
+TILE = 256  # rows and columns that are compared at a time, in the cache
 MOST_NAMED = 5  # units that a refusal names
 
 
@@ -47,8 +48,7 @@ def check(weights: Any) -> Couplings:
     check_size(len(weights) if hasattr(weights, "__len__") else 0)
     matrix = checks.finite_array("weights", weights)
     _check_square(matrix.shape)
-    _check_symmetric(matrix)
-    return Dense(matrix if np.array_equal(matrix, matrix.T) else (matrix + matrix.T) / 2)
+    return Dense(matrix if _check_symmetric(matrix) == 0.0 else (matrix + matrix.T) / 2)
 
 
 def _is_list_of_blocks(weights: Any) -> bool:
@@ -69,13 +69,23 @@ def _check_square(shape: tuple[int, ...]) -> None:
         raise ValueError("weights must couple at least one unit; got an empty matrix.")
 
 
-def _check_symmetric(matrix: np.ndarray) -> None:
+def _check_symmetric(matrix: np.ndarray) -> float:
+    """Check a matrix, tile by tile, and return its largest |W - W.T|, which may be rounding."""
     _refuse_diagonal(np.diagonal(matrix))
-    gap = np.abs(matrix - matrix.T)
-    i, j = (int(k) for k in np.unravel_index(int(np.argmax(gap)), gap.shape))
-    largest = float(np.abs(matrix).max())
-    if gap[i, j] > ROUNDING * largest:
-        _refuse_asymmetry(float(gap[i, j]), i, j, not (np.triu(matrix).any() and np.tril(matrix).any()))
+    gap, largest, place = 0.0, 0.0, (0, 0)
+    firsts = range(0, len(matrix), TILE)
+    for a, b in itertools.combinations_with_replacement(firsts, 2):
+        tile, other = matrix[a : a + TILE, b : b + TILE], matrix[b : b + TILE, a : a + TILE].T
+        if np.array_equal(tile, other):
+            continue
+        differences = np.abs(tile - other)
+        i, j = divmod(int(differences.argmax()), tile.shape[1])
+        largest = max(largest, float(np.abs(tile).max()), float(np.abs(other).max()))
+        if differences[i, j] > gap:
+            gap, place = float(differences[i, j]), (a + i, b + j)
+    if gap > ROUNDING * largest and gap > ROUNDING * (largest := float(np.abs(matrix).max())):
+        _refuse_asymmetry(gap, *place, not (np.triu(matrix).any() and np.tril(matrix).any()))
+    return gap
 
 
 def _refuse_diagonal(diagonal: np.ndarray) -> None:

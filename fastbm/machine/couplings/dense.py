@@ -9,7 +9,7 @@ import numpy as np
 
 from .protocol import Csr, frozen, row_blocks
 
-ROWS = 64  # of which sums of sizes are taken at a time, in the cache
+ROWS, ENTRIES = 16, 65_536  # of which sums of sizes are taken at a time: at least, and about
 
 
 class Dense:
@@ -45,6 +45,11 @@ class Dense:
         values = self._weights[self._weights != 0.0]
         return frozen(indptr, np.int64), frozen(indices, np.int32), frozen(values)
 
+    @cached_property
+    def n_entries(self) -> int:
+        """Number of entries of the whole matrix that are not zero."""
+        return int(np.count_nonzero(self._weights))
+
     def field(self, values: np.ndarray) -> np.ndarray:
         """Return W s for every row of `values` (m, n_units)."""
         found: np.ndarray = values @ self._weights
@@ -79,9 +84,14 @@ class Dense:
 
     def absolute_sums(self) -> np.ndarray:
         """Return sum_j |W_ij| for every unit."""
-        rows = range(0, self.n_units, ROWS)  # some at a time stay in the cache
-        parts = [np.abs(self._weights[first : first + ROWS]).sum(axis=1) for first in rows]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return self._absolute_sums
+
+    @cached_property
+    def _absolute_sums(self) -> np.ndarray:
+        step = max(ROWS, ENTRIES // max(self.n_units, 1))  # so many stay in the cache
+        firsts = range(0, self.n_units, step)
+        parts = [np.abs(self._weights[first : first + step]).sum(axis=1) for first in firsts]
+        return frozen(np.concatenate(parts) if parts else np.zeros(0))
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Dense:
         """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""

@@ -50,6 +50,11 @@ class Layered:
         whole = symmetric(self.n_units, np.stack([upper, lower], axis=1), values)
         return frozen(whole.indptr, np.int64), frozen(whole.indices, np.int32), frozen(whole.data)
 
+    @cached_property
+    def n_entries(self) -> int:
+        """Number of entries of the whole matrix that are not zero."""
+        return 2 * sum(int(np.count_nonzero(block)) for block in self.blocks)
+
     def field(self, values: np.ndarray) -> np.ndarray:
         """Return W s for every row of `values` (m, n_units)."""
         field = np.zeros(values.shape, np.result_type(values, np.float64))

@@ -45,6 +45,10 @@ class Couplings(Protocol):
         They are one symmetric matrix, one block between each two neighbouring layers, or one number an edge.
         """
 
+    @property
+    def n_entries(self) -> int:
+        """Number of entries of the whole matrix that are not zero."""
+
     def matrix(self) -> np.ndarray:
         """Return the whole symmetric (n_units, n_units) matrix."""
 

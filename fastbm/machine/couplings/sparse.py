@@ -96,6 +96,11 @@ class Sparse:
         whole = self._whole
         return frozen(whole.indptr, np.int64), frozen(whole.indices, np.int32), frozen(whole.data)
 
+    @cached_property
+    def n_entries(self) -> int:
+        """Number of entries of the whole matrix that are not zero."""
+        return len(self.csr()[2])
+
     def field(self, values: np.ndarray) -> np.ndarray:
         """Return W s for every row of `values` (m, n_units)."""
         return _product(self._whole, values)

@@ -30,7 +30,7 @@ UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data
 
 
 def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
-    """Say for the spec where the rows called `name` came from; nothing of arrays.
+    """Return what the spec says of the source of the rows called `name`; nothing where they are arrays.
 
     Rows that are in memory go into the run's file, and nothing else is needed. Others stay where they are: they are
     read again when the run goes on, and told by their sha256.
@@ -103,7 +103,7 @@ def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
 
 @dataclass(frozen=True)
 class FitData:
-    """Rows of bits, or moments in their place; rows that are held out; labels of both."""
+    """The data of `fit`: rows of bits, or moments in their place; rows that are held out; labels of both."""
 
     kind: Units
     up: Rows | None
@@ -155,7 +155,7 @@ class FitData:
 
     @property
     def n_rows(self) -> int:
-        """Rows at hand; 0 where data are moments."""
+        """Number of rows at hand; 0 where data are moments."""
         return 0 if self.up is None else len(self.up)
 
     @property
@@ -172,7 +172,7 @@ class FitData:
 
     @property
     def p(self) -> np.ndarray:
-        """The part of the rows in which each unit is up, kept from 0 and 1."""
+        """The fraction of the rows in which each unit is up, (n_visible,), kept away from 0 and 1."""
         if self.up is not None:
             return smoothed_means(self.up, self.weights)
         assert self.moments is not None
@@ -202,8 +202,9 @@ class FitData:
             )
 
     def check_settings(self, settings: FitSettings, start: BoltzmannMachine, *, classify: bool) -> None:
-        """Refuse what needs rows where there are moments, or held-out rows where there are none; warn of data that
-        have no finite optimum.
+        """Refuse settings that the data cannot serve; warn of data that have no finite optimum.
+
+        Refused is what needs rows where there are moments, or held-out rows where there are none.
         """
         s = settings
         if self.has_gaps or (classify and self.held is not None and not self.held.complete):
@@ -228,7 +229,7 @@ class FitData:
                 checks.warn(f"data: {line}.")
 
     def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
-        """What sends parameters to infinity, or leaves them open."""
+        """Return a line for each property of the data that sends parameters to infinity or leaves them open."""
         assert self.up is not None
         if self.has_gaps:
             return [] if s.l2 else missing.describe_constant(self.up)
@@ -278,7 +279,7 @@ class FitData:
         return found
 
     def rows(self) -> dict[str, Rows]:
-        """Return rows by the names that a run has for them."""
+        """Return the rows by the names under which a run keeps them."""
         found = {"rows": self.up, "holdout": self.held}
         return {name: rows for name, rows in found.items() if rows is not None}
 
@@ -303,5 +304,5 @@ def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray |
 
 
 def _decoded(label: Any) -> Any:
-    """Texts in files are bytes."""
+    """Return a label with its text as str; texts in files are bytes."""
     return label.decode() if isinstance(label, bytes) else label

@@ -1,4 +1,4 @@
-"""The last look at a learned machine: log Z, likelihoods, error bars, and what it gets right of the data."""
+"""The evaluation of a learned machine: log Z, likelihoods, error bars, and how well it reproduces its data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLOAT = Stream("<f8")
 
 
 class Evaluation:
-    """What is looked at when learning is over.
+    """The evaluation that ends a run of `fit`: log Z, likelihoods, error bars, fidelity, a classifier's error.
 
     Attributes
     ----------
@@ -79,12 +79,12 @@ class Evaluation:
 
     @property
     def _has_bracket(self) -> bool:
-        """Whether walks go back down the path too, for an upper end of log Z."""
+        """Return whether annealing also runs backwards along the path, for an upper bound of log Z."""
         return self._settings.evaluate == "ais" and self._start.is_layered
 
     @property
     def _likelihoods_told(self) -> list[str]:
-        """Names of the likelihoods of rows and of held-out rows, as far as they can be had."""
+        """Names of the likelihoods of rows and of held-out rows that can be computed."""
         kind = self._likelihood or "log_likelihood"
         names = [kind] if self._sample.up is None or "rows" in self._judged else []
         return names + ([f"holdout_{kind}"] if "holdout" in self._judged else [])
@@ -97,13 +97,13 @@ class Evaluation:
         ]  # fmt: skip
 
     def _can_judge(self, rows: Rows) -> bool:
-        """Whether what rows lack can be summed out, by forecast; what is asked for by name was checked before."""
+        """Return whether missing entries can be summed out, by forecast; a sum asked for by name was checked."""
         asked = self._settings.evaluate != "auto"
         return asked or rows.complete or forecast_of_known(self._start, distinct(rows)[0]) <= EXACT_SECONDS
 
     @property
     def streams(self) -> dict[str, Stream]:
-        """Streams that a run writes of it."""
+        """Streams that a run writes of its evaluation."""
         names = []
         if self.method:
             names += ["log_z", "log_z_error", *self._likelihoods_told]
@@ -122,7 +122,7 @@ class Evaluation:
         return Errors(parameters.weights, parameters.bias, "", {})
 
     def __call__(self, model: BoltzmannMachine) -> dict[str, np.ndarray]:
-        """Look at `model`; one row of everything."""
+        """Evaluate `model`; return one row of every stream."""
         found: dict[str, float] = {}
         if self.method:
             found |= self._likelihoods(model)
@@ -146,7 +146,7 @@ class Evaluation:
         return rows
 
     def _likelihoods(self, model: BoltzmannMachine) -> dict[str, float]:
-        """log Z, and so the likelihood of the data and of the held-out rows."""
+        """Return log Z, and with it the likelihoods of the data and of the held-out rows; nats."""
         s = self._settings
         assert self.method is not None
         options: dict[str, Any] = {"n_betas": AIS_BETAS, "start": s.ais_start} if self.method == "ais" else {}
@@ -168,8 +168,10 @@ class Evaluation:
         return found | (self._bracket(found, result.log_z, result.detail) if self._has_bracket else {})
 
     def _bracket(self, found: dict[str, float], log_z: float, detail: Mapping[str, Any]) -> dict[str, float]:
-        """Both ends of log Z, and the likelihoods that they leave; `upper_holds` is 1 where walks down began at samples
-        of the machine, else 0: the upper end then bounds nothing.
+        """Return both bounds of log Z, and the bounds of the likelihoods that follow; nats.
+
+        `upper_holds` is 1 where backward walks began at samples of the machine, else 0: the upper bound then bounds
+        nothing.
         """
         ends = {name: float(detail[name]) for name in self._bracket_names if name in detail}
         for name in self._likelihoods_told:
@@ -178,7 +180,7 @@ class Evaluation:
         return ends
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
-        """The mean of -beta E over the data, from their moments alone."""
+        """Return the mean of -beta E over the data, from their moments alone."""
         data, couplings = self._sample.clamped(), model.couplings
         pairs = couplings.to_vector(couplings.arrays) @ couplings.to_vector(data.pairs)
         return self._settings.beta * float(pairs + model.flat_bias @ data.mean - model.offset)
@@ -218,8 +220,7 @@ class Evaluation:
         )
 
     def _refit(self, model: BoltzmannMachine, counts: np.ndarray) -> Parameters:
-        """What is learned, from `model` on, of rows drawn again."""
-
+        """Learn again, from `model` on, from resampled rows, row k taken `counts[k]` times; return the parameters."""
         s = self._settings
         every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
         quiet: dict[str, Any] = {

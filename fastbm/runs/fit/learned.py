@@ -1,4 +1,4 @@
-"""What a run that learned holds: metrics, weights, likelihoods, error bars, data, the machine."""
+"""Records of a run of `fit`: metrics, weights, likelihoods, error bars, data, the machine."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from ..run import Run
 
 
 class Learned(Run):
-    """A run of `fit`, as far as it is read and not judged."""
+    """The records of a run of `fit`, without a verdict on them."""
 
     @property
     def energies(self) -> Columns:
-        """Histograms of the energies of free chains and of rows, at most 256 of each, at every look of `fit`, over
-        `edges`; nats. Hidden units are summed out where they are not coupled to one another; where rows lack entries
-        there are none of theirs.
+        """Histograms of the energies of free chains and of rows, at most 256 of each, over `edges`; nats.
+
+        There is one for every record of `fit`'s metrics. Hidden units are summed out where they are not coupled to one
+        another; there are no energies of rows where these have missing entries.
         """
         return Columns(self._reader, "energies")
 
     @property
     def likelihood(self) -> Columns:
-        """What `fit` with `ais_every` found: log Z with its error, likelihoods, and the `epoch` of each row."""
+        """Log Z with its error, and likelihoods, along `fit` with `ais_every`, and the `epoch` of each row; nats."""
         return Columns(self._reader, "likelihood")
 
     @property
     def errors(self) -> Columns:
-        """Standard errors of learned couplings and biases, "weights" and "bias", where `fit` was asked for them."""
+        """Standard errors of learned couplings and biases, "weights" and "bias"; empty unless `fit` had `errors`."""
         return Columns(self._reader, "errors")
 
     @property
     def fidelity(self) -> Fidelity | None:
-        """How the learned machine stands beside its data, where `fit` was asked for it and is done."""
+        """The comparison of the learned machine with its data; None without `fidelity`, and until it is done."""
         rows = Columns(self._reader, "fidelity")
         return Fidelity.of_rows(rows) if "n_rows" in rows and len(rows["n_rows"]) else None
 
@@ -51,9 +52,10 @@ class Learned(Run):
 
     @property
     def data(self) -> dict[str, np.ndarray]:
-        """What `fit` learned from, in the machine's units: "rows", and "holdout" and labels where there are any. Rows
-        that lack entries are floats, NaN where one is missing. Rows that stayed in a file of their own, or came from a
-        generator and were many, are not among them.
+        """The data of `fit` in the machine's units: "rows", and "holdout" and labels where there are any.
+
+        Rows with missing entries are floats, NaN where one is missing. Rows that stayed in a file of their own, or came
+        from a generator and were many, are not among them.
         """
         found = {}
         n_visible = self._start.n_visible

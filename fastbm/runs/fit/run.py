@@ -1,4 +1,4 @@
-"""A run that learned: what it says of itself, and how it is made again from its file."""
+"""A run of `fit`: its convergence and its summary, and how its task is made again from its file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNPACKED = ("weights", "labels", "holdout_labels", "mean", "second_moment", "n_s
 
 
 class FitRun(Learned):
-    """A run of `fit`.
+    """A run of `fit`, whose records are those of `Learned`.
 
     `Run` says what all runs have.
     """
@@ -31,7 +31,7 @@ class FitRun(Learned):
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-        """Make the task that a spec tells of."""
+        """Make the task that a spec describes."""
         start = read_model(inputs, spec["model"])
         data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given.data or {})
         data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
@@ -45,7 +45,7 @@ class FitRun(Learned):
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Say why a longer run would not begin as this one did; empty if it would."""
+        """Return why a longer run would not begin as this one did; empty if it would."""
         if settings["optimizer"] == "none":
             return f"method={settings['method']!r} is a formula, which more epochs would not change"
         if settings.get("schedule", "constant") != "constant":
@@ -57,7 +57,7 @@ class FitRun(Learned):
 
     @classmethod
     def before_its_end(cls, finished: Any, longer: Mapping[str, Any], state: Mapping[str, np.ndarray]) -> Extension:
-        """Return where a longer run goes on: before the last look."""
+        """Return where a longer run continues: before the evaluation at the end."""
         if why := finished.why_no_longer:
             raise ValueError(f"cannot extend: {why}. More epochs would not change what was learned.")
         kept = before_end(dict(state), finished.streams)
@@ -70,8 +70,11 @@ class FitRun(Learned):
 
     @property
     def converged(self) -> bool | None:
-        """Whether the gradient vanished where nothing curves down ("l-bfgs"), or moments are the data's within the
-        noise of both (chains of their own, by "monte-carlo" or "natural" steps); None where nothing tells.
+        """Whether learning reached the optimum, as far as its optimiser can decide; None where it cannot.
+
+        With "l-bfgs": whether the gradient vanished (within `tolerance`) where no curvature is negative. With
+        "monte-carlo" or "natural" steps: whether moments equal the data's within the noise of both, from chains of
+        their own.
         """
         if (found := verdict_of(self)) is not None:
             return found.converged
@@ -85,5 +88,5 @@ class FitRun(Learned):
         return found if converged is None else found | {"converged": converged}
 
     def warn_at_end(self) -> None:
-        """Say once the worst that is to be said of what was learned."""
+        """Warn once of the worst that was found in a finished run of `fit`, with the way out."""
         warn_of_learning(self)

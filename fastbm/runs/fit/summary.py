@@ -1,4 +1,4 @@
-"""A learning run in a few numbers: what it was told, how far it came, what it found, whether to believe it."""
+"""The summary of a run of `fit`: settings, progress, results, and whether to trust them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .verdict import last_r_hat, statistic_of, verdict_of
 
 
 def summarise_fit(run: Learned) -> dict[str, Any]:
-    """Return the entries of the summary."""
+    """Return the entries of the summary of a run of `fit`, by name."""
     settings = run.config["fit"]
     phases = f"clamped {settings['clamped']}, free {settings['free']}, {settings['optimizer']}"
     if settings["free"] == "none":
@@ -46,8 +46,9 @@ def summarise_fit(run: Learned) -> dict[str, Any]:
 
 
 def _verdict(run: Learned) -> dict[str, Any]:
-    """Whether learning diverged, whether chains mix, which is no comfort then, and how far moments are from the
-    data's.
+    """Return whether learning diverged, whether chains mix, and how far moments are from the data's.
+
+    That chains mix is left out where learning diverged, since it would suggest that all is well.
     """
     verdict, found = verdict_of(run), _mixing(run)
     if verdict is not None and verdict.diverged:
@@ -62,7 +63,7 @@ def _verdict(run: Learned) -> dict[str, Any]:
 
 
 def _mixing(run: Learned) -> dict[str, Any]:
-    """Whether free chains mixed when that was last told."""
+    """Return whether free chains mixed when R-hat was last computed."""
     found = last_r_hat(run)
     if found is None:
         return {}
@@ -71,7 +72,7 @@ def _mixing(run: Learned) -> dict[str, Any]:
 
 
 def _ais(run: Learned) -> dict[str, Any]:
-    """The last look at the likelihood by annealed importance sampling."""
+    """Return the last likelihood by annealed importance sampling."""
     looks = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
     error = looks.get("log_z_error")
     labels = {
@@ -88,7 +89,7 @@ def _ais(run: Learned) -> dict[str, Any]:
 
 
 def _bracket(evaluation: dict[str, float]) -> dict[str, Any]:
-    """Both ends of log Z and of likelihoods, where annealing went both ways; noise may have ends crossed."""
+    """Return both bounds of log Z and of likelihoods, where annealing ran both ways; by noise they may cross."""
     found = {}
     for label, lower, upper in (
         ("log Z, bracket", "log_z_lower", "log_z_upper"),
@@ -117,7 +118,7 @@ def _rows(data: dict[str, Any]) -> str:
 
 
 def _errors(run: Learned) -> dict[str, Any]:
-    """The middle of the couplings' errors, and how many couplings the data leave open."""
+    """Return the median of the couplings' errors, and how many couplings the data leave undetermined."""
     arrays = [values[-1] for name, values in run.errors.items() if name != "bias" and len(values)]
     if not arrays:
         return {}
@@ -129,7 +130,7 @@ def _errors(run: Learned) -> dict[str, Any]:
 
 
 def _fidelity(run: Learned) -> dict[str, Any]:
-    """The largest deviations from the data, in standard errors."""
+    """Return the largest deviations of the machine's moments from the data's, in standard errors."""
     if (found := run.fidelity) is None:
         return {}
     names = {"means": found.mean, "covariances": found.covariance, "triples": found.triple}

@@ -1,4 +1,4 @@
-"""Learning as a run: a learner's epochs, looks at its likelihood and a last look, one block of rows at a time.
+"""Learning as a run: a learner's epochs, estimates of its likelihood, and an evaluation, one block of rows at a time.
 
 The last epoch of a run is looked at once more than it would have been in a longer one, which would have gone on without
 that. So the state before it stays with the run, and the numbers of rows that there were.
@@ -34,7 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Ending:
-    """Keeps the state before the end."""
+    """The state of a learning run before its end, kept so that the run can be extended."""
 
     def __init__(self) -> None:
         self._kept: Arrays = {}
@@ -48,15 +48,18 @@ class Ending:
         self._kept[N_ROWS] = np.array([counts[name] for name in sorted(counts)], np.int64)
 
     def forget(self) -> None:
-        """Drop the state, as it was no end: learning had stopped by itself before, which is not known after a resume
-        until asked.
+        """Drop the state that was kept, as it was no end.
+
+        Learning had stopped by itself before, which is not known after a resume until it is computed.
         """
         self._kept = {}
 
     def state(self) -> Arrays:
+        """Return the kept state under a prefix of its own, for a checkpoint."""
         return with_prefix(PREFIX, self._kept)
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._kept = without_prefix(PREFIX, dict(state))
 
 
@@ -70,7 +73,7 @@ def before_end(state: Mapping[str, np.ndarray], streams: Mapping[str, object]) -
 
 
 class FitTask:
-    """One learning run.
+    """The task of one learning run.
 
     Parameters
     ----------
@@ -115,7 +118,7 @@ class FitTask:
         self.method = self._evaluation.method
 
     def _refuse_long_sums(self, sample: Sample) -> None:
-        """Refuse at once what an exact phase, or an exact last look, would refuse later."""
+        """Refuse at once the sums that an exact phase, or an exact evaluation at the end, would refuse later."""
         settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
@@ -132,7 +135,7 @@ class FitTask:
 
     @property
     def n_epochs(self) -> int:
-        """Epochs done."""
+        """Number of epochs done."""
         return self.learner.n_epochs
 
     @property
@@ -158,19 +161,20 @@ class FitTask:
 
     @property
     def done(self) -> bool:
-        """Whether all epochs, and the last look, are done."""
+        """Whether all epochs, and the evaluation, are done."""
         return self._evaluated
 
     @property
     def atomic(self) -> bool:
-        """Whether the next block may be broken off anywhere: looks at the likelihood and iterations of L-BFGS may be
-        long and can be done again; steps are short.
+        """Whether the next block may be broken off anywhere and done again.
+
+        Estimates of the likelihood and iterations of L-BFGS may be; they may be long. Steps are short.
         """
         return isinstance(self.learner.driver, Descent) or self.learner.over or self._ais_due
 
     @property
     def why_no_longer(self) -> str:
-        """Why more epochs than it was told would not have been done; empty if they would."""
+        """Why a run with more epochs would not have gone past this end; empty if it would."""
         if self.n_epochs == self.settings.epochs:
             return ""
         if self.learner.stopping.hopeless:
@@ -183,17 +187,17 @@ class FitTask:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Epochs done, and all."""
+        """Epochs done, and epochs in all."""
         return self.n_epochs, self.settings.epochs
 
     @property
     def _ais_due(self) -> bool:
-        """Whether the likelihood is to be looked at before anything else."""
+        """Whether the likelihood is to be estimated before anything else."""
         every = self.settings.ais_every
         return self._ais is not None and self._n_looked < self.n_epochs and self.learner.due(every)
 
     def advance(self) -> dict[str, np.ndarray]:
-        """Do one epoch, a look at its likelihood, or the last look when the epochs are done; return the rows."""
+        """Do one epoch, an estimate of its likelihood, or the evaluation when the epochs are done; return the rows."""
         if self._ais_due:
             return self._look_by_ais()
         over = self.learner.over
@@ -217,14 +221,14 @@ class FitTask:
         return self._ais(self.learner.driver.parameters.machine(self.start), self.n_epochs - 1)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit, also past the end."""
+        """Return all arrays that continue the run bit for bit, also past its end."""
         return {**self._state(), **self._ending.state()}
 
     def _state(self) -> dict[str, np.ndarray]:
         return self.learner.state({"n_looked": np.array(self._n_looked), "evaluated": np.array(self._evaluated)})
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._evaluated, self._n_looked = bool(state["evaluated"]), int(state["n_looked"])
         self._ending.restore(state)
         self.learner.restore(state)

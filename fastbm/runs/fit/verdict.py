@@ -1,4 +1,4 @@
-"""What a learning run says of itself at its end, whether its free chains mixed, and the warnings that follow."""
+"""The verdict on a learning run at its end, whether its free chains mixed, and the warnings that follow."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .learned import Learned
 
 
 class LastRHat(NamedTuple):
-    """R-hat of the free chains, and the epoch (from 1) after which it was told."""
+    """R-hat of the free chains, and the epoch (from 1) after which it was computed."""
 
     r_hat: float
     epoch: int
 
 
 def last_r_hat(run: Learned) -> LastRHat | None:
-    """Return the last R-hat of the free chains that there is; None where nothing told it."""
+    """Return the last R-hat of the free chains; None where none was computed."""
     if "r_hat" not in run.metrics:
         return None
     values = run.metrics["r_hat"]
@@ -32,8 +32,9 @@ def last_r_hat(run: Learned) -> LastRHat | None:
 
 
 def warn_of_chains(run: Learned, more: str = "") -> bool:
-    """Say once, at the end of a run, that free chains did not mix, the ways out, and what `more` there is to be said;
-    whether that was said.
+    """Warn once, at the end of a run, that free chains did not mix, with the ways out; return whether it was warned.
+
+    `more` is a text that is added to the warning.
     """
     found = last_r_hat(run)
     if found is None or found.r_hat <= R_HAT_OF_CHAINS:
@@ -62,12 +63,12 @@ def verdict_of(run: Learned) -> Verdict | None:
 
 
 def statistic_of(run: Learned, verdict: Verdict) -> str:
-    """Say what the worst moment belongs to: the name of its parameter."""
+    """Return which parameter the worst moment belongs to, as a text."""
     return Statistics(run.model).name(verdict.statistic)
 
 
 def warn_of_learning(run: Learned) -> None:
-    """Say once, at the end of a run, the worst that is to be said of it, and the way out."""
+    """Warn once, at the end of a run, of the worst that was found in it, with the way out."""
     found = verdict_of(run)
     if found is not None and found.diverged:
         text = _of_divergence(run.config["fit"], found)
@@ -80,7 +81,7 @@ def warn_of_learning(run: Learned) -> None:
 
 
 def _is_off(run: Learned, found: Verdict) -> bool:
-    """Whether steps that should have come to the data's moments did not; other steps leave them open by their noise."""
+    """Return whether steps that should match the data's moments did not; others stop short by their noise."""
     return found.converged is False and found.statistic >= 0 and run.config["fit"]["optimizer"] == "natural"
 
 

@@ -97,7 +97,7 @@ def compare(
 
 
 def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, method: str, **about: Any) -> dict[str, Any]:
-    """A cell of a comparison; an exact sum that the budget does not allow is skipped."""
+    """Return one cell of a comparison, marked as skipped where it is an exact sum that the budget does not allow."""
     options = dict(about.pop("options"))
     if method == "auto":
         raise ValueError("compare takes methods by name; auto chooses one of them.")
@@ -118,7 +118,7 @@ def _cell_within(budget: float | None, model: BoltzmannMachine, name: str, metho
 
 
 def _chosen(methods: Any) -> dict[str, dict[str, Any]]:
-    """The options of every method that is named."""
+    """Return the options of every method of a comparison, by the method's name."""
     one = isinstance(methods, (str, Options))
     listed: list[tuple[Any, Any]] = [(name, {}) for name in ([methods] if one else _listed("methods", methods))]
     if isinstance(methods, Mapping):
@@ -138,7 +138,7 @@ def _chosen(methods: Any) -> dict[str, dict[str, Any]]:
 
 
 def _listed(argument: str, value: Any) -> list[Any]:
-    """What a list, a tuple, an array or a dict names."""
+    """Return as a list what a list, a tuple, an array or a dict names."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, Mapping, np.ndarray)):
         raise TypeError(f"{argument} must be a list; got {value!r}.")
     return list(value)

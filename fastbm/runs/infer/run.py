@@ -1,4 +1,4 @@
-"""Runs of estimators: one result, or many side by side."""
+"""Runs of estimators: a single result, or one for each cell of a comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Results(Run):
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-        """Make the task that a spec tells of."""
+        """Make the task that a spec describes."""
         clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
         about: dict[str, Any] = {"clamp": clamp, "moments": spec["moments"], "threads": threads}
         about |= {"executor": given.executor, "compiling_apart": spec.get("compiling_apart", False)}
@@ -36,7 +36,7 @@ class Results(Run):
 
     @property
     def comparison(self) -> Comparison:
-        """The results of `compare`, as far as they are there."""
+        """The results of `compare` so far."""
         cells = [
             Cell(c["model"], c["beta"], c["method"], result, c["seed"])
             for c, result in zip(self.config["cells"], self._results(), strict=False)
@@ -45,7 +45,7 @@ class Results(Run):
 
     @property
     def converged(self) -> bool | None:
-        """Whether all results converged; None where nothing tells."""
+        """Whether all results converged; None where no method can decide."""
         return all_of(result.converged for result in self._results())
 
     def _entries(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Inference as a run: one method on one machine after the other; long exact sums go piece by piece."""
+"""Inference as a run: one method on one machine after the other; long exact sums are done in pieces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPILE_SECONDS = "meta/compile_seconds"
 
 
 class CellsTask:
-    """Results one after the other: for `infer` a single one, for `compare` one for each cell.
+    """The task of `infer` and `compare`: cells in order, a single one for `infer`, each computed to its result.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class CellsTask:
 
     @property
     def atomic(self) -> bool:
-        """Whether the next block may be broken off anywhere: any cell but exact ones, which look for a stop."""
+        """Whether the next block may be broken off anywhere: not in an exact sum, which checks for a stop itself."""
         return not self.done and self._cells[self._n_done]["method"] != "exact"
 
     @property
@@ -86,19 +86,20 @@ class CellsTask:
 
     @property
     def unit(self) -> str:
-        """What `progress` counts."""
+        """Name of what `progress` counts, "cell" or "piece"."""
         return "cell" if self._sums is None or len(self._cells) > 1 else "piece"
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Cells done, and all; or pieces, of a single sum that is under way."""
+        """Cells done, and cells in all; pieces in place of cells where a single sum is under way."""
         if self._sums is not None and len(self._cells) == 1:
             return self._sums.progress
         return self._n_done, len(self._cells)
 
     def advance(self) -> dict[str, np.ndarray] | None:
-        """Compute one cell, or a slice of one that is exact, or find the size that fits its budget; None where a stop
-        was asked for within it.
+        """Compute one cell, a slice of one that is exact, or the size that fits its budget.
+
+        Returns None where a stop was asked for within it.
         """
         cell = self._cells[self._n_done]
         if "skipped" in cell:
@@ -132,7 +133,7 @@ class CellsTask:
             )  # fmt: skip
 
     def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
-        """What fits into the budget, or why nothing does."""
+        """Find the size of an estimate that fits into the budget, or why none does."""
         knob = METHODS[cell["method"]].knob
         settled = ("betas",) if knob is not None and knob.name == "n_betas" else ()
         if knob is None or {knob.name, *settled} & set(cell["options"]):
@@ -150,7 +151,7 @@ class CellsTask:
             return str(error)
 
     def _fall_back(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
-        """What mean field says, where a budget is too short for any estimate."""
+        """Return the mean-field result, where a budget is too short for any estimate."""
         result = self._run(cell | {"method": "mean-field"}, {})
         note = f"{why} Mean field instead: {WORTH}; the moments are its own."
         if "start" in cell["options"]:
@@ -208,7 +209,7 @@ class CellsTask:
         return {name: rows[name] for name in self.streams}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on."""
+        """Return all arrays that continue the run."""
         sizes = json.dumps(self._sizes, sort_keys=True).encode()
         found = {"n_done": np.array(self._n_done), "sizes": np.frombuffer(sizes, np.uint8)}
         if self._sums is not None:
@@ -217,7 +218,7 @@ class CellsTask:
         return found
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._n_done, self._sums, self._seconds = int(state["n_done"]), None, np.zeros(2)
         self._sizes = json.loads(state["sizes"].tobytes()) if "sizes" in state else {}
         kept = {name.removeprefix("sums/"): array for name, array in state.items() if name.startswith("sums/")}
@@ -228,5 +229,5 @@ class CellsTask:
 
 
 def _place(cell: dict[str, Any]) -> str:
-    """What cells that differ in their seed alone have in common."""
+    """Return what cells that differ in their seed alone have in common."""
     return f"{cell['model']}, beta = {cell['beta']!r}, {cell['method']}"

@@ -1,4 +1,4 @@
-"""The verb `infer`, and what it shares with `compare`: cells that say what is to be computed."""
+"""The verb `infer`, and what it shares with `compare`: cells, each a machine, a method and its options."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def infer(
     executor: Executor | None = None,
     **options: Any,
 ) -> Inference:
-    """Compute log Z and moments.
+    """Infer log Z and moments of a machine.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def infer_run(
     threads: int | None = None,
     **storage: Any,
 ) -> InferRun:
-    """Infer as a run that is stored; `storage` as for `sample`."""
+    """Infer as a run that is stored, with `storage` as for `sample`."""
     check_machine(model)
     check_flags(moments, storage.get("executor"))
     cell = make_cell(
@@ -176,7 +176,7 @@ def make_cell(
     budget: float | None = None,
     executor: Executor | None = None,
 ) -> dict[str, Any]:
-    """Check a call and return what the spec says of it; of an exact sum all that was chosen for it."""
+    """Check a call and return the cell that the spec keeps of it; for an exact sum with all that was chosen for it."""
     chosen: dict[str, Any] = plain(options)
     beta, seed = checks.real("beta", beta, least=0.0), rng.resolve(seed)
     n_threads = threads_module.resolve(threads)
@@ -205,7 +205,7 @@ def make_cell(
 
 
 def check_flags(moments: Any, executor: Any) -> None:
-    """Check what is no method's own."""
+    """Check the arguments that belong to no single method."""
     if not isinstance(moments, (bool, np.bool_)):
         raise TypeError(f"moments must be True or False; got {moments!r}.")
     if executor is not None and not isinstance(executor, Executor):
@@ -239,7 +239,7 @@ def run_cells(
     executor: Executor | None = None,
     **storage: Any,
 ) -> Results:
-    """Begin a run of the cells that `make_cell` made, and bring it to its end."""
+    """Begin a run of the cells that `make_cell` made, and execute it to its end."""
     spec = {
         "kind": kind,
         "models": [{"name": name, **describe(one)} for name, one in models.items()],

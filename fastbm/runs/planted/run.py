@@ -1,4 +1,4 @@
-"""A run that compared rules of learning on planted machines."""
+"""A run that compared rules of learning on planted machines, whose parameters are known."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class RulesRun(Run):
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-        """Make the task that a spec tells of."""
+        """Make the task that a spec describes."""
         return InverseTask(read_models(spec, inputs), spec["cells"], threads=threads)
 
     @property
     def rules(self) -> RuleComparison:
-        """The results of `compare_rules`, as far as they are there."""
+        """The results of `compare_rules` so far."""
         self._need("results/gamma", "rules")
         seconds = self._reader.read("meta/seconds")
         return RuleComparison.of(self.config["cells"], Columns(self._reader, "results"), seconds)
 
     @property
     def converged(self) -> bool | None:
-        """Whether every rule came to its end in every cell."""
+        """Whether no cell was skipped, and no rule in any of them failed to converge."""
         return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
 
     def _entries(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The inverse problem as a run: rows of planted machines are learned by one rule after the other."""
+"""The inverse problem as a run: each rule learns a planted machine again from rows drawn from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...machine.machine import BoltzmannMachine
 
 
 class InverseTask:
-    """One cell after the other: a rule, on rows of a planted machine at a temperature.
+    """The task of `compare_rules`: cells in order, each a rule on rows of a planted machine at a temperature.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class InverseTask:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Cells done, and all."""
+        """Cells done, and cells in all."""
         return self._n_done, len(self._cells)
 
     def advance(self) -> dict[str, np.ndarray]:
@@ -96,7 +96,7 @@ class InverseTask:
             return found | {"skipped": f"learned, but the machine could not be measured: {error}"}
 
     def _prepare(self, cell: dict[str, Any]) -> None:
-        """Draw the rows, and look at the machine that they come from, unless they are those of the cell before."""
+        """Draw the rows and measure the machine that they come from, unless they are those of the cell before."""
         place = tuple(cell[name] for name in ("model", "beta", "n_rows", "seed"))
         if place == self._place:
             return
@@ -119,17 +119,16 @@ class InverseTask:
         }
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on: rows are drawn again."""
+        """Return the number of cells done; the rows of the next one are drawn again."""
         return {"n_done": np.array(self._n_done)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self._n_done, self._place = int(state["n_done"]), ()
 
 
 def parameters_off(model: BoltzmannMachine, beta: float, learned: BoltzmannMachine) -> dict[str, float]:
-    """Return the errors of couplings and biases, those of spins times beta; nothing where one of the machines has
-    hidden units.
+    """Return the errors of couplings and biases in spins, times beta; empty where a machine has hidden units.
 
     gamma = sqrt(sum (J - J*)^2 / sum J*^2), the others are root mean squares.
     """

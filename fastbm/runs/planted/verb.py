@@ -37,7 +37,7 @@ def compare_rules(
     stop: Stop | None = None,
     **storage: Any,
 ) -> RuleComparison:
-    """Learn planted machines again from rows drawn of them: which rule comes how close, and what that takes.
+    """Learn planted machines again from rows drawn from them, by many rules: how close each comes, at which cost.
 
     Each combination of a machine, a beta, a number of rows and a seed gives one set of rows, which all rules learn from
     and as many that none sees. Rows of a smaller set are the first ones of a larger set. They are drawn exactly where
@@ -132,7 +132,7 @@ def compare_rules(
 
 
 def _several(argument: str, value: Any) -> list[Any]:
-    """A value, or all those of a list."""
+    """Return the values of an argument: itself, or the entries of a list."""
     found = list(value) if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str) else [value]
     if not found:
         raise ValueError(f"{argument} must list at least one value; got {value!r}.")

@@ -1,4 +1,4 @@
-"""Whether to believe a sampling run: one verdict for each quantity that it tells, and one for all of them."""
+"""Convergence of a sampling run: one verdict for each quantity, and one for all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
 
 
 class Quantity(NamedTuple):
-    """One watched quantity at one temperature (and clamped pattern).
+    """Diagnostics of one quantity at one temperature (and clamped pattern): R-hat, effective sample size, drift.
 
     `limit` is the largest R-hat that passes; `drifts` says that both halves of the run have other means. Where it
     never changed, R-hat and effective samples are NaN: nothing tells whether it would have.
@@ -38,21 +38,22 @@ class Quantity(NamedTuple):
 
     @property
     def label(self) -> str:
+        """Name of the quantity with its inverse temperature."""
         return f"{self.name} at beta = {self.beta:g}"
 
     @property
     def agrees(self) -> bool:
-        """Whether chains have the same mean, and both halves of the run."""
+        """Whether chains have the same mean, and so have both halves of the run."""
         return not (self.r_hat > self.limit or self.drifts)
 
     @property
     def varies(self) -> bool:
-        """Whether it ever changed, so that R-hat tells something."""
+        """Whether the quantity ever changed, without which R-hat has no meaning."""
         return not np.isnan(self.r_hat)
 
 
 class Judgement(NamedTuple):
-    """Whether a run has converged, and if not or if nothing tells (None), why; `quantities` is what was looked at."""
+    """Whether a run has converged, and why not or why nothing decides it (None); `quantities` holds the diagnostics."""
 
     converged: bool | None
     reason: str = ""
@@ -95,8 +96,9 @@ def quantities_of(
 
 
 def _series(run: Samples) -> dict[str, np.ndarray]:
-    """The energy and the observables of chains or pairs of chains, thinned where they are long; of an even machine the
-    size of those that are odd.
+    """Return the energy and the observables of chains or pairs of chains by name, thinned where they are long.
+
+    For a machine that is even under a flip of all units, observables that are odd are replaced by their modulus.
     """
     step, named, even = spacing(run), run.config["sample"].get("observables") or {}, is_even(run)
     found = {}
@@ -109,7 +111,7 @@ def _series(run: Samples) -> dict[str, np.ndarray]:
 
 
 def spacing(run: Samples) -> int:
-    """Return how many records apart those are that are looked at."""
+    """Return how many records apart those are that enter the diagnostics."""
     return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
@@ -124,8 +126,10 @@ def watched_names(run: Samples) -> dict[str, str]:
 
 
 def judge(run: Samples) -> Judgement:
-    """Judge whether the chains agree in all that is told, the burn-in was found where it was asked for, and the
-    stopping rule was met; None where nothing tells.
+    """Judge whether a sampling run has converged; None where nothing decides it.
+
+    It has where the chains agree in all quantities, the burn-in was found where it was asked for, and the stopping rule
+    was met.
     """
     settings = run.config["sample"]
     if settings["sampler"] == "population-annealing":
@@ -165,18 +169,18 @@ def _disagreement(q: Quantity) -> str:
 
 
 def has_converged(run: Samples) -> bool | None:
-    """Tell whether a run has converged, by the verdict of `judge`."""
+    """Return whether a run has converged, by the verdict of `judge`."""
     return judge(run).converged
 
 
 def verdicts(run: Samples) -> dict[str, bool | None]:
-    """Return the verdict of each quantity by its label: False where chains disagree, None where nothing tells."""
+    """Return the verdict of each quantity by its label: False where chains disagree, None where nothing decides it."""
     found = judge(run)
     return {q.label: q.agrees and (found.converged or None) if q.varies else None for q in found.quantities}
 
 
 def _frozen(run: Samples) -> bool:
-    """Whether no unit ever flipped, or a chain that is the only one of its kind has an energy that never changes."""
+    """Return whether no unit ever flipped, or a chain that is the only one of its kind has a constant energy."""
     if run.acceptance == 0.0:
         return True
     energy = run.energy
@@ -190,7 +194,7 @@ def independent_families(run: Samples) -> float | None:
 
 
 def warn_of(run: Samples) -> None:
-    """Say once, at the end of a run, what has not converged and the way out."""
+    """Warn once, at the end of a run, of what has not converged, with the way out."""
     text = _complaint(run)
     if text:
         checks.warn(text)
@@ -219,7 +223,7 @@ def _complaint(run: Samples) -> str:
 
 
 def _of_disagreement(run: Samples, way_out: str) -> str:
-    """What chains disagree in: the series with the largest R-hat, else a unit or a drift; empty where they agree."""
+    """Return what chains disagree in: the series of largest R-hat, else a unit or a drift; empty if they agree."""
     series = quantities(run)
     apart = [q for q in series if q.r_hat > q.limit]
     if apart:
@@ -241,6 +245,9 @@ def _unmet(run: Samples, limit: str, way_out: str) -> str:
 
 
 def _enough(run: Samples) -> bool:
-    """Whether there are chains and samples enough to tell."""
-    each, n_samples = min(map(len, groups(run))), len(run.sweep)
-    return each >= FEWEST_CHAINS and n_samples >= FEWEST_SAMPLES and each * n_samples >= FEWEST
+    """Return whether there are chains and samples enough for a verdict."""
+    n_samples = len(run.sweep)
+    if n_samples < FEWEST_SAMPLES or len(run.beta) < FEWEST_CHAINS:
+        return False
+    each = min(map(len, groups(run)))
+    return each >= FEWEST_CHAINS and each * n_samples >= FEWEST

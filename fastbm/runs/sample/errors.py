@@ -1,4 +1,4 @@
-"""Error bars of averages of samples in which nothing varied: by Laplace's rule, not 0.
+"""Error bars of averages where nothing varied among the samples: by Laplace's rule of succession, not 0.
 
 What was not seen in so many effective samples has a probability of about 1 / (ess + 2), known to as much. A state of
 that probability lies log(ess + 2) / beta above those that were seen, and no further than the energies of the machine
@@ -24,8 +24,9 @@ def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None) ->
 
 
 def observable_error(values: np.ndarray, scale: float | None = None) -> float:
-    """Return the standard error of the mean of an observable; `scale` is what an unseen state would differ by, the
-    value itself, or 1 where that is 0, unless given.
+    """Return the standard error of the mean of an observable.
+
+    `scale` is what an unseen state would differ by: the value itself, or 1 where that is 0, unless given.
     """
     error = float(diagnostics.standard_error(values))
     if error > 0.0:
@@ -41,5 +42,5 @@ def heat_error(run: Samples, energy: np.ndarray, beta: float) -> float:
 
 
 def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:
-    """Return an estimate whose error is not 0; one that cannot be told stays so."""
+    """Return an estimate with `floor` in place of an error of 0; an error that is NaN stays so."""
     return estimate._replace(error=floor) if estimate.error == 0.0 else estimate

@@ -1,6 +1,4 @@
-"""What the tasks of sampling share: streams, blocks that are short enough for a prompt stop, and work that can be
-broken off.
-"""
+"""The base of sampling tasks: streams, blocks short enough for a prompt stop, and work that can be broken off."""
 
 from __future__ import annotations
 
@@ -23,11 +21,12 @@ BLOCK_SECONDS = 0.05  # about what a block may take
 LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state
 BLOCK_BYTES = 1 << 24
 GROWTH = 8.0  # of a block over the one before
+SAMPLE_SECONDS = 1e-4  # about what a sample takes beside its sweeps, before the first was taken
 SWAP_SECONDS = 1e-4  # what Python takes for a change of temperatures
 
 
 class Pace:
-    """How much work fits into a block, from what the last one took; it decides no number of a run.
+    """The size of blocks, from the time that the last one took; it decides no number of a run.
 
     Attributes
     ----------
@@ -40,16 +39,16 @@ class Pace:
 
     @property
     def count(self) -> int:
-        """Pieces of work for the next block."""
+        """Number of pieces of work for the next block."""
         return max(1, int(BLOCK_SECONDS / self.seconds))
 
     def note(self, count: int, seconds: float) -> None:
-        """Take in what a block took."""
+        """Record how many seconds a block took."""
         self.seconds = max(seconds / count, self.seconds / GROWTH, 1e-9)
 
 
 class Breakable:
-    """A sampler's work in blocks, long ones of which a stop breaks off.
+    """A sampler's work in blocks, of which a stop breaks off long ones.
 
     Attributes
     ----------
@@ -68,17 +67,17 @@ class Breakable:
 
     @property
     def n_swept(self) -> int:
-        """Sweeps that the chains have done, in whole blocks."""
+        """Number of sweeps that the chains have done, in whole blocks."""
         return int(self.chains.n_swept if self._before is None else self._before["n_swept"])
 
     @property
     def broken(self) -> bool:
-        """Whether the last block was broken off, and is undone before anything else is done."""
+        """Whether the last block was broken off; it is undone before anything else is done."""
         return self._before is not None
 
     @contextmanager
     def block(self, count: int, pace: Pace) -> Iterator[None]:
-        """Do a block of `count` pieces within; a long one is left where a stop is asked for, and is then `broken`."""
+        """Do a block of `count` pieces in the body; a long one is left where a stop is asked for (`broken`)."""
         if self._before is not None:
             self.chains.restore(self._before)
             self._before = None
@@ -99,7 +98,7 @@ class Breakable:
 
 
 class SamplingTask(Breakable):
-    """What sampling runs of all kinds have: the chains of a sampler, observables, and best states where these are kept.
+    """The base of sampling tasks: the chains of a sampler, observables, and best states where these are kept.
 
     `initial` is as for `fastbm.sampling.chains.make_chains`, `functions` as for `Observables`.
     """
@@ -125,7 +124,7 @@ class SamplingTask(Breakable):
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Which kernel runs, and in which numbers."""
+        """Name of the kernel and the numbers that it computes in, by entry of `meta`."""
         return dict(self.chains.detail)
 
     @property

@@ -20,7 +20,7 @@ STEP = 1e-4  # of beta, for the derivative of log Z
 
 
 class Temperature(NamedTuple):
-    """One temperature: energy per unit and modulus of the magnetisation per unit, with standard errors.
+    """Energy per unit and modulus of the magnetisation per unit at one temperature, with standard errors.
 
     `exact_energy` is that of the finite periodic lattice (Kaufman), `exact_magnetisation` that of the infinite one
     (Yang); None for other models. `pattern` is the clamped one, None where there are not several.
@@ -38,8 +38,9 @@ class Temperature(NamedTuple):
 
 
 class Thermodynamics(NamedTuple):
-    """Averages per unit at one inverse temperature, each a value with its error; magnetisations are means of -1 and +1
-    for a unit, and None at temperatures whose states were not recorded.
+    """Averages per unit at one inverse temperature, each a value with its error.
+
+    Magnetisations are means of -1 and +1 for a unit, and None at temperatures whose states were not recorded.
 
     Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
     on, and has no error; the susceptibility is that of this mean.
@@ -74,8 +75,10 @@ def thermodynamics(run: Samples) -> list[Thermodynamics]:
 
 
 def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
-    """Magnetisation, its modulus, susceptibility and cumulant; what was not seen may differ by a flip of all units, the
-    modulus by that of one.
+    """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
+
+    Errors have a floor: an unseen state may differ in the magnetisation by a flip of all units, in its modulus by that
+    of one.
     """
     size = np.abs(m)
     unseen, flip = observable_error(np.zeros_like(m), 2.0), observable_error(np.zeros_like(m), 2.0 / n_units)
@@ -106,7 +109,7 @@ def _check_one_pattern(run: Samples, name: str) -> None:
 
 
 def _temperatures(run: Samples) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
-    """Each inverse temperature with the energies there, and the chains whose samples are recorded at it, if any."""
+    """Return each inverse temperature with the energies there, and the chains recorded at it, if any."""
     if "tempering/energy" in run.streams:
         ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
         last = len(ladder) - 1
@@ -181,13 +184,13 @@ def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
 
 
 def _is_of_pairs(run: Samples, observable: Any) -> bool:
-    """Whether this is a recorded observable of chains 2k and 2k + 1."""
+    """Return whether `observable` names a recorded observable of chains 2k and 2k + 1."""
     named = run.config["sample"].get("observables") or {}
     return isinstance(observable, str) and named.get(observable) in OF_PAIRS
 
 
 def _values(run: Samples, observable: Any) -> np.ndarray | None:
-    """Values of the samples, of chains or pairs; None for the energy."""
+    """Return the values of an observable for all samples, of chains or pairs; None for the energy."""
     if isinstance(observable, str):
         if observable == "energy":
             return None
@@ -241,8 +244,9 @@ def n_clamped_patterns(run: Samples) -> int:
 
 
 def square_lattice(run: Samples) -> tuple[int, int] | None:
-    """Return the sides of the periodic square lattice with J = 1 and no field that a run samples, or None; with clamped
-    units it is another machine.
+    """Return the sides of the periodic square lattice with J = 1 and no field that a run samples, or None.
+
+    With clamped units it is another machine, hence None.
     """
     if run.config.get("sample", {}).get("n_patterns"):
         return None

@@ -1,4 +1,4 @@
-"""A run that drew samples: what it says of itself and of physics, and how it is made again from its file."""
+"""A run of `sample`: its convergence and its physics, and how its task is made again from its file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .task import SampleTask, ScheduleTask
 
 
 class SampleRun(Samples):
-    """A run of `sample`.
+    """A run of `sample`, whose records are those of `Samples`.
 
     `Run` says what all runs have.
     """
@@ -33,7 +33,7 @@ class SampleRun(Samples):
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
-        """Make the task that a spec tells of."""
+        """Make the task that a spec describes."""
         settings = read_settings(spec["sample"])
         functions = check_given(settings.observables, given.observables)
         model = read_model(inputs, spec["model"]) if given.model is None else given.model
@@ -49,7 +49,7 @@ class SampleRun(Samples):
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Say why a longer run would not begin as this one did; empty if it would."""
+        """Return why a longer run would not begin as this one did; empty if it would."""
         if not SAMPLERS[settings["sampler"]].ends:
             return ""
         return (
@@ -59,7 +59,7 @@ class SampleRun(Samples):
 
     @classmethod
     def before_its_end(cls, finished: Any, longer: Mapping[str, Any], state: Mapping[str, np.ndarray]) -> Extension:
-        """Return where a longer run goes on: at the end of this one."""
+        """Return where a longer run continues: at the end of this one."""
         if why := finished.why_no_longer:
             raise ValueError(f"cannot extend: {why}. Begin a longer one: sample(..., n_sweeps=..., until=...).")
         return Extension(dict(longer))
@@ -71,40 +71,70 @@ class SampleRun(Samples):
 
     @property
     def r_hat(self) -> list[float]:
-        """Rank-normalised split R-hat of the energy, one for each group of chains with one temperature (and clamped
-        pattern); of long runs, from half a million energies. NaN where the energy never changed, which tells nothing.
+        """Rank-normalised split R-hat of the energy, for each group of chains.
+
+        A group is one temperature and clamped pattern. From half a million energies on, some of them are taken. NaN
+        where the energy never changed: R-hat has no meaning there.
         """
         return [q.r_hat for q in convergence.quantities(self) if q.name == "energy"]
 
     @property
     def verdicts(self) -> dict[str, bool | None]:
-        """Whether chains agree, for each quantity that a sampling run tells, by its name and temperature: the energy,
-        the observables, the means of single units (of the worst of them). Of a machine that is even under a flip of all
-        units |m| and products of two units stand for means, which are 0 (of spins) by symmetry. None where nothing
-        tells.
+        """Whether chains agree, for each quantity of a sampling run, by its name and temperature.
+
+        None where nothing decides it. Quantities are the energy, the observables, and the means of single units (of
+        which the worst counts). For a machine that is even under a flip of all units, |m| and products of two units
+        stand for means, which are 0 (of spins) by symmetry.
         """
         return convergence.verdicts(self)
 
     @property
     def converged(self) -> bool | None:
-        """Whether chains agree in all that is told and a burn-in and a stopping rule were met where asked for; None
-        where nothing tells, as of one chain. `doubt` says why, and `verdicts` of which quantity.
+        """Whether chains agree in all quantities and a burn-in and a stopping rule were met where asked for.
+
+        None where nothing decides it, as with one chain. `doubt` says why, and `verdicts` for which quantity.
         """
         return convergence.has_converged(self)
 
     @property
     def doubt(self) -> str:
-        """Why the run has not `converged`, or why nothing tells; empty where it has."""
+        """Why the run has not `converged`, or why nothing decides it; empty where it has."""
         return convergence.judge(self).reason
 
     def thermodynamics(self) -> list[physics.Thermodynamics]:
-        """Return energy, specific heat, magnetisation, susceptibility and Binder's cumulant with their errors, one row
-        for each inverse temperature.
+        """Return energy, specific heat, magnetisation, susceptibility and Binder's cumulant with their errors.
+
+        Returns
+        -------
+        list of Thermodynamics
+            One row for each inverse temperature, those of a ladder included.
+
+        Raises
+        ------
+        AttributeError
+            If chains did not stay at their temperatures, as under a schedule of annealing.
+        ValueError
+            If there are no samples yet, or several clamped patterns.
         """
         return physics.thermodynamics(self)
 
     def overlap_distribution(self, beta: float | None = None, bins: int | None = None) -> OverlapDistribution:
-        """Return P(q), the distribution of overlaps of chains 2k and 2k + 1, at one of the run's temperatures."""
+        """Return P(q), the distribution of overlaps of chains 2k and 2k + 1, at one of the run's temperatures.
+
+        Parameters
+        ----------
+        beta : float, optional
+            Inverse temperature at which chains were recorded; may be left out where there is one only.
+        bins : int, optional
+            At most n_units + 1, the default for machines of up to 200 units.
+
+        Raises
+        ------
+        AttributeError
+            If chains did not stay at their temperatures, or states and overlaps were not recorded.
+        ValueError
+            If no pair of chains was recorded at `beta`, there are no samples yet, or several clamped patterns.
+        """
         return physics.overlap_distribution(self, beta, bins)
 
     def reweight(self, betas: Any, observable: Any = "energy") -> Reweighted:
@@ -116,6 +146,13 @@ class SampleRun(Samples):
         observable : str or (n_samples, n_chains) array
             "energy" (of the whole machine), "magnetisation" (means of -1 and +1 for a unit, whatever the machine's
             units), the name of a recorded observable, or values of the samples.
+
+        Raises
+        ------
+        AttributeError
+            If chains did not stay at their temperatures.
+        ValueError
+            If there are no samples yet, several clamped patterns, or no such observable.
         """
         return physics.reweight(self, betas, observable)
 
@@ -123,4 +160,5 @@ class SampleRun(Samples):
         return summarise_sample(self)
 
     def warn_at_end(self) -> None:
+        """Warn once, when the run is finished, of what has not converged, with the way out."""
         convergence.warn_of(self)

@@ -1,4 +1,4 @@
-"""What a run that drew samples holds: states, energies, observables, and how well the sampler did."""
+"""Records of a run of `sample`: states, energies, observables, and diagnostics of the sampler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..run import Run
 
 
 class Samples(Run):
-    """A run of `sample`, as far as it is read and not judged."""
+    """The records of a run of `sample`, without a verdict on them."""
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -21,27 +21,37 @@ class Samples(Run):
     def _sampler(self) -> str:
         return str(self._settings["sampler"])
 
+    def check_records(self) -> None:
+        """Raise a ValueError where a sample lacks its state, its energy, its sweep or an observable."""
+        names = [name for name in self._reader.streams if name.startswith(("samples/", "observables/"))]
+        counts = {name: self._reader.n_rows(name) for name in names}
+        if self._settings.get("keep") == "all" and "samples/states" not in counts:
+            raise ValueError("it keeps all states, and samples/states is missing")
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"samples and what was recorded of them differ in number: {counts}")
+
     @property
     def has_chains(self) -> bool:
-        """Whether its chains go on at one temperature each, so that their samples are series in time."""
+        """Whether chains stay at one temperature each, so that their samples are series in time."""
         return self._sampler not in ("annealing", "population-annealing")
 
     @property
     def beta(self) -> np.ndarray:
-        """Inverse temperature of every chain of a sampling run, (n_chains,)."""
+        """Inverse temperature of every chain, (n_chains,)."""
         return np.repeat(self._settings["beta"], self._settings["n_chains"] // len(self._settings["beta"]))
 
     @property
     def betas(self) -> np.ndarray:
-        """The ladder of a tempering run, the temperatures of a population; else those of the chains, each once."""
+        """Inverse temperatures, (n_betas,): a ladder's, the steps of a population, else each of the chains' once."""
         if self._sampler == "population-annealing":
             return self._reader.read("population/beta")
         return np.array(self._settings["betas"] if self._sampler == "tempering" else np.unique(self.beta))
 
     @property
     def best_states(self) -> np.ndarray:
-        """With keep="best", the distinct states of lowest energy that were seen, (at most k, n_units) int8 in the
-        model's units, the lowest first and ties by their bits.
+        """Distinct states of lowest energy that were seen, (at most k, n_units) int8 in the model's units.
+
+        Only with keep="best". The lowest come first, ties are ordered by their bits.
         """
         packed = self._best("best_states")
         up = np.unpackbits(packed, axis=1, count=self._start.n_units, bitorder="little")
@@ -54,7 +64,7 @@ class Samples(Run):
 
     @property
     def acceptance(self) -> float | None:
-        """Flips of units for each attempt, since the start; None for cluster moves, and where nothing was done."""
+        """Accepted flips for each attempt, since the start; None for cluster moves, and where nothing was done."""
         settings, state = self._settings, self._reader.state
         n_swept = int(state["n_swept"])
         if "n_flips" not in state or not n_swept:
@@ -65,8 +75,9 @@ class Samples(Run):
 
     @property
     def swap_rates(self) -> np.ndarray:
-        """The part of the swaps of neighbouring temperatures that were accepted, (n_betas - 1,), from sample to
-        sample; NaN where none was tried.
+        """Fraction of swaps accepted between neighbouring temperatures, (n_betas - 1,).
+
+        NaN where none was tried. Counted from the first sample to the last.
         """
         self._need("tempering/attempted", "swaps")
         attempted, accepted = (self._reader.read(f"tempering/{name}") for name in ("attempted", "accepted"))
@@ -78,14 +89,14 @@ class Samples(Run):
 
     @property
     def round_trips(self) -> np.ndarray:
-        """Ways of replicas from the target to the hottest temperature and back, of every ladder since the start."""
+        """Round trips of replicas, from the target to the hottest temperature and back, for every ladder."""
         self._need("tempering/round_trips", "round trips")
         rows = self._reader.read("tempering/round_trips")
         return rows[-1] if len(rows) else np.zeros(rows.shape[1], np.int64)
 
     @property
     def burn_in_found(self) -> bool | None:
-        """Whether burn_in="auto" found the chains stationary within its limit; None while it looks, or if not asked."""
+        """Whether burn_in="auto" found the chains stationary within its limit; None until decided, or if not asked."""
         state = self._reader.state
         if self._settings["burn_in"] != "auto" or int(state["first_sweep"]) < 0:
             return None
@@ -93,7 +104,7 @@ class Samples(Run):
 
     @property
     def burn_in(self) -> int | None:
-        """Sweeps before those of the first sample; None while burn_in="auto" looks for them."""
+        """Number of sweeps before those of the first sample; None until burn_in="auto" has found it."""
         if self._settings["burn_in"] != "auto":
             return int(self._settings["burn_in"])
         first = int(self._reader.state["first_sweep"])

@@ -1,4 +1,4 @@
-"""A sampling run in a few numbers: what it was, how well the sampler moved, what it found, whether to believe it."""
+"""The summary of a run of `sample`: settings, moves of the sampler, results, and whether to trust them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .valleys import is_even, starts_at_one_point
 
 
 def summarise_sample(run: Samples) -> dict[str, Any]:
-    """Return the entries of the summary; empty ones are left out."""
+    """Return the entries of the summary of a run of `sample`; empty ones are left out."""
     found = {**_told(run), **_moves(run)}
     if not len(run.sweep):
         return found | _population(run)
@@ -26,7 +26,7 @@ def summarise_sample(run: Samples) -> dict[str, Any]:
 
 
 def _verdict(run: Samples) -> dict[str, Any]:
-    """Whether to believe it, and why not or why nothing tells."""
+    """Return whether the run has converged, and why not or why nothing decides it."""
     converged, reason, _ = judge(run)
     if converged is None and not reason:
         return {}
@@ -34,7 +34,7 @@ def _verdict(run: Samples) -> dict[str, Any]:
 
 
 def _told(run: Samples) -> dict[str, Any]:
-    """The machine, the sampler, and how far it is."""
+    """Return the machine, the sampler, and the progress of a run, as entries."""
     settings = run.config["sample"]
     sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings.get("order", "")
     words = [f"{sampler} ({rule})" if rule and rule != sampler else sampler, f"{order} order" if order else ""]
@@ -73,7 +73,7 @@ def _burn_in(run: Samples) -> str:
 
 
 def _moves(run: Samples) -> dict[str, Any]:
-    """How well the sampler moved."""
+    """Return how well the sampler moved: acceptance, swaps, clusters."""
     found: dict[str, Any] = {}
     if run.acceptance is not None:
         found["acceptance"] = f"{run.acceptance:.3g} flips an attempt"
@@ -99,7 +99,7 @@ def _moves(run: Samples) -> dict[str, Any]:
 
 
 def _chains(run: Samples) -> dict[str, Any]:
-    """Energy and errors of chains in time; of several temperatures, the worst diagnostics."""
+    """Return the energy and the diagnostics of chains in time; for several temperatures, the worst of each."""
     found: dict[str, Any] = {}
     thin, energy = run.config["sample"]["thin"], run.energy
     watched = quantities(run, ess=True) if len(energy) >= 4 else []
@@ -129,7 +129,10 @@ def _chains(run: Samples) -> dict[str, Any]:
 
 
 def _observable(run: Samples, name: str) -> dict[str, Any]:
-    """The mean of an observable; of one that is odd where the machine is even, that of its size, the own being 0."""
+    """Return the mean of an observable, with its error.
+
+    For an observable that is odd where the machine is even, the mean is 0 and its modulus is averaged beside it.
+    """
     if name in run.observables:
         values = run.observables[name]
         return {name: (float(values.mean()), observable_error(values))}
@@ -146,7 +149,7 @@ def _of(watched: list[Quantity]) -> str:
 
 
 def _energy(run: Samples) -> dict[str, Any]:
-    """Energies at the end of a schedule, where chains are independent but not at equilibrium."""
+    """Return the energies at the end of a schedule, where chains are independent but not at equilibrium."""
     energy = run.energy[-1]
     return {"energy": f"{energy.mean():.6g}, {energy.min():.6g} to {energy.max():.6g}"}
 

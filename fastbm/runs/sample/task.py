@@ -15,14 +15,14 @@ from ...sampling.memory import check_rows
 from ...sampling.settings import SampleSettings
 from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, look_after
 from ...sampling.tempering import Tempering
-from .pace import BLOCK_BYTES, BLOCK_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
+from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
 COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
 
 
 class SampleTask(SamplingTask):
-    """One sampling run that goes on for as many sweeps as it is told, or until its stopping rule is met."""
+    """The task of a sampling run, which samples for a number of sweeps, or until its stopping rule is met."""
 
     unit = "sweep"
 
@@ -39,8 +39,9 @@ class SampleTask(SamplingTask):
         self._settled = False  # whether the end of the burn-in was found
         overhead = SWAP_SECONDS / s.own.swap_every if isinstance(s.own, Tempering) else 0.0
         self._pace = Pace(self.chains.sweep_seconds + overhead)
-        # to pack states and to tell their energies takes about as long as a sweep
-        self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, BLOCK_SECONDS))
+        # to pack states and to compute their energies takes about as long as a sweep; observables may take any time
+        sample_seconds = BLOCK_SECONDS if s.observables else SAMPLE_SECONDS
+        self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, sample_seconds))
 
     @property
     def _last(self) -> int:
@@ -56,12 +57,12 @@ class SampleTask(SamplingTask):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Sweeps done, and all."""
+        """Sweeps done, and sweeps in all."""
         return self.n_swept, self._last
 
     @property
     def why_no_longer(self) -> str:
-        """Why more sweeps than it was told would not have begun with these samples; empty if they would."""
+        """Why a run with more sweeps would not have begun with these samples; empty if it would."""
         if self._rule is not None and self._end >= 0:
             return f"its stopping rule, until={dict(self._rule.limits)}, was met after sweep {self._end}"
         if self._relaxation is not None and not self._settled:
@@ -99,7 +100,7 @@ class SampleTask(SamplingTask):
         return rows
 
     def _sweep(self, n_sweeps: int) -> Rows | None:
-        """Go on without a sample, for at most a block."""
+        """Sweep without a sample, for at most a block."""
         count = min(self._pace.count, n_sweeps)
 
         with self.block(count, self._pace):
@@ -107,7 +108,7 @@ class SampleTask(SamplingTask):
         return None if self.broken else {}
 
     def _record(self, most: int, step: int) -> Rows | None:
-        """Go on to up to `most` samples, `step` sweeps from one to the next, and measure them."""
+        """Record up to `most` samples, `step` sweeps apart, and measure their observables."""
         row_bytes = sum(stream.row_bytes for stream in self.streams.values()) + self._subject.n_chains * self._n_bytes
         count = min(most, self._sample_pace.count, max(1, BLOCK_BYTES // row_bytes))
         if self._best is not None and "tempering/energy" in self.chains.streams:
@@ -126,13 +127,13 @@ class SampleTask(SamplingTask):
         return rows
 
     def _seen(self, rows: Rows) -> np.ndarray:
-        """The states among which the best are looked for, at all temperatures."""
+        """Return the packed states, at all temperatures, from which the best are kept."""
         if self._best is None or "tempering/energy" not in rows:
             return rows["samples/states"]
         return self._subject.complete(self.chains.engine.packed()[self.chains.lanes.T])
 
     def _relax(self) -> Rows | None:
-        """Burn in up to the next look at most; samples begin where the run looks stationary, or at the limit."""
+        """Burn in up to the next test at most; samples begin where the run looks stationary, or at the limit."""
         assert self._relaxation is not None
         most = max(1, self.settings.n_samples)
         left = min(self._relaxation.rows_to_look(), most - self._relaxation.n_rows)
@@ -145,7 +146,7 @@ class SampleTask(SamplingTask):
         return {}
 
     def state(self) -> Rows:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the task bit for bit."""
         found = self.chains_state()
         if self._relaxation is not None:
             found |= {"first_sweep": np.array(self._first), "settled": np.array(self._settled)}
@@ -157,7 +158,7 @@ class SampleTask(SamplingTask):
         return found
 
     def restore(self, state: Rows) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.chains.restore({"n_flips": np.array(0), **state})  # version 0.1 counted no flips
         if self._relaxation is not None:
             self._first, self._settled = int(state["first_sweep"]), bool(state["settled"])
@@ -171,13 +172,13 @@ class SampleTask(SamplingTask):
 
 
 def _watched(rows: Mapping[str, np.ndarray]) -> Rows:
-    """Rows by the names of what is watched."""
+    """Return the rows of the energy and the observables by the names of the quantities."""
     found = {name.removeprefix("observables/"): array for name, array in rows.items()}
     return found | {"energy": rows["samples/energy"]}
 
 
 class ScheduleTask(SamplingTask):
-    """One run down a schedule; it records one sample of each chain, at its end.
+    """The task of a run down a schedule, which records one sample of each chain, at its end.
 
     Best states are looked for after every `thin`-th sweep of the last quarter of an annealing schedule, after each
     temperature of a population, and at the end.
@@ -199,12 +200,12 @@ class ScheduleTask(SamplingTask):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How far it is, and all."""
+        """Units of work done, and units in all."""
         done, every = self.chains.progress
         return (self.n_swept if self.settings.sampler == "annealing" else done), every
 
     def advance(self) -> Rows | None:
-        """Do some sweeps; return what fell among them, None if a stop broke them off."""
+        """Do some sweeps; return the samples that fell among them, None if a stop broke them off."""
         count = self._pace.count
         if self._best is not None:  # stop where states are to be looked at
             now = self.n_swept
@@ -224,7 +225,7 @@ class ScheduleTask(SamplingTask):
         return rows
 
     def _seen(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The states among which the best are looked for, and their energies; None where it is no time for a look."""
+        """Return packed states from which the best are kept, and their energies; None between the sweeps that count."""
         n_swept = self.chains.n_swept
         in_time = n_swept % self._every == 0 and n_swept > self._from
         if self._best is None or not (self.chains.finished or in_time):
@@ -232,11 +233,11 @@ class ScheduleTask(SamplingTask):
         return self._subject.complete(self.chains.packed()), self.chains.energies() + self._subject.offset
 
     def state(self) -> Rows:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the task bit for bit."""
         return self.chains_state() | ({} if self._best is None else self._best.state())
 
     def restore(self, state: Rows) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         self.chains.restore(state)
         if self._best is not None:
             self._best.restore(state)

@@ -1,4 +1,4 @@
-"""Whether chains agree in their units, told from some of the recorded states, evenly spaced.
+"""The agreement of chains in single units, or pairs of them, from some of the recorded states, evenly spaced.
 
 Means of single units and the mean of all of them, unless the machine is even: then these are known, and what is looked
 at is |m| and whether units i and i + d differ, for some distances d. Means over chains say nothing of such pairs that a
@@ -24,7 +24,7 @@ GOLDEN = 0.3819660112501051  # of the units: the distances between the units of 
 
 
 class Agreement(NamedTuple):
-    """How well chains of one group agree in one kind of quantity; `r_hat` is that of the worst, `limit` what passes."""
+    """Agreement of the chains of a group in one kind of quantity; `r_hat` is the largest, `limit` what passes."""
 
     name: str
     chains: np.ndarray
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
 
 
 def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> list[Agreement]:
-    """Compare the units of the chains of each group; none where fewer than 8 samples were recorded."""
+    """Compare the units of the chains of each group; empty where fewer than 8 samples were recorded."""
     if not run.has_states or len(run.sweep) < 8:
         return []
     packed, n_units = spaced(run), run._start.n_units
@@ -62,7 +62,7 @@ def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agree
 
 
 def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np.ndarray:
-    """How often units are up, or how often those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
+    """Count how often units are up, or those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
     n_samples, n_chains = packed.shape[:2]
     counts = np.zeros((2, n_chains, n_units * (1 if distances is None else len(distances))), np.uint16)
     piece = max(1, PIECE // counts[0].size)
@@ -76,7 +76,7 @@ def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np
 
 
 def _differ(up: np.ndarray, distances: list[int]) -> np.ndarray:
-    """Whether units i - d and i differ, for each distance d."""
+    """Return whether units i - d and i differ, for each distance d."""
     pairs = [up ^ np.roll(up, d, axis=2) for d in distances]
     return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=2)
 
@@ -93,8 +93,10 @@ def _of_units(
 
 
 def _distances(n_units: int, n_states: int) -> list[int]:
-    """Distances of pairs: all where units are few, else some multiples of the golden section, so that any two are far
-    from one another.
+    """Return the distances of the pairs of units that are compared.
+
+    All of them where units are few, else some multiples of the golden section, so that any two are far from one
+    another.
     """
     most, every = max(1, MOST_BITS // (n_units * n_states)), range(1, n_units // 2 + 1)
     if len(every) <= most:

@@ -1,4 +1,4 @@
-"""What no chain of a run can tell: whether there are valleys that none of them has seen."""
+"""Whether a machine may have valleys that none of a run's chains has visited, which no diagnostic shows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .samples import Samples
 
 
 def is_even(run: Samples) -> bool:
-    """Tell whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
+    """Return whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
     if run.config["sample"].get("n_patterns"):
         return False
     return valleys.is_even(run._start, _coldest(run))
 
 
 def starts_at_one_point(run: Samples) -> bool:
-    """Tell whether all chains began at the same state."""
+    """Return whether all chains began at the same state."""
     if run._sampler == "exact":
         return False
     if run.config.get("initial") == "up":
@@ -26,7 +26,7 @@ def starts_at_one_point(run: Samples) -> bool:
 
 
 def why_unseen(run: Samples, n_chains: int) -> str:
-    """Say why there may be valleys that none of the `n_chains` of a group has seen; empty where that is unlikely."""
+    """Return why there may be valleys that none of the `n_chains` of a group has visited; empty if unlikely."""
     if run._sampler == "exact":
         return ""
     if run._sampler in ("wolff", "swendsen-wang") and n_chains > 1:

@@ -53,7 +53,7 @@ def sample(
     stop: Stop | None = None,
     **options: Any,
 ) -> SampleRun:
-    """Draw samples.
+    """Draw samples of a machine.
 
     Two calls alike are the same run: the seed is 0 unless given, and results do not depend on the number of threads.
     Whatever is chosen here (temperatures, kernel, ladder, schedule) stands in `run.config` and is not chosen again on
@@ -217,7 +217,7 @@ def sample(
 
 
 def _unless(value: Any, default: Any) -> Any:
-    """None where an argument was left at its default."""
+    """Return an argument, or None where it was left at its default."""
     return None if isinstance(value, type(default)) and value == default else value
 
 

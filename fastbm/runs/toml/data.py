@@ -65,7 +65,7 @@ def _check(table: Mapping[str, Any]) -> None:
 
 
 def _labels(table: Mapping[str, Any], source: Source) -> np.ndarray | None:
-    """One for each row of the source, of which max_rows may leave some out."""
+    """Return the labels, one for each row of the source, of which max_rows may leave some out."""
     if "labels" in table:
         labels, n_all = _read(table["labels"]), replace(source, max_rows=None).n_rows()
         if len(labels) not in (n_all, source.n_rows()):

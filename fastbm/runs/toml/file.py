@@ -1,4 +1,4 @@
-"""A TOML file names one run; here it is read, checked against the functions' own arguments, and turned into a call.
+"""Reading of a TOML file that describes one run: its check against the functions' own arguments, and the call.
 
 The keys of a table are the arguments of the function it stands for, so that there is nothing to keep in step.
 """
@@ -159,7 +159,7 @@ def check(tables: Mapping[str, Any]) -> str:
 
 
 def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
-    """Names and types of a function's keyword arguments."""
+    """Return the names and types of a function's keyword arguments."""
     target = function.__init__ if inspect.isclass(function) else function
     hints = get_type_hints(target.func if isinstance(target, partial) else target)
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -176,7 +176,7 @@ def _rule_options() -> dict[str, Any]:
 
 
 def _has_rules(tables: Mapping[str, Any]) -> bool:
-    """Whether a comparison is one of rules of learning."""
+    """Return whether a comparison is one of rules of learning."""
     return "rules" in tables.get("compare", {})
 
 
@@ -233,7 +233,7 @@ def _check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mappi
 
 
 def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
-    """Return the call that a checked file stands for; storage, progress and threads are given to it by the caller."""
+    """Return the call that a checked file describes; storage, progress and threads are given to it by the caller."""
     if verb == "fit":
         return _fit_call(tables)
     settings = dict(tables[verb])
@@ -273,7 +273,7 @@ def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
-    """A named model with its arguments, or one from a file."""
+    """Make a named model from its arguments, or read one from a file."""
     settings = dict(table)
     if "source" in settings:
         if len(settings) > 1:
@@ -310,7 +310,7 @@ def _stored_model(source: Any) -> BoltzmannMachine:
 
 
 def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[str, BoltzmannMachine]:
-    """One machine for each table, or for each combination of the lists in it (the shape of a lattice is one value).
+    """Make one machine for each table, or for each combination of the lists in it (a lattice's shape is one value).
 
     A table's `label`, or else its name or source, names its machines, with what differs between them.
     """
@@ -329,5 +329,5 @@ def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[st
 
 
 def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of [store]; the default output stands beside the file's name."""
+    """Return the settings of [store]; the default output lies beside the file, under its name."""
     return dict(tables.get("store", {}))

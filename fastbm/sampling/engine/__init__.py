@@ -1,1 +1,1 @@
-"""Chains in blocks: kernels, orders of units, fields, threads."""
+"""Engines: chains of single-unit updates in blocks of lanes, with kernels, orders of units, fields and threads."""

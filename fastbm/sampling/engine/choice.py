@@ -49,7 +49,7 @@ def choose_kernel(
     if natural == "layered":
         return natural
     n_units = couplings.n_units
-    n_entries = _count_entries(couplings)
+    n_entries = couplings.n_entries
     n_all = first_chain + len(beta)
     if n_all >= MANY_REPLICAS and n_entries <= multispin.MOST_NEIGHBOURS * n_units:
         if len(beta) >= MANY_REPLICAS and not why_not_multispin(couplings, bias, units, beta, first_chain):
@@ -66,12 +66,6 @@ def choose_kernel(
     return "sparse" if 0.5 + 0.05 * degree < 1.8 + 0.008 * n_units else "dense"
 
 
-def _count_entries(couplings: Couplings) -> int:
-    if couplings.kind == "sparse":
-        return len(couplings.csr()[2])
-    return 2 * sum(int(np.count_nonzero(a)) for a in couplings.arrays) // (1 if len(couplings.sizes) > 1 else 2)
-
-
 def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
     """Return why multi-spin coding cannot take these chains; empty if it can."""
     try:
@@ -83,7 +77,7 @@ def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta
 
 
 def _may_share_words(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
-    """Whether multi-spin coding could take these chains, of one temperature, if only there were enough of them."""
+    """Return whether multi-spin coding could take these chains of one temperature if there were enough of them."""
     whole = np.full(multispin.WORD_CHAINS, beta[0])
     return bool((beta == beta[0]).all()) and not why_not_multispin(couplings, bias, units, whole, 0)
 

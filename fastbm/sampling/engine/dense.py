@@ -1,4 +1,8 @@
-"""Chains on dense couplings: cached integer fields, one row of couplings at a time for 64 chains."""
+"""Chains on dense couplings: cached integer fields, one row of couplings at a time for 64 chains.
+
+Energies are computed from these fields too, where that is exact to 1e-9 (sum |W| + sum |b|) in any state; at commits
+one is held against its sum in float64.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,16 @@ import numpy as np
 
 from ..._base import arrays
 from ...kernels.energy import energies_dense
-from ...kernels.sampling.dense import (
-    energies_of_fields_dense,
-    gibbs_sweep_dense,
-    init_fields_dense,
-    metropolis_sweep_dense,
-)
-from ...machine.couplings import row_blocks
-from ...machine.up_form import up_form
+from ...kernels.sampling.dense import init_fields_dense, sweep_dense
+from ...kernels.sampling.few import sweep_dense_few
+from ...kernels.sampling.record import record_refined, record_summed
+from ...machine.up_form import up_bias
 from . import fixed_point
-from .engine import HOLD, PIECE_SECONDS, Engine
+from .engine import PIECE_SECONDS, Engine, lanes_of
+from .remainders import REMAINDER_ERROR, Refined, Remainders, coarse_energies
 
+ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
+SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 
 
@@ -27,22 +30,26 @@ class DenseChains(Engine):
     """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"
+    few = 8
+    _in_groups = True
 
     def _couple(self) -> None:
         self._weights = self.couplings.matrix()
-        form, field = up_form(self.couplings, self.bias, self.units)
-        rises = form.matrix()
-        self._point = fixed_point.choose(form, field, self.highest_beta)
-        width = -(-self.n_units // 64) * 64
-        self._rises = arrays.zeros((self.n_units, width), self._point.dtype)
-        for rows in row_blocks(self.n_units, self.n_units):
-            self._rises[rows, : self.n_units] = self._point.integers(rises[rows])
-        start = np.zeros((len(self.bias), width), self._point.dtype)
-        start[:, : self.n_units] = self._point.integers(field)
-        self._start = np.broadcast_to(start, (self.n_chains, width))
+        self._factor, width = float(self.units.span**2), -(-self.n_units // 64) * 64
+        self._field = up_bias(self.couplings, self.bias, self.units)
+        sums = self._factor * self.couplings.absolute_sums()
+        self._point, self._rises = fixed_point.choose_dense(
+            self._weights, self._factor, sums, self._field, self.highest_beta, width
+        )
+        self._start = np.zeros((len(self.bias), width), self._point.dtype)
+        self._start[:, : self.n_units] = self._point.integers(self._field)
+        # sum |W| + sum |b|
+        self._most = 0.5 * float(self.couplings.absolute_sums().sum()) + float(np.abs(self.bias).sum(axis=1).min())
         self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
         self._scale = [arrays.zeros((up.shape[1],), np.float32) for up in self.up]
         self._rescale()
+        self._remainders: Remainders | None = None
+        self._by_fields = self._are_fields_exact()
         self._forget()
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
         self.detail = self._point.detail(self.kernel)
@@ -53,11 +60,20 @@ class DenseChains(Engine):
         found: np.ndarray = -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
         return found
 
+    def _are_fields_exact(self) -> bool:
+        """Return whether energies that fields tell are off by at most `ENERGY_ERROR`, all roundings of one sign."""
+        if self._rises.dtype == np.int64:
+            return True
+        n_terms = self.couplings.n_entries // 2 + self.n_units
+        error = np.ldexp(REMAINDER_ERROR * n_terms, -self._point.exponent)
+        return self.n_units >= SUMMED and bool(error <= ENERGY_ERROR * self._most)
+
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.blocks, self._scale)
 
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []
+        self._refined: list[Refined] = []
 
     def _prepare(self) -> None:
         if self._fields:
@@ -67,7 +83,7 @@ class DenseChains(Engine):
         fields = [arrays.zeros((block.stop - block.start, width), dtype) for block in self.blocks]
 
         def fill(k: int) -> None:
-            start = np.ascontiguousarray(self._start[self.blocks[k]])
+            start = np.ascontiguousarray(np.broadcast_to(self._rows(k), fields[k].shape))
             for c in range(0, len(start), step):
                 if c and self._stopped():
                     return
@@ -78,24 +94,80 @@ class DenseChains(Engine):
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.lane_streams[k]
-        hold = HOLD if self.order == "random" else np.uint32(0)
+        sweep = sweep_dense_few if self._one_by_one else sweep_dense
         for rows, count in self._pieces(k, first, n_sweeps):
-            if self.rule == "metropolis":
-                self._flips[k] += metropolis_sweep_dense(up, fields, self._rises, scale, streams, rows, count, hold)
-            else:
-                self._flips[k] += gibbs_sweep_dense(up, fields, self._rises, scale, streams, rows, count)
+            self._flips[k] += sweep(up, fields, self._rises, scale, streams, rows, count, self._hold)
+
+    def _prepare_energies(self) -> None:
+        """Make the fields that only energies need, where these are told from fields."""
+        self._prepare()
+        if not self._by_fields or self._refined:
+            return
+        if self._remainders is None:
+            scaled = fixed_point.scaled_to(self._weights, self._factor, self._point.exponent)
+            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start)
+        self._refined = [self._remainders.of_block(block) for block in self.blocks]
+
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        up = self.up[k]
+        chains = (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
+        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
+        energies = np.empty(packed.shape[:2])
+        if self._by_fields:
+            n_flips = record_refined(up, chains, *how, self._rows(k), self._refined[k].arrays, packed, energies)
+            energies = self._above_all_down(k, energies)
+        else:
+            values, bias = self._room_for_values(k)
+            units = (float(self.units.lo), float(self.units.span))
+            n_flips = record_summed(up, chains, *how, values, self._weights, bias, units, packed, energies)
+        self._flips[k] += n_flips
+        return energies
 
     def _energies_block(self, k: int) -> np.ndarray:
-        block = self.blocks[k]
-        values = self.units.values(self.up[k], np.float64)
-        bias = self.bias.T
-        if len(self.bias) > 1:
-            bias = np.zeros_like(values)
-            bias[:, : block.stop - block.start] = self.bias[block].T
-        energies, bias = np.zeros(values.shape[1]), np.ascontiguousarray(bias)
+        if not self._by_fields:
+            return self._summed(k)
+        up, fields, refined = self.up[k], self._fields[k], self._refined[k]
+        step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * self._rises.shape[1])))
+        found = []
+        for c in range(0, len(fields), step):
+            if c and self._stopped():
+                return np.empty(len(fields))
+            some = slice(c, c + step)
+            start = self._start if len(self._start) == 1 else self._rows(k)[some]
+            found.append(refined.energies(up[:, some], fields[some], start, some))
+        return self._above_all_down(k, np.concatenate(found))
+
+    def _coarse(self, k: int) -> np.ndarray:
+        """Compute energies of block `k` above that of all units down, in the units of the fields."""
+        return coarse_energies(self.up[k], self._fields[k], self._rows(k))
+
+    def _rows(self, k: int) -> np.ndarray:
+        """Return the fields of block `k` with all units down: a row for all its chains, or one for each."""
+        return self._start if len(self._start) == 1 else self._start[self.blocks[k]]
+
+    def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
+        """Return energies of block `k` from those in the units of the fields."""
+        found: np.ndarray = self._all_down[self.blocks[k]] + np.ldexp(energies, -self._point.exponent)
+        return found
+
+    def _summed(self, k: int) -> np.ndarray:
+        """Sum energies of block `k`, in float64 from the user's couplings."""
+        values, bias = self._room_for_values(k)
+        values[:, : self.up[k].shape[1]] = self.units.values(self.up[k], np.float64)
+        energies = np.zeros(values.shape[1])
         for rows in self._energy_pieces(k):
             energies_dense(values, self._weights, bias, energies, *rows)
-        return energies[: block.stop - block.start]
+        return energies[: self.blocks[k].stop - self.blocks[k].start]
+
+    def _room_for_values(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for values of the units of block `k`, in whole vectors of lanes, and their biases."""
+        block = self.blocks[k]
+        values = np.zeros((self.n_units, lanes_of(self.up[k].shape[1])))
+        if len(self.bias) == 1:
+            return values, np.ascontiguousarray(self.bias.T)
+        bias = np.zeros_like(values)
+        bias[:, : block.stop - block.start] = self.bias[block].T
+        return values, bias
 
     def _energy_pieces(self, k: int) -> Iterator[tuple[int, int]]:
         """Yield (first unit, last unit + 1), of about as much work each, until a stop is asked for."""
@@ -110,16 +182,39 @@ class DenseChains(Engine):
     def quick_energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), from the fields that are kept."""
         self._prepare()
-        energies = np.empty(self.n_chains)
-        for k, block in enumerate(self.blocks):
-            energies_of_fields_dense(self.up[k], self._fields[k], self._start[block], energies[block])
-        return self._all_down + np.ldexp(energies, -self._point.exponent)
+        blocks = range(len(self.blocks))
+        return np.concatenate([self._above_all_down(k, self._coarse(k)) for k in blocks])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If what energies are told from has come apart from the states.
+        """
+        if self._refined and self.n_swept * self.n_chains >= self.n_units:  # else looking would be the most of the work
+            self._check_energies()
+        return super().state()
+
+    def _check_energies(self) -> None:
+        """Hold the energy of the first chain against its sum in float64."""
+        values = self.units.values(self.up[0][:, :1].T, np.float64)
+        full = -0.5 * float((self.couplings.field(values) * values).sum()) - float(values[0] @ self.bias[0])
+        one, rows = slice(0, 1), self._rows(0)[:1]
+        above = self._refined[0].energies(self.up[0][:, one], self._fields[0][one], rows, one)
+        told = float(self._all_down[0] + np.ldexp(above[0], -self._point.exponent))
+        if abs(told - full) > ENERGY_ERROR * self._most:
+            raise RuntimeError(
+                f"the energy of a chain, {told!r}, is not that of its state, {full!r}: the memory of this machine or "
+                "its compiled kernels are damaged. What was committed before is sound; resume the run elsewhere."
+            )
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state and the fields of chain index[c]; streams and temperatures stay."""
         fields = np.concatenate(self._fields)[index] if self._fields else None
         if fields is not None and len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
             fields += self._start - self._start[index]
-        super().gather(index)
+        super().gather(index)  # forgets all fields
         if fields is not None:
             self._fields = [arrays.copy(fields[block]) for block in self.blocks]

@@ -1,4 +1,4 @@
-"""What all engines share: the machine in terms of units that are up, chains in lanes, blocks of lanes on threads.
+"""The base of all engines: the machine in terms of units that are up, chains in lanes, blocks of lanes on threads.
 
 With x = 1 where a unit is up and 0 where it is down, P(up) = sigmoid(beta (A x + a)) with A = span^2 W and
 a = span (b + lo W 1), span = hi - lo. Engines know nothing else of the unit convention.
@@ -7,6 +7,7 @@ a = span (b + lo W 1), span = hi - lo. Engines know nothing else of the unit con
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,18 +19,12 @@ from ..._base.threads import fan_out
 from ...kernels.bits import pack_chains, pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .orders import sites, visit_order
+from .orders import hold_of, sites, visit_order
 
 LANES = 16  # chains in one vector
 BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
-
-
 WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
 PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
-# One in 16 Metropolis proposals in random order is dropped, each chain for itself. Without it free units, which accept
-# every proposal, would follow the order of the sites alone: chains that share it would move in step, and parity would
-# be fixed.
-HOLD = np.uint32(1 << 28)
 
 T = TypeVar("T")
 
@@ -58,6 +53,8 @@ class Engine:
     kernel: str
     detail: dict[str, Any]
     block_lanes = BLOCK
+    few = 0  # chains, up to which they are swept one after the other, in no more lanes than there are chains
+    _in_groups = False  # whether there is a `_record_group`
     attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
     def __init__(
@@ -76,6 +73,10 @@ class Engine:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
+        self._hold, self._one_by_one = (
+            hold_of(rule, order),
+            True if n_chains <= self.few else None,
+        )  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
         self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
         self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
@@ -92,25 +93,28 @@ class Engine:
 
         A path does not depend on it.
         """
+        if n_chains <= cls.few:
+            return -(-n_chains // min(threads, n_chains))
         n_blocks = max(-(-n_chains // cls.block_lanes), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 
     def _allocate(self) -> None:
         """Make room for the chains and their streams."""
-        lanes = [lanes_of(block.stop - block.start) for block in self.blocks]
+        sizes = [block.stop - block.start for block in self.blocks]
+        lanes = sizes if self._one_by_one else [lanes_of(n) for n in sizes]
         self.lane_streams = [arrays.zeros((4, n), np.uint32) for n in lanes]
         for stream in self.lane_streams:
             stream[:] = 1  # the state 0 would stay 0
         self.up = [arrays.zeros((self.n_units, n), np.uint8) for n in lanes]
 
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
-        """Take streams (n_chains, 4) and bits."""
+        """Load streams (n_chains, 4) and bits (n_chains, n_units)."""
         for block, stream in zip(self.blocks, self.lane_streams, strict=True):
             stream[:, : block.stop - block.start] = streams[block].T
         self._set_bits(up, whole=True)
 
     def load_bits(self, up: np.ndarray) -> None:
-        """Put all chains into other states, (n_chains, n_units) of 0 and 1."""
+        """Replace the states of all chains by (n_chains, n_units) of 0 and 1."""
         self._set_bits(up)
 
     def _set_bits(self, up: np.ndarray, *, whole: bool = False) -> None:
@@ -118,40 +122,43 @@ class Engine:
         self._forget()
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
-        """Put the chains of block `k` into states (chains, n_units)."""
+        """Replace the states of the chains of block `k` by (chains, n_units)."""
         self.up[k][:, : len(up)] = up.T
 
     def _forget(self) -> None:
         """Drop what was computed from the states."""
 
     def couple(self, couplings: Couplings, bias: np.ndarray) -> None:
-        """Take other couplings and biases ((n_units,) or (n_chains, n_units)); the chains stay where they are."""
+        """Replace couplings and biases ((n_units,) or (n_chains, n_units)); states stay."""
         self.couplings, self.bias = couplings, np.atleast_2d(bias)
         self.visit = visit_order(self.order, couplings)
         self._couple()
 
     def _couple(self) -> None:
-        """Bring couplings and biases into the form of the kernel, and tell of it in `detail`."""
+        """Convert couplings and biases to the form of the kernel, and describe it in `detail`."""
         raise NotImplementedError
 
     def set_beta(self, beta: np.ndarray) -> None:
-        """Take other inverse temperatures (n_chains,), none above `highest_beta`."""
+        """Replace inverse temperatures (n_chains,), none above `highest_beta`."""
         self.beta = np.array(beta, np.float64)
         self._rescale()
 
     def _rescale(self) -> None:
-        """Make what depends on the temperatures."""
+        """Compute what depends on the temperatures."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """Make what blocks need before they run side by side."""
+        """Allocate what blocks need before they run side by side."""
+
+    def _prepare_energies(self) -> None:
+        """Make what energies need of blocks that run side by side."""
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        """Do sweeps `first` to `first + n_sweeps` of block `k`, as `_pieces` cuts them."""
+        """Do sweeps `first` to `first + n_sweeps` of block `k`, piece by piece as `_pieces` yields them."""
         raise NotImplementedError
 
     def _energies_block(self, k: int) -> np.ndarray:
-        """Energies without offset of block `k`, in float64 from the user's couplings."""
+        """Return energies without offset of block `k`, in float64 from the user's couplings."""
         raise NotImplementedError
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
@@ -159,7 +166,7 @@ class Engine:
         pack_units(self.up[k], packed)
 
     def _lanes(self) -> int:
-        """Lanes of a block."""
+        """Return the number of lanes of a block."""
         return int(self.up[0].shape[1])
 
     def _longest_piece(self) -> int:
@@ -189,7 +196,7 @@ class Engine:
             yield (rows if len(rows) == 1 else rows[start : start + n_rows]), n_rows
 
     def _must_stop(self, k: int, attempts: int) -> bool:
-        """Whether block `k` is to be left before its next `attempts`; asked of `halt` once in `PIECE_SECONDS`."""
+        """Return whether block `k` is to be left before its next `attempts`; asks `halt` once in `PIECE_SECONDS`."""
         self._since_look[k] += attempts
         if self._since_look[k] > self._longest_piece():
             self._since_look[k] = attempts
@@ -197,13 +204,13 @@ class Engine:
         return self._broken
 
     def _stopped(self) -> bool:
-        """Whether long work is to be left here."""
+        """Return whether long work is to be left here."""
         if not self._broken and self.halt():
             self._broken = True
         return self._broken
 
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
-        """Apply `function`, as much work as `n_sweeps` sweeps, to every block; on threads if it is worth handing over.
+        """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
 
         Raises
         ------
@@ -246,26 +253,52 @@ class Engine:
             ``samples/energy`` (n_samples, n_chains), without offset.
         """
         self._prepare()
+        self._prepare_energies()
         self._since_look = [0] * len(self.blocks)
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = np.empty((n_samples, self.n_chains))
 
-        long = self.n_units * self._lanes() * self.attempt_seconds > PIECE_SECONDS
-
-        def run(k: int) -> None:
-            block = self.blocks[k]
-            for t in range(n_samples):
-                self._sweep_block(k, self.n_swept + t * thin, thin)
-                if self._broken:
-                    return
-                self._pack_block(k, packed[t, block])
-                if long and self._stopped():
-                    return
-                energies[t, block] = self._energies_block(k)
-
-        self._for_blocks(run, n_samples * thin)
+        self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin)
         self.n_swept += n_samples * thin
         return {"samples/states": packed, "samples/energy": energies}
+
+    def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
+        """Take samples of block `k`, a group of them in one call where they are short.
+
+        Mutates its part of `packed`, `energies`.
+        """
+        packed, energies = packed[:, self.blocks[k]], energies[:, self.blocks[k]]
+        together = self._longest_piece() // (self.n_units * thin)
+        for t in range(0, len(packed), max(1, together)):
+            first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
+            if together and self._in_groups:
+                sites = self._rows_of(first, len(packed[some]) * thin)
+                if self._must_stop(k, self.n_units * thin * len(packed[some])):
+                    return
+                group = np.empty(packed[some].shape, np.uint8)
+                energies[some] = self._record_group(k, sites, thin, group)
+                packed[some] = group
+            else:
+                for one in range(t, min(t + max(1, together), len(packed))):
+                    self._sweep_block(k, self.n_swept + one * thin, thin)
+                    if self._broken:
+                        return
+                    self._pack_block(k, packed[one])
+                    if not together and self._stopped():
+                        return
+                    energies[one] = self._energies_block(k)
+
+    def _rows_of(self, first: int, n_sweeps: int) -> np.ndarray:
+        """Return rows of units to visit: one for all sweeps, or one for each."""
+        found = [rows[:count] for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        """Take samples of block `k` in one call, and return their energies; rows of `sites` as `_rows_of` has them.
+
+        Mutates `packed`.
+        """
+        raise NotImplementedError
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -279,12 +312,13 @@ class Engine:
 
     @property
     def sweep_seconds(self) -> float:
-        """About how long a sweep of all chains takes."""
+        """About how many seconds a sweep of all chains takes."""
         lanes = sum(up.shape[1] for up in self.up)
         return float(self.attempt_seconds * self.n_units * lanes / min(self.threads, len(self.blocks)))
 
     def energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
+        self._prepare_energies()
         return np.concatenate(self._for_blocks(self._energies_block, 1))
 
     def quick_energies(self) -> np.ndarray:
@@ -326,12 +360,12 @@ class Engine:
         return words
 
     def _stream_rows(self) -> np.ndarray:
-        """Return the streams, one row each."""
+        """Return the streams of random numbers, one row each."""
         streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.lane_streams, strict=True)]
         return np.concatenate(streams)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on, bit for bit."""
+        """Return all arrays that continue the chains bit for bit."""
         return {
             "chains": self._pack(whole=True),
             "streams": self._stream_rows(),
@@ -340,7 +374,7 @@ class Engine:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         up = np.unpackbits(state["chains"], axis=1, count=self.n_units, bitorder="little")
         self._load(up, state["streams"])
         self.n_swept = int(state["n_swept"])
@@ -352,8 +386,7 @@ def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain
     if isinstance(initial, str) and initial == "up":
         return np.broadcast_to(np.uint8(1), (n_chains, n_units))
     if isinstance(initial, str) and initial == "random":
-        rows = [rng.keyed(seed, rng.INITIAL, first_chain + c).bytes(-(-n_units // 8)) for c in range(n_chains)]
-        packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n_chains, -1)
+        packed = rng.random_bytes(seed, rng.INITIAL, n_chains, -(-n_units // 8), first=first_chain)
         return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
     if isinstance(initial, str):
         raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._base import arrays
+from ...kernels.sampling.field_energies import STEPS
+from ...kernels.sampling.rounding import round_rows
 from ...machine.couplings import Couplings, row_blocks
 
 LOG_ODDS_ERROR = (
@@ -24,9 +27,19 @@ class FixedPoint(NamedTuple):
     exponent: int
     error: float
 
+    def judged(self, worst: float) -> FixedPoint:
+        """Return these integers with their error, where fields are off by `worst` units at most."""
+        return self._replace(error=self.error * worst)
+
     def integers(self, values: np.ndarray) -> np.ndarray:
         """Return values as the nearest integers."""
         found: np.ndarray = np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
+        return found
+
+    def rest(self, values: np.ndarray, integers: np.ndarray) -> np.ndarray:
+        """Return what rounding left of values, in `STEPS` of a unit of `integers`, int16."""
+        left = np.ldexp(values, self.exponent) - integers
+        found: np.ndarray = np.rint(left * STEPS).astype(np.int16)
         return found
 
     def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
@@ -55,15 +68,45 @@ class FixedPoint(NamedTuple):
 
 def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoint:
     """Return the finest integers that no field of `form` can overflow: int32 where these are fine enough."""
-    largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max())
-    room = form.n_units + 2.0  # rounding adds less than this
-    for kind, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
-        dtype = np.dtype(kind)
-        exponent = _exponent(highest - room, largest)
-        error = math.ldexp(highest_beta, -exponent) * _worst(form, field, exponent)
-        if error <= LOG_ODDS_ERROR:
+    for point in _candidates(form.absolute_sums(), field, highest_beta):
+        found = point.judged(_worst(form, field, point.exponent))
+        if found.error <= LOG_ODDS_ERROR:
             break
-    return FixedPoint(dtype, exponent, error)
+    return found
+
+
+def choose_dense(
+    matrix: np.ndarray, factor: float, sums: np.ndarray, field: np.ndarray, highest_beta: float, width: int
+) -> tuple[FixedPoint, np.ndarray]:
+    """Return what `choose` does for a matrix times `factor`, a power of two, and the integers, (n_units, width).
+
+    `sums` are those of sizes in each row of the product.
+    """
+    worst = np.empty(len(matrix))
+    for point in _candidates(sums, field, highest_beta):
+        integers = arrays.zeros((len(matrix), width), point.dtype)
+        round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst)
+        start = np.abs(_rounding(field, point.exponent)).max(axis=0)
+        found = point.judged(float((worst + start).max()))
+        if found.error <= LOG_ODDS_ERROR:
+            break
+    return found, integers
+
+
+def scaled_to(matrix: np.ndarray, factor: float, exponent: int) -> tuple[np.ndarray, float]:
+    """Return a matrix and a float whose product is matrix times factor times 2^exponent."""
+    if abs(exponent) < 1000:
+        return matrix, math.ldexp(factor, exponent)
+    return np.ldexp(matrix, exponent // 2), math.ldexp(factor, exponent - exponent // 2)
+
+
+def _candidates(sums: np.ndarray, field: np.ndarray, highest_beta: float) -> Iterator[FixedPoint]:
+    """Yield the finest integers of each kind; `error` is that of a field which is off by one unit."""
+    largest = float((sums + np.abs(field).max(axis=0)).max())
+    room = len(sums) + 2.0  # rounding adds less than this
+    for kind, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
+        exponent = _exponent(highest - room, largest)
+        yield FixedPoint(np.dtype(kind), exponent, math.ldexp(highest_beta, -exponent))
 
 
 def _exponent(highest: float, largest: float) -> int:

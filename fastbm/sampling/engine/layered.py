@@ -69,7 +69,7 @@ class BitProduct:
         return found
 
     def _count(self) -> np.ndarray | None:
-        """Count a product, and make the tables if it is time."""
+        """Count a product, and make the tables once there were enough of them."""
         self._n_left -= 1
         if self._n_left != 0:
             return None
@@ -92,7 +92,7 @@ class LayeredChains(Engine):
 
     @classmethod
     def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
-        """Chains of a block: the more, the fewer units there are, so that Python's share of the work is small."""
+        """Return the chains of a block: the more, the fewer units, so that Python's share of the work is small."""
         n_blocks = max(-(-n_chains // lanes_of(max(BLOCK, ENTRIES // n_units))), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 
@@ -198,7 +198,7 @@ class LayeredChains(Engine):
 
     @property
     def _user_pulls(self) -> list[BitProduct]:
-        """The user's couplings in float64, from which energies are told; made when first asked for."""
+        """Return the user's couplings in float64, from which energies are computed; made when first asked for."""
         if self._user_pulls_made is None:
             self._user_pulls_made = [BitProduct(np.array(block)) for block in self.couplings.arrays]
         return self._user_pulls_made

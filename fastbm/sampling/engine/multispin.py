@@ -26,7 +26,7 @@ EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
 class Unfit(ValueError):
-    """A machine that multi-spin coding cannot take; the text says why."""
+    """Raised for a machine that multi-spin coding cannot take; the text says why."""
 
 
 def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[float, np.ndarray]:
@@ -128,7 +128,7 @@ class MultispinChains(Engine):
         }
 
     def _energy_with_all_satisfied(self) -> float:
-        """-sum |J| in the energies of the machine without its offset."""
+        """Return the energy with every bond satisfied, without the machine's offset: -sum |J| for spins."""
         lo = float(self.units.lo)
         values = self.couplings.csr()[2]
         if lo:
@@ -141,7 +141,7 @@ class MultispinChains(Engine):
         self._tables = [self._table(self.beta[block][::32]) for block in self.blocks]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Thresholds of every level and word, for even and odd numbers of neighbours: see `sweep_multispin`."""
+        """Return the thresholds of every level and word, for even and odd numbers of neighbours."""
         found = []
         for odd in (0, 1):
             thresholds = arrays.zeros((LEVELS * WORDS,), np.uint64)
@@ -155,7 +155,7 @@ class MultispinChains(Engine):
         return tuple(found)
 
     def _thresholds(self, costs: np.ndarray) -> np.ndarray:
-        """2^64 times the probabilities to go against pulls that favour their side by `costs` in log-odds."""
+        """Return 2^64 times the probabilities of moves against pulls of `costs` in log-odds."""
         favour = np.exp(-costs)
         scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
@@ -190,6 +190,6 @@ class MultispinChains(Engine):
 
     @property
     def sweep_seconds(self) -> float:
-        """Seconds that a sweep of all replicas takes."""
+        """About how many seconds a sweep of all replicas takes."""
         n_blocks = len(self.blocks)
         return float(self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks))

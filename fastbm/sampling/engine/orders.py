@@ -16,6 +16,18 @@ from ...kernels.graph import colour_units
 from ...machine.couplings import Couplings
 
 ORDERS = ("sequential", "permuted", "random", "coloured")
+HOLD = np.uint32(1 << 28)
+
+
+def hold_of(rule: str, order: str) -> np.uint32 | None:
+    """Return the number of words, of 2^32, at which a Metropolis proposal is dropped; None by Gibbs.
+
+    In random order that is one in 16, each chain for itself. Without it free units, which accept every proposal, would
+    follow the order of the sites alone: chains that share it would move in step, and parity would be fixed.
+    """
+    if rule == "gibbs":
+        return None
+    return HOLD if order == "random" else np.uint32(0)
 
 
 def visit_order(order: str, couplings: Couplings) -> np.ndarray:

@@ -6,10 +6,12 @@ import numpy as np
 
 from ..._base import arrays
 from ...kernels.energy import energies_sparse
+from ...kernels.sampling.few import sweep_sparse_few
+from ...kernels.sampling.record import record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from ...machine.up_form import up_form
 from . import fixed_point
-from .engine import HOLD, Engine
+from .engine import Engine
 
 
 class SparseChains(Engine):
@@ -17,13 +19,16 @@ class SparseChains(Engine):
 
     kernel = "sparse"
     block_lanes = 128
+    few = 4
+    _in_groups = True
 
     def _couple(self) -> None:
         form, field = up_form(self.couplings, self.bias, self.units)
         indptr, indices, rises = form.csr()
         degree = int(np.diff(indptr).max(initial=0))
         self._point = fixed_point.choose(form, field, self.highest_beta)
-        self._edges = (indptr, indices, self._point.integers(rises))
+        edges = (indptr, indices, self._point.integers(rises))
+        self._swept = _in_fours(*edges) if self.n_chains <= self.few else edges
         field = self._point.integers(field)
         self._start = [self._lanes_of(field, k) for k in range(len(self.blocks))]
         self._biases = [self._lanes_of(self.bias, k) for k in range(len(self.blocks))]
@@ -33,7 +38,7 @@ class SparseChains(Engine):
         self.detail = self._point.detail(self.kernel)
 
     def _lanes_of(self, rows: np.ndarray, k: int) -> np.ndarray:
-        """One column for all chains, or one for each lane of block `k`."""
+        """Return values for the lanes of block `k`: one column for all chains, or one for each."""
         if len(rows) == 1:
             return np.ascontiguousarray(rows.T)
         block = self.blocks[k]
@@ -45,14 +50,23 @@ class SparseChains(Engine):
         self._point.fill_scales(self.beta, self.blocks, self._scale)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        graph = (*self._edges, self._start[k])
-        metropolis = self.rule == "metropolis"
-        hold = HOLD if self.order == "random" else np.uint32(0)
-        used = self.blocks[k].stop - self.blocks[k].start
+        graph, chains = (*self._swept, self._start[k]), (self._scale[k], self.lane_streams[k])
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_sparse(
-                self.up[k], graph, self._scale[k], self.lane_streams[k], rows, count, (metropolis, hold), used
-            )
+            if self._one_by_one:
+                self._flips[k] += sweep_sparse_few(self.up[k], graph, *chains, rows, count, self._hold)
+            else:
+                used = self.blocks[k].stop - self.blocks[k].start
+                self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
+
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
+        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
+        energies = np.empty(packed.shape[:2])
+        units = (float(self.units.lo), float(self.units.span))
+        self._flips[k] += record_sparse(
+            self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, packed, energies
+        )
+        return energies
 
     def _energies_block(self, k: int) -> np.ndarray:
         used = self.blocks[k].stop - self.blocks[k].start
@@ -60,3 +74,13 @@ class SparseChains(Engine):
         values = (float(self.units.lo), float(self.units.span))
         energies_sparse(self.up[k], self.couplings.csr(), self._biases[k], values, energies)
         return energies[:used]
+
+
+def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
+    degree = np.diff(indptr)
+    ends = np.concatenate([[0], np.cumsum(-(-degree // 4) * 4)])
+    places = np.arange(len(indices)) + np.repeat(ends[:-1] - indptr[:-1], degree)
+    four_indices, four_rises = np.zeros(ends[-1], indices.dtype), np.zeros(ends[-1], rises.dtype)
+    four_indices[places], four_rises[places] = indices, rises
+    return ends, four_indices, four_rises

@@ -1,1 +1,1 @@
-"""The parts of a finished run made one file, without copies."""
+"""The merge of the parts of a finished run into one file."""

@@ -1,4 +1,4 @@
-"""The file that a merge writes: made by HDF5, its chunks put in without it, read back while it is written.
+"""The file that a merge writes: laid out by HDF5, filled with chunks past it, and hashed as it is written.
 
 HDF5 must never meet a disk error: it crashes when a write fails. So a failed write is noted here, later ones are
 dropped, and the first error is raised when HDF5 has closed its side.
@@ -56,7 +56,7 @@ class DiskFile(Placed):
 
     @property
     def handle(self) -> int:
-        """The descriptor of the file."""
+        """Descriptor of the file."""
         return self._handle
 
     @contextmanager
@@ -71,13 +71,13 @@ class DiskFile(Placed):
             raise self._error
 
     def blank(self, n_bytes: int) -> memoryview:
-        """Return what stands for a chunk of so many bytes."""
+        """Return the bytes that hold the place of a chunk of `n_bytes` bytes."""
         if len(self._blank) < n_bytes:
             self._blank = np.zeros(n_bytes, np.uint8)
         return self._blank.data[:n_bytes]
 
     def fill(self, place: int, data: bytearray) -> None:
-        """Write a chunk where HDF5 has put its blank."""
+        """Write a chunk where HDF5 has put a blank for it."""
         disk.write_all(self._handle, memoryview(data), place)
 
     def seal(self, blocks: BlockHash) -> None:
@@ -96,7 +96,7 @@ class DiskFile(Placed):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """Read at the place; what was never written is zero."""
+        """Read at the position; what was never written is zero."""
         view = memoryview(buffer).cast("B")
         data = os.pread(self._handle, len(view), self.place)
         view[: len(data)] = data
@@ -105,7 +105,7 @@ class DiskFile(Placed):
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Write at the place, unless a write failed before, or it is a blank."""
+        """Write at the position, unless a write failed before, or it is a blank."""
         view = memoryview(data).cast("B")
         if self._is_blank(view):
             self.holes.append(self.place)
@@ -127,7 +127,7 @@ class DiskFile(Placed):
         return self.size
 
     def _is_blank(self, view: memoryview) -> bool:
-        """Whether HDF5 hands on the very bytes that it was given as a blank."""
+        """Return whether HDF5 hands on the very bytes that it was given as a blank."""
         if not len(view) or not len(self._blank):
             return False
         return _address(np.frombuffer(view, np.uint8)) == _address(self._blank)
@@ -138,7 +138,7 @@ def _address(array: np.ndarray) -> int:
 
 
 def fletcher32(data: bytearray | memoryview) -> bytes:
-    """Return the checksum of some bytes, as it stands behind them in a file.
+    """Return the checksum of some bytes that HDF5 keeps behind them in a file.
 
     A word whose bytes are exchanged is 256 times itself modulo 65535, and so are the sums of such words.
     """
@@ -152,7 +152,7 @@ def fletcher32(data: bytearray | memoryview) -> bytes:
 
 
 class Follower:
-    """Hashes a file behind the one who fills the holes in it, in a thread of its own.
+    """The hash of a file, computed in a thread of its own behind the writer that fills the file's holes.
 
     Each chunk that fills a hole is compared with its checksum, and that with the one that was meant.
 
@@ -178,7 +178,7 @@ class Follower:
         self._parts: list[Future[None]] = []
 
     def filled(self, place: int, checksum: bytes) -> None:
-        """Take note that a hole is filled with a chunk."""
+        """Record that a hole is filled with a chunk."""
         self._meant[place] = checksum
         while self._n_filled < len(self._holes) and self._holes[self._n_filled][0] in self._meant:
             self._n_filled += 1
@@ -186,7 +186,7 @@ class Follower:
             self._follow(self._holes[self._n_filled][0])
 
     def end(self) -> BlockHash:
-        """Return the hash of the whole file, in which there is no hole left."""
+        """Return the hash of the whole file, once no hole is left in it."""
         if self._n_filled < len(self._holes):
             raise StorageError(f"{len(self._holes) - self._n_filled} chunks of the merged file were not filled.")
         if self._asked:
@@ -244,7 +244,7 @@ def chunk_bytes(stream: Stream) -> int:
 
 
 class Chunks:
-    """Cuts the bytes of rows, as they come, into chunks with their checksums.
+    """Rows cut into chunks with their checksums, as their bytes come.
 
     Holds the rows of one chunk, or one row where that is larger.
 
@@ -269,7 +269,7 @@ class Chunks:
         self._cell = np.frombuffer(self._chunk, np.uint8)[:-SIZE].reshape(*size, item)
 
     def feed(self, data: memoryview) -> None:
-        """Take the bytes of some more rows; they may end within a row."""
+        """Add the bytes of some more rows; they may end within a row."""
         while data:
             taken = min(len(data), self._n_bytes - self._filled)
             self._unit[self._filled : self._filled + taken] = data[:taken]

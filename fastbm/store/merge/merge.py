@@ -40,8 +40,8 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
         If the run is being written, is not finished, or is damaged; the parts are left as they were.
     """
     names = Names(path)
-    standing = find(names)
-    if standing.origin is not None or standing.leftover_parts:
+    find(names)
+    if names.parts.is_dir():  # a kill may have left the folder with nothing but its lock
         lock = Lock(names)
         try:
             merge_chain(names)
@@ -85,7 +85,7 @@ def discard(run: str | os.PathLike[str] | Names) -> None:
 
 
 def remove_segments(names: Names) -> None:
-    """Remove segments that are merged. The first one tells that they are, so it goes when the others are gone."""
+    """Remove segments that are merged; the first one, which shows that they are, when the others are gone."""
     for path in names.own_files():
         if path == names.segment(0):
             disk.sync_folder(names.parts)
@@ -115,7 +115,7 @@ def parts_bytes(names: Names) -> int:
 
 
 def _check_whole(names: Names, standing: Standing) -> Chain:
-    """Follow the chain to its end, which there must be."""
+    """Follow the chain to its end; refuse parts that lack it."""
     assert standing.origin is not None
     chain = follow(names, standing.origin, hash_last=0)  # bytes are checked as they are read
     end = chain.headers[-1].end_block

@@ -52,7 +52,7 @@ def kept_rows(headers: Sequence[Header], n_base: np.ndarray) -> tuple[np.ndarray
 
 
 def one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield what `items` does, which is made in another thread while the item before it is used."""
+    """Yield the items of `items`, each made in another thread while the one before it is used."""
     with ThreadPoolExecutor(1, "fastbm-read") as thread:
         item = thread.submit(next, items, None)
         while (found := item.result()) is not None:
@@ -63,7 +63,7 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
 def row_bytes(
     names: Names, headers: Sequence[Header], kept: Iterable[np.ndarray], columns: dict[str, tuple[int, Stream]]
 ) -> Iterator[Rows]:
-    """Yield the bytes of rows of some streams, a piece of a segment at a time; good while the next piece is read.
+    """Yield the bytes of rows of some streams, a piece of a segment at a time; valid while the next piece is read.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def row_bytes(
 
 
 def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]]) -> list[tuple[str, int, int]]:
-    """Where in the file of a segment the rows of streams begin and end."""
+    """Return where in the file of a segment the rows of streams begin and end."""
     found = []
     if wanted:
         try:
@@ -129,7 +129,7 @@ def _pieces(names: Names, header: Header, buffers: list[memoryview], turn: int) 
 
 
 def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -> Iterator[tuple[str, int, int]]:
-    """The parts of the wanted places that lie in a piece of the file."""
+    """Yield the parts of the wanted places that lie in a piece of the file."""
     end = start + len(piece)
     for name, low, high in wanted:
         if low < end and high > start:
@@ -137,7 +137,7 @@ def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -
 
 
 def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
-    """Write ``run.h5`` beside the parts; no one sees it before it is whole.
+    """Write ``run.h5`` beside the parts, under a temporary name until it is whole.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
-    """Write all that is no stream."""
+    """Write everything but the streams."""
     last = chain.headers[-1]
     meta = {key: value for key, value in origin.meta.items() if key != "replaces"}
     meta |= {"merged_from": origin.header.sha256, "n_blocks": last.end_block}
@@ -198,7 +198,7 @@ def _state(names: Names, last: Header) -> Arrays:
 
 
 def _leave_holes(disk: DiskFile, dataset: h5py.Dataset, stream: Stream, n_rows: int) -> list[int]:
-    """Let HDF5 place all chunks of a dataset; return where."""
+    """Have HDF5 allocate all chunks of a dataset, left blank; return their places."""
     blank, first = disk.blank(chunk_bytes(stream)), len(disk.holes)
     for corner in corners(stream, n_rows):
         dataset.id.write_direct_chunk(corner, blank)
@@ -251,7 +251,7 @@ def _fill_holes(
 
 
 def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
-    """Hand on the rows of the merged file that segments go on from."""
+    """Pass on the rows of the merged file that segments continue."""
     with merged.open() as file:
         for name, (n_rows, one) in chunks.items():
             batch = batch_rows(merged.streams[name])
@@ -261,7 +261,7 @@ def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
 
 
 def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], copied: dict[str, str]) -> None:
-    """Read the merged file as others will: all streams with all rows, and those that went through HDF5 the same."""
+    """Read the merged file as a reader does: all streams with all rows, compared with those that went through HDF5."""
     with open_image(names.merged_temporary) as file:
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")

@@ -27,7 +27,7 @@ ONE_OF_ALL = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few sweeps, whatever their time."""
-    monkeypatch.setattr(blocks, "BLOCK_SECONDS", 2e-4)
+    monkeypatch.setattr(blocks.Pace, "count", 20)
 
 
 def interrupt_at(block: int) -> Callable[[Any, Any], None]:

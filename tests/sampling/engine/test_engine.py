@@ -131,7 +131,8 @@ def test_the_same_bits_where_a_unit_has_a_thousand_neighbours(units: str, rule: 
     first, second = dense.state(), sparse.state()
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert sparse.n_flips > 40 * n
-    np.testing.assert_allclose(dense.energies(), sparse.energies(), rtol=1e-12)
+    most = np.abs(weights.data).sum() / 2
+    np.testing.assert_allclose(dense.energies(), sparse.energies(), rtol=0, atol=1e-10 * most)
 
 
 @pytest.mark.filterwarnings("ignore:.*periodic")
@@ -179,7 +180,7 @@ def test_the_stated_error_of_log_odds_is_that_of_the_integers(beta: float, units
 
 def recomputed(chains: Engine, k: int) -> np.ndarray:
     fields = np.empty_like(chains._fields[k])
-    start = np.ascontiguousarray(chains._start[chains.blocks[k]])
+    start = np.ascontiguousarray(np.broadcast_to(chains._rows(k), fields.shape))
     init_fields_dense(fields, chains.up[k], chains._rises, start)
     return fields
 

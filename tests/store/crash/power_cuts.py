@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastbm.store import open_reader
+from fastbm._base.checks import StorageError
+from fastbm.store import open_reader, verify
 from tests.store.crash.operations import Do, Operation, watching
-from tests.store.crash.stories import Stage, check_prefix
+from tests.store.crash.stories import Stage, check_prefix, mend
 from tests.support import crash
 
 PAGE, SECTOR = 4096, 512
@@ -200,3 +202,47 @@ def check_after(name: str, stage: Stage, folder: Path, n_trials: int) -> None:
     for _ in range(n_trials):
         for number in [k + 1 for k, entry in enumerate(log.entries) if entry[0] == name]:
             trial(log, folder / "after", number, chance)
+
+
+def torn(data: bytes, step: int) -> Iterator[tuple[str, bytes]]:
+    """Yield a file with zeros from each place on, up to each place, and in each page and sector; with what was done."""
+    edges = sorted({*range(0, len(data) + 1, step), 8, 64, 500, *(len(data) - n for n in (1, 8, 48, 64))})
+    spans = [(start, len(data)) for start in edges] + [(0, end) for end in edges]
+    spans += [(start, start + n) for n in (PAGE, SECTOR) for start in range(0, len(data), n)]
+    for start, end in dict.fromkeys((start, min(end, len(data))) for start, end in spans):
+        found = data[:start] + bytes(end - start) + data[end:]
+        if found != data:
+            yield f"bytes {start}-{end - 1} are zeros", found
+
+
+def check_torn(parts: Path, name: str, whole: crash.Contents, place: Path, step: int, every: int) -> int:
+    """Tear one file of a run in every way: it is told, what lies before is kept, and `every` so many ends the same.
+
+    Returns
+    -------
+    n_torn : int
+        In how many ways it was torn.
+    """
+    place.mkdir(exist_ok=True)
+    n_torn, path, is_rows = 0, place / "run.h5", name.startswith("seg")
+    kept = {one.name: one.read_bytes() for one in sorted(parts.glob("seg-*.h5")) if one.name != name}
+    for n_torn, (what, data) in enumerate(torn((parts / name).read_bytes(), step), 1):
+        crash.remove_run(path)
+        folder = Path(shutil.copytree(parts, f"{path}.parts"))
+        (folder / name).write_bytes(data)
+        try:
+            check_prefix(path, whole)
+            assert not is_rows, f"{what}: read as if it were whole"
+        except StorageError as error:
+            assert is_rows, f"{what}: {error}"
+            assert f"{name} is damaged: " in str(error), f"{what}: {error}"
+        if is_rows:
+            assert n_torn % every or verify(path).problems, what
+            with open_reader(path, cut=True) as reader:
+                assert reader.n_blocks == len(kept) - 1, what
+        for one, before in kept.items():
+            assert (folder / one).read_bytes() == before, what
+        if n_torn % every == 0:
+            mend(path)
+            crash.assert_same_contents(whole, crash.contents_of(path))
+    return n_torn

@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 
 from fastbm._base.checks import StorageError
-from fastbm.store import Stream, Writer, commit, create, open_reader, resume
+from fastbm.store import Stream, Writer, commit, create, merge_parts, open_reader, resume
 from tests.store.crash.operations import Operation, operations_of
 from tests.support import crash
 
@@ -100,6 +100,12 @@ def replace(path: Path, acknowledge: Acknowledge = nobody) -> None:
     go_on(writer, N_BLOCKS, acknowledge=acknowledge)
 
 
+def merge(path: Path, acknowledge: Acknowledge = nobody) -> None:
+    """Merge the parts of a run that is finished; one that is merged stays as it is."""
+    acknowledge(N_BLOCKS)
+    merge_parts(path)
+
+
 def mend(path: Path, acknowledge: Acknowledge = nobody) -> None:
     """Resume a run of which segments are damaged."""
     with warnings.catch_warnings():
@@ -107,14 +113,14 @@ def mend(path: Path, acknowledge: Acknowledge = nobody) -> None:
         work(path, acknowledge)
 
 
-def _stopped(path: Path, n_blocks: int) -> Path:
+def stopped(path: Path, n_blocks: int) -> Path:
     """Leave a run that was stopped after `n_blocks`; return its parts."""
     go_on(begin(path), N_BLOCKS, every=1, stop_at=n_blocks)
     return path.with_name(path.name + ".parts")
 
 
 def _damaged(path: Path) -> None:
-    parts = _stopped(path, 3)
+    parts = stopped(path, 3)
     flip(parts / "seg-00000002.h5", 8 * 3000)
     (parts / "seg-00000004.h5.tmp").write_bytes(b"left by a kill")
 
@@ -162,8 +168,9 @@ STORIES = {
     "extension": Story(extend, lambda path: go_on(begin(path, 2 * N_BLOCKS), 2 * N_BLOCKS), work),
     "replacement": Story(replace, lambda path: go_on(begin(path, seed=2), N_BLOCKS), work),
     "replacement-of-parts": Story(
-        replace, lambda path: go_on(begin(path, seed=2), N_BLOCKS), lambda path: _stopped(path, 3)
+        replace, lambda path: go_on(begin(path, seed=2), N_BLOCKS), lambda path: stopped(path, 3)
     ),
+    "merge": Story(merge, work, lambda path: go_on(begin(path, merge=False), N_BLOCKS)),
     "mend": Story(mend, work, _damaged),
 }
 

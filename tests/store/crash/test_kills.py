@@ -56,7 +56,10 @@ def look_at_either(path: Path) -> int:
 @pytest.mark.parametrize("name", STORIES)
 def test_killed_at_file_operations(folder: Path, name: str) -> None:
     found = kill_each(name, folder, every=False, step=6 if name == "run" else 29)
-    assert len(found) > 1, "all kills came at one state of the run"
+    if name == "merge":
+        assert found == {stories.N_BLOCKS}, "a merge hides rows for no instant"
+    else:
+        assert len(found) > 1, "all kills came at one state of the run"
 
 
 @pytest.mark.slow

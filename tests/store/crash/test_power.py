@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.store.crash import power_cuts
 from tests.store.crash.power_cuts import PAGE, Disk, File
-from tests.store.crash.stories import N_BLOCKS, stage
+from tests.store.crash.stories import N_BLOCKS, large_states, stage, stopped
 
-STORIES = ("run", "large-states", "extension", "replacement", "replacement-of-parts")
+STORIES = ("run", "large-states", "extension", "replacement", "replacement-of-parts", "merge")
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -24,6 +25,17 @@ def test_power_cuts(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", STORIES)
 def test_power_cuts_often(folder: Path, name: str) -> None:
     power_cuts.check(stage(name), folder, 60, seed=1)
+
+
+@pytest.mark.parametrize(("step", "every"), [(4096, 7), pytest.param(64, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["seg", "state"])
+def test_any_part_of_the_last_file_may_be_zeros(folder: Path, kind: str, step: int, every: int) -> None:
+    whole = stage("run").whole
+    with large_states() if kind == "state" else nullcontext():
+        (folder / "before").mkdir()
+        parts = stopped(folder / "before" / "run.h5", 3)
+        last = max(parts.glob(f"{kind}-*.h5")).name
+        assert power_cuts.check_torn(parts, last, whole, folder / "after", step, every) > 20
 
 
 def test_a_disk_that_was_synced_loses_nothing_and_one_that_was_not_may_lose_all(folder: Path) -> None:

@@ -1,0 +1,97 @@
+"""Seeds of many chains at once: what NumPy's `SeedSequence` and `PCG64` give one key at a time, for arrays of keys.
+
+O'Neill, HMC-CS-2014-0905 (2014); the hash of seeds: O'Neill, "Developing a seed_seq alternative" (2015), as
+`numpy.random.SeedSequence` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+POOL = 4  # words
+INIT_A, MULT_A, INIT_B, MULT_B = 0x43B0D7E5, 0x931E8875, 0x8B51F9DD, 0x58F38DED
+MIX_LEFT, MIX_RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
+LOW = np.uint64(0xFFFFFFFF)
+MULTIPLIER = (np.uint64(2549297995355413924), np.uint64(4865540595714422341))  # of PCG64, high and low word
+
+
+def _constants(initial: int, factor: int, start: int, count: int) -> Iterator[tuple[np.uint32, np.uint32]]:
+    """Yield constants of calls `start` to `start + count` of a hash: what a word is mixed with, and multiplied by."""
+    value = initial * pow(factor, start, 1 << 32) % (1 << 32)
+    for _ in range(count):
+        following = value * factor % (1 << 32)
+        yield np.uint32(value), np.uint32(following)
+        value = following
+
+
+def _hashed(words: np.ndarray, constants: tuple[np.uint32, np.uint32]) -> np.ndarray:
+    found = (words ^ constants[0]) * constants[1]
+    return np.asarray(found ^ (found >> np.uint32(16)))
+
+
+def states(seed: int, purpose: int, index: np.ndarray, n_words: int) -> np.ndarray:
+    """Return ``SeedSequence(seed, spawn_key=(purpose, i)).generate_state(n_words)`` for every i of `index`.
+
+    Parameters
+    ----------
+    index : (n,) array of int
+        At least 0 and below 2^32.
+
+    Returns
+    -------
+    (n, n_words) uint32 array
+    """
+    index = np.asarray(index, np.uint32)
+    pool = np.random.SeedSequence(seed, spawn_key=(purpose,)).pool
+    n_before = max(POOL, -(-seed.bit_length() // 32)) + 1  # words that are in the pool
+    start = POOL + POOL * (POOL - 1) + POOL * (n_before - POOL)
+    mixed = []
+    for word, constants in zip(pool, _constants(INIT_A, MULT_A, start, POOL), strict=True):
+        value: np.ndarray = MIX_LEFT * np.full(1, word) - MIX_RIGHT * _hashed(index, constants)
+        mixed.append(np.bitwise_xor(value, value >> np.uint32(16)))
+    constants_of_words = enumerate(_constants(INIT_B, MULT_B, 0, n_words))
+    return np.stack([_hashed(mixed[k % POOL], constants) for k, constants in constants_of_words], axis=1)
+
+
+def _times(a: np.ndarray, b: np.ndarray | np.uint64) -> tuple[np.ndarray, np.ndarray]:
+    """Multiply words of 64 bits; return the high and the low word."""
+    shift = np.uint64(32)
+    a0, a1, b0, b1 = a & LOW, a >> shift, b & LOW, b >> shift
+    middle = a1 * b0 + (a0 * b0 >> shift)
+    other = a0 * b1 + (middle & LOW)
+    return a1 * b1 + (middle >> shift) + (other >> shift), a * b
+
+
+def _stepped(
+    high: np.ndarray, low: np.ndarray, inc_high: np.ndarray, inc_low: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Advance states of PCG64 by a step."""
+    product_high, product_low = _times(low, MULTIPLIER[1])
+    product_high = product_high + high * MULTIPLIER[1] + low * MULTIPLIER[0]
+    low = product_low + inc_low
+    return product_high + inc_high + (low < product_low).astype(np.uint64), low
+
+
+def random_bytes(seed: int, purpose: int, index: np.ndarray, n_bytes: int) -> np.ndarray:
+    """Return ``Generator(PCG64(SeedSequence(seed, spawn_key=(purpose, i)))).bytes(n_bytes)`` for every i of `index`.
+
+    Returns
+    -------
+    (n, n_bytes) uint8 array
+    """
+    words = np.ascontiguousarray(states(seed, purpose, index, 8)).view(np.uint64)
+    start_high, start_low, inc_high, inc_low = words.T
+    one = np.uint64(1)
+    inc_high, inc_low = (inc_high << one) | (inc_low >> np.uint64(63)), (inc_low << one) | one
+    low = inc_low + start_low  # a step from 0 leads to the increment
+    high = inc_high + start_high + (low < inc_low).astype(np.uint64)
+    high, low = _stepped(high, low, inc_high, inc_low)
+    drawn = np.empty((len(words), -(-n_bytes // 8)), "<u8")
+    for k in range(drawn.shape[1]):
+        high, low = _stepped(high, low, inc_high, inc_low)
+        turn = high >> np.uint64(58)
+        value = high ^ low
+        drawn[:, k] = (value >> turn) | (value << ((np.uint64(64) - turn) & np.uint64(63)))
+    return drawn.view(np.uint8)[:, :n_bytes]

@@ -1,0 +1,58 @@
+"""Couplings as integers, what rounding changes at most in a field, and what it leaves: one pass over the couplings."""
+
+import numpy as np
+
+from ..jit import kernel
+from .field_energies import STEPS, TILE
+
+LANES = 16  # sums side by side
+
+
+@kernel
+def round_rows(values, factor, integers, worst):
+    """Write values times `factor`, rounded, to `integers`; and to `worst` what that changes a field by at most.
+
+    Mutates `integers` (n, width), width at least n, and `worst` (n,): in each row the larger one of the sums of all
+    that rounding adds and of all that it takes away. `values` is (n, n) float64, `factor` a power of two.
+    Cost: one pass over `values`.
+    """
+    raised, lowered = np.empty(LANES), np.empty(LANES)
+    n = values.shape[1]
+    for i in range(values.shape[0]):
+        row, out = values[i], integers[i]
+        raised[:] = 0.0
+        lowered[:] = 0.0
+        for first in range(0, n - n % LANES, LANES):
+            for k in range(LANES):
+                scaled = row[first + k] * factor
+                whole = np.rint(scaled)
+                out[first + k] = whole
+                change = whole - scaled
+                raised[k] += max(change, 0.0)
+                lowered[k] += max(-change, 0.0)
+        for j in range(n - n % LANES, n):
+            scaled = row[j] * factor
+            whole = np.rint(scaled)
+            out[j] = whole
+            raised[0] += max(whole - scaled, 0.0)
+            lowered[0] += max(scaled - whole, 0.0)
+        worst[i] = max(raised.sum(), lowered.sum())
+
+
+@kernel
+def fill_remainders(values, factor, integers, tiles):
+    """Write what rounding has left, in `STEPS` of a unit, to `tiles` (n_tiles, n, 64) int16; return whether it is any.
+
+    Mutates `tiles`; other arguments are those of `round_rows`, which has filled `integers`.
+    Cost: one pass over `values`.
+    """
+    n, most = values.shape[1], 0
+    for i in range(values.shape[0]):
+        row, whole = values[i], integers[i]
+        for t in range(tiles.shape[0]):
+            out = tiles[t, i]
+            for k in range(min(TILE, n - t * TILE)):
+                left = np.int16(np.rint((row[t * TILE + k] * factor - whole[t * TILE + k]) * STEPS))
+                out[k] = left
+                most = max(most, abs(left))
+    return most > 0

@@ -1,0 +1,59 @@
+"""Samples and energies that are recorded beside the sweeps are those of the states, bit for bit in every grouping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.sampling.chains import make_chains
+from fastbm.sampling.engine.orders import ORDERS
+from tests.support.machines import UNITS
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", ["glass", "alike", "exact", "hub"])
+@pytest.mark.parametrize("own_bias", [False, True])
+def test_energies_of_fields_are_those_of_the_couplings(units: str, kind: str, own_bias: bool) -> None:
+    """Couplings that are alike round alike, and magnetised states add up their errors."""
+    n, n_chains, generator = 300, 20, np.random.default_rng(3)
+    weights = np.triu(generator.normal(size=(n, n)) / n**0.5, 1)
+    alike = np.triu(np.full((n, n), 0.7 / n), 1)
+    hub = alike * 1e-5
+    hub[0, 1] = 1.0  # sets the unit of the fields, in which all others are small
+    weights = {"glass": weights, "alike": alike, "exact": np.sign(weights), "hub": hub}[kind]
+    model = bm.BoltzmannMachine(weights + weights.T, generator.normal(size=n) * (kind != "hub"), units=units)
+    bias = generator.normal(size=(n_chains, n)) if own_bias else None
+    chains = make_chains(model, n_chains, kernel="dense", beta=0.5, seed=1, bias=bias, threads=2)
+    most = np.abs(weights).sum() + np.abs(chains.bias).sum(axis=1).max()
+    found = [chains.record(3, thin) for thin in (1, 4)]
+    for states, energies in ((one["samples/states"], one["samples/energy"]) for one in found):
+        values = model.convention.values(np.unpackbits(states, axis=2, count=n, bitorder="little"), np.float64)
+        exact = -np.einsum("tci,ij,tcj->tc", values, weights, values) - (values * chains.bias).sum(axis=2)
+        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-10 * most)
+    assert np.array_equal(chains.energies(), found[1]["samples/energy"][-1])
+    chains.state()
+
+
+def test_fields_that_came_apart_from_their_states_are_told() -> None:
+    chains = make_chains(bm.models.random_machine(60, seed=1), 2, kernel="dense")
+    chains.record(60, 1)
+    chains._fields[0] += 1 << 20
+    with pytest.raises(RuntimeError, match="not that of its state"):
+        chains.state()
+
+
+@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n_chains", [1, 3, 20])
+def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chains: int) -> None:
+    for n in (12, 60):
+        model = bm.models.random_machine(n, seed=1)
+        settings = {"kernel": kernel, "order": order, "seed": 2}
+        whole, apart = (make_chains(model, n_chains, threads=threads, **settings) for threads in (1, 2))
+        rows = whole.record(5, 3)
+        for t in range(5):
+            apart.sweep(3)
+            assert np.array_equal(apart.packed(), rows["samples/states"][t])
+            assert np.array_equal(apart.energies(), rows["samples/energy"][t])
+        assert whole.n_flips == apart.n_flips
