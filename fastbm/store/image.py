@@ -328,8 +328,15 @@ def open_image(path: Path) -> h5py.File:
     ------
     Damaged
         If it holds anything of a kind that fastbm does not write; no array of it was read.
+    FileNotFoundError
+        If it is not there, or no longer.
     """
-    return believed(h5py.File(path, "r"))
+    try:
+        file = h5py.File(path, "r")
+    except OSError:
+        path.stat()  # a file that vanished once HDF5 had opened it, HDF5 tells without errno
+        raise
+    return believed(file)
 
 
 def believed(file: h5py.File) -> h5py.File:

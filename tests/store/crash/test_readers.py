@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import pytest
 
 from fastbm._base.checks import StorageError
@@ -144,6 +145,22 @@ def test_a_reader_that_lists_parts_while_they_are_merged_sees_the_whole_run(
         reader.refresh()
         assert sorted(os.listdir(path.with_name("run.h5.parts"))) == ["lock", "seg-00000000.h5"]
         assert prefix_of(reader, stage("run").whole) == N_BLOCKS
+
+
+def test_a_segment_that_is_merged_while_hdf5_opens_it_is_looked_for_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDF5 looks at a file's name after it has opened it, and has no errno for one that is gone."""
+    path, opened = folder / "run.h5", h5py.File
+    stories.go_on(stories.begin(path, merge=False), N_BLOCKS)
+
+    def merged_meanwhile(name: Path, *arguments: object) -> h5py.File:
+        monkeypatch.setattr(h5py, "File", opened)
+        merge_parts(path)
+        raise OSError("Unable to synchronously open file (can't retrieve stat info for file)")
+
+    monkeypatch.setattr(h5py, "File", merged_meanwhile)
+    assert prefix_of(open_reader(path), stage("run").whole) == N_BLOCKS
 
 
 def test_a_second_writer_is_refused_and_changes_nothing(folder: Path) -> None:
