@@ -247,7 +247,7 @@ def test_memory_and_files_stay_level(folder: Path) -> None:
         work(path)
         assert bm.verify(path).sound
         assert len(str(bm.open(path).summary())) > 100
-        bm.infer(MODEL, "ais", n_chains=8, n_betas=20, seed=1, witness=False)
+        bm.infer(MODEL, "ais", n_chains=64, n_betas=200, seed=1)
         assert [one.name for one in folder.iterdir()] == ["run.h5"]
         if seconds < WARM_UP_SECONDS or not any(before):
             before = held()
