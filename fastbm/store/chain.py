@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,7 @@ class Origin:
     spec: str
     streams: dict[str, Stream]
     meta: dict[str, object]
-
-    @cached_property
-    def replaced(self) -> list[str]:
-        """Ids of the runs whose place this run took."""
-        return list(json.loads(str(self.meta["replaces"])))
+    replaced: list[str]  # ids of the runs whose place this run took
 
     @property
     def settings(self) -> dict[str, object]:
@@ -69,7 +64,8 @@ def read_origin(names: Names) -> Origin:
         with open_image(path) as file:
             meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
             parse_settings(meta)
-            return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file)[0], meta)
+            replaced = [str(one) for one in json.loads(str(meta["replaces"]))]
+            return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file)[0], meta, replaced)
     except Foreign as error:
         raise foreign(names, 0, error) from None
     except (Damaged, *NONSENSE) as error:
