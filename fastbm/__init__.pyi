@@ -119,15 +119,15 @@ class _Sample(TypedDict, total=False):
 
 class _SampleGibbs(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]
-    kernel: Literal["dense", "sparse", "layered", "multispin"]
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"]
 
 class _SampleMetropolis(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]
-    kernel: Literal["dense", "sparse", "layered", "multispin"]
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"]
 
 class _SampleTempering(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]
-    kernel: Literal["dense", "sparse", "layered", "multispin"]
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"]
     rule: Literal["gibbs", "metropolis"]
     betas: Sequence[float] | np.ndarray
     lowest_beta: float | None
@@ -137,7 +137,7 @@ class _SampleTempering(_Sample, total=False):
 
 class _SampleAnnealing(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]
-    kernel: Literal["dense", "sparse", "layered", "multispin"]
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"]
     rule: Literal["gibbs", "metropolis"]
     betas: Sequence[float] | np.ndarray
     lowest_beta: float | None
@@ -145,7 +145,7 @@ class _SampleAnnealing(_Sample, total=False):
 
 class _SamplePopulationAnnealing(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]
-    kernel: Literal["dense", "sparse", "layered", "multispin"]
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"]
     rule: Literal["gibbs", "metropolis"]
     target_ess: float
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from . import checks, seeds
 
-CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT, BOOTSTRAP = (
-    range(14)
-)
+(
+    CHAINS, INITIAL, ORDERS, BATCHES, SPLIT, STARTS, MODEL, CLAMPED, MONITOR, WORDS, SWAPS, RESAMPLING, PILOT,
+    BOOTSTRAP, PAIRS,
+) = range(15)  # fmt: skip
 
 FEW = 8  # keys, which take longer side by side than one by one
 

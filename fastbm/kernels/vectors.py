@@ -201,3 +201,47 @@ def _plain_tile(kind: Any) -> Any:
 
 add_plain_float32 = _plain_tile(_FLOAT)
 add_plain_float64 = _plain_tile(ir.DoubleType())
+
+
+def _edges(conjunction: bool) -> Any:
+    """Make a function that adds numbers to 128 chains in the bits of words, where two units are both up or unlike.
+
+    Its arguments are addresses: of words (units, 4) uint32, sums (128,) float64, edges (n, 2) int32 and numbers (n,)
+    float64; and the number of edges. Additions are masked, which LLVM makes of no loop over bits.
+    """
+    sums, mask, n_words = ir.VectorType(ir.DoubleType(), 32), ir.VectorType(_BIT, 32), 4
+
+    @intrinsic
+    def add_edges(typing: Any, up: Any, energies: Any, edges: Any, numbers: Any, n_edges: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            up, energies, edges, numbers, n_edges = args
+            code = _Code(builder)
+            places = [code.at(energies, sums, None, 256 * w) for w in range(n_words)]
+            totals = [cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places]
+            spread = ir.Constant(ir.VectorType(_INDEX, 32), [0] * 32)
+            with cgutils.for_range(builder, n_edges) as loop:
+                one, other = (
+                    builder.sext(builder.load(code.at(edges, _INDEX, (loop.index, 8), 4 * k), align=4), _ADDRESS)
+                    for k in range(2)
+                )
+                number = builder.load(code.at(numbers, ir.DoubleType(), (loop.index, 8), 0), align=8)
+                nothing = ir.Constant(sums, ir.Undefined)
+                first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
+                everywhere = builder.shuffle_vector(first, nothing, spread)
+                for w, total in enumerate(totals):
+                    words = [builder.load(code.at(up, _INDEX, (unit, 16), 4 * w), align=4) for unit in (one, other)]
+                    word = builder.and_(*words) if conjunction else builder.xor(*words)
+                    held = builder.load(total)
+                    more = builder.fadd(held, everywhere)
+                    builder.store(builder.select(builder.bitcast(word, mask), more, held), total)
+            for place, total in zip(places, totals, strict=True):
+                builder.store(builder.load(total), place, align=8)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 5), generate
+
+    return add_edges
+
+
+add_common_edges = _edges(True)
+add_unlike_edges = _edges(False)

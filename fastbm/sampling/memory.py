@@ -10,7 +10,8 @@ from .engine.engine import lanes_of
 from .settings import SampleSettings, SingleUnit
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
-UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "multispin": 1.5}
+UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "lookup": 3.0, "multispin": 1.5}
+_BLOCKS = {"lookup": 128, "multispin": 512}  # chains that are held together
 CLUSTER_BYTES = 3.0
 PACKED_COPIES = 6.0
 LANE_BYTES = 200.0  # streams, energies, a row of samples
@@ -24,8 +25,8 @@ def needed_bytes(settings: SampleSettings, subject: Conditioned, n_chains: int) 
     n_units, kernel = subject.machine.n_units, settings.own.kernel if isinstance(settings.own, SingleUnit) else ""
     lanes = lanes_of(settings.own.replicas * n_chains)
     each = UNIT_BYTES.get(kernel, CLUSTER_BYTES)
-    if kernel == "multispin":
-        lanes = -(-lanes // 512) * 512
+    if kernel in _BLOCKS:
+        lanes = -(-lanes // _BLOCKS[kernel]) * _BLOCKS[kernel]
     if subject.bias is not None:  # a bias for each chain, given and as the kernel holds it
         each += 20.0
     return lanes * (n_units * (each + PACKED_COPIES / 8.0) + LANE_BYTES) + _of_couplings(subject, kernel)

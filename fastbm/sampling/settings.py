@@ -79,12 +79,14 @@ class SingleUnit(Sampler):
     ----------
     order : {"sequential", "permuted", "random", "coloured"}, optional
         How a sweep visits the units; left out, sequential for Gibbs and random for Metropolis updates.
-    kernel : {"dense", "sparse", "layered", "multispin"}, optional
+    kernel : {"dense", "sparse", "layered", "lookup", "multispin"}, optional
         The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
     """
 
+    fixed: ClassVar[bool] = False  # whether chains keep their temperatures
+
     order: Literal["sequential", "permuted", "random", "coloured"] = CHOSEN
-    kernel: Literal["dense", "sparse", "layered", "multispin"] = CHOSEN
+    kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"] = CHOSEN
 
     def completed(self) -> Any:
         """Return the sampler with the order of updates filled in."""
@@ -99,7 +101,10 @@ class SingleUnit(Sampler):
             "beta": self.lane_betas(settings), "order": self.order,
             "first_chain": settings.first_chain * self.replicas,
         }  # fmt: skip
-        kernel = choose_kernel(*args, **lanes) if self.kernel is None else check_kernel(self.kernel, *args, **lanes)
+        if self.kernel is None:
+            kernel = choose_kernel(*args, **lanes, fixed=self.fixed)
+        else:
+            kernel = check_kernel(self.kernel, *args, **lanes)
         return settings.with_own(kernel=kernel)
 
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:

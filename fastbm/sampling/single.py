@@ -13,6 +13,7 @@ from .settings import SampleSettings, SingleUnit
 @options
 class _Chains(SingleUnit):
     many_betas: ClassVar[bool] = True
+    fixed: ClassVar[bool] = True
 
     def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
         """Return independent chains."""

@@ -13,9 +13,7 @@ from fastbm.kernels.sampling.multispin import (
     LEVELS,
     WORDS,
     count_unsatisfied,
-    pack_replicas,
     sweep_multispin,
-    unpack_replicas,
 )
 from tests.twins import reference, sampling as slow
 
@@ -214,29 +212,13 @@ def test_many_unsatisfied_couplings_are_counted():
     assert np.all(totals == n - 1)
 
 
-@FEW
-@given(st.integers(1, 70), st.sampled_from([1, 31, 32, 33, 64, 448, 512]), st.integers(0, 2**16))
-def test_replicas_are_packed_and_unpacked(n, n_replicas, seed):
-    bits = np.random.default_rng(seed).integers(0, 2, (n_replicas, n), dtype=np.uint8)
-    up = np.full((n, WORDS), ALL, np.uint32)
-    unpack_replicas(bits, up)
-    padded = np.zeros((REPLICAS, n), int)
-    padded[:n_replicas] = bits
-    assert up.tolist() == slow.words_of(padded)
-    packed = np.full((n_replicas, -(-n // 8)), 255, np.uint8)
-    pack_replicas(up, packed)
-    assert packed.tolist() == [reference.pack_words(row, 8) for row in bits]
-
-
 def test_one_compiled_signature():
-    kernels = (sweep_multispin, count_unsatisfied, pack_replicas, unpack_replicas)
+    kernels = (sweep_multispin, count_unsatisfied)
 
     def run_all(n):
         graph, replicas = Graph.draw(n, 5, seed=1), Replicas.draw(n, seed=1)
         for rule in RULES:
             replicas.sweep(graph, np.zeros((1, n)), 1, rule, True)
-        pack_replicas(replicas.up, np.empty((REPLICAS, -(-n // 8)), np.uint8))
-        unpack_replicas(np.zeros((32, n), np.uint8), replicas.up)
         count_unsatisfied(replicas.up, np.zeros((1, 2), np.int32), np.zeros(1, np.uint32), np.empty(REPLICAS, np.int64))
 
     run_all(5)

@@ -57,7 +57,7 @@ def clique(units: str) -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(weights + weights.T).to_units(units)
 
 
-MODELS = {"dense": random_graph, "sparse": random_graph, "layered": layers, "multispin": signs}
+MODELS = {"dense": random_graph, "sparse": random_graph, "layered": layers, "lookup": random_graph, "multispin": signs}
 
 
 def chains_of(
@@ -65,7 +65,7 @@ def chains_of(
 ) -> Engine:
     """Many chains, their streams and starts drawn at once."""
     generator = np.random.default_rng([ORDERS.index(order), RULES.index(rule), len(kernel)])
-    n_streams = CHAINS // 32 if kernel == "multispin" else CHAINS
+    n_streams = CHAINS // {"multispin": 32, "lookup": 2}.get(kernel, 1)
     return couple_chains(
         model.couplings,
         model.flat_bias if bias is None else bias,
@@ -141,20 +141,22 @@ def test_chains_with_biases_and_temperatures_of_their_own(
         assert_distribution(codes[:, group == g], model, betas[g], biases[g])
 
 
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("rule", RULES)
-def test_words_with_temperatures_of_their_own(monkeypatch: pytest.MonkeyPatch, rule: str, units: str) -> None:
+@pairwise(kernel=["lookup", "multispin"], units=UNITS, rule=RULES)
+def test_words_with_temperatures_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, rule: str, units: str
+) -> None:
     monkeypatch.setitem(globals(), "SAMPLES", 16)
     model, betas = signs(units), np.array([0.0, 0.5, 1.1, 2.0])
     group = np.arange(CHAINS) // 64 % 4
-    codes = sampled(chains_of(model, "multispin", rule, "random", beta=betas[group]))
+    codes = sampled(chains_of(model, kernel, rule, "random", beta=betas[group]))
     for g in range(4):
         assert_distribution(codes[:, group == g], model, betas[g], model.flat_bias)
 
 
-@pairwise(kernel=["dense", "sparse", "multispin"], rule=RULES, units=UNITS)
-def test_units_without_pull_are_fair(kernel: str, rule: str, units: str) -> None:
+@pairwise(kernel=["dense", "sparse", "lookup", "multispin"], rule=RULES, units=UNITS)
+def test_units_without_pull_are_fair(monkeypatch: pytest.MonkeyPatch, kernel: str, rule: str, units: str) -> None:
     """Nothing pulls two of four units, not even at nearly no temperature, where the others are in a ground state."""
+    monkeypatch.setitem(globals(), "THIN", 64)  # free units flip 15 times of 16
     weights = np.zeros((4, 4))
     weights[1, 2] = weights[2, 1] = 1.0
     model = bm.BoltzmannMachine(scipy.sparse.csr_array(weights)).to_units(units)
@@ -165,7 +167,7 @@ def test_units_without_pull_are_fair(kernel: str, rule: str, units: str) -> None
     assert machines.reference.g_test(counts[ground], np.full(8, 1 / 8)) > SURE
 
 
-@each(size=[1e-200, 1e-30, 1e60, 1e200], kernel=["dense", "sparse", "multispin"])
+@each(size=[1e-200, 1e-30, 1e60, 1e200], kernel=["dense", "sparse", "lookup", "multispin"])
 def test_couplings_of_any_size(kernel: str, size: float) -> None:
     """Couplings far from 1: with beta to match they are as good as any, without it all is noise or all is frozen."""
     model = signs("spin")

@@ -103,8 +103,9 @@ def test_defaults_stand_in_the_spec() -> None:
     assert (plain["n_sweeps"], plain["burn_in"], plain["kernel"], plain["beta"]) == (1000, 100, "sparse", [1.0])
     assert told(bm.models.sherrington_kirkpatrick(200))["kernel"] == "dense"
     assert told(kernel="dense")["kernel"] == "dense"
-    assert told(FERRO, n_chains=256)["kernel"] == "multispin"
-    assert told(FERRO, n_chains=256, beta=[0.1, 0.2])["kernel"] == "multispin"
+    assert told(FERRO, n_chains=256)["kernel"] == "lookup"
+    assert told(FERRO, n_chains=256, beta=[0.1, 0.2])["kernel"] == "lookup"
+    assert told(FERRO, sampler="annealing", n_chains=256)["kernel"] == "multispin"
     ladder = told(sampler="tempering", beta=2.0)
     hot = hot_beta(Conditioned(SK, None, 1))
     assert (ladder["lowest_beta"], ladder["betas"][0], ladder["betas"][-1]) == (hot, hot, 2.0)

@@ -84,6 +84,7 @@ SAMPLING = {
     "gibbs-random": _sampling(kernel="dense", order="random"),
     "gibbs-coloured": _sampling(SPARSE, kernel="sparse", order="coloured"),
     "gibbs-layered": _sampling(LAYERED, kernel="layered"),
+    "gibbs-lookup": _sampling(LATTICE, kernel="lookup", n_chains=64, beta=0.4),
     "gibbs-multispin": _sampling(LATTICE, kernel="multispin", n_chains=64, beta=0.4),
     "gibbs-betas": _sampling(beta=[0.5, 1.0]),
     "gibbs-clamped": _sampling(clamp=([0, 2], [[1, 1], [-1, 1]])),

@@ -18,6 +18,7 @@ PATTERNS = np.where(np.random.default_rng(3).random((4, 3)) < 0.5, -1, 1)
 WORKLOADS: dict[str, tuple[bm.BoltzmannMachine, dict[str, Any]]] = {
     "gibbs": (SK, {"thin": 3, "observables": ["magnetisation", "overlap"]}),
     "metropolis": (SK, {"sampler": "metropolis", "beta": [0.5, 1.0], "thin": 7}),
+    "lookup": (FERRO, {"kernel": "lookup", "n_chains": 128, "beta": 0.3}),
     "multispin": (FERRO, {"kernel": "multispin", "n_chains": 128, "beta": 0.3}),
     "tempering": (GLASS, {"sampler": "tempering", "beta": 1.5, "swap_every": 2, "thin": 3}),
     "houdayer": (

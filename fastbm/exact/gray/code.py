@@ -167,8 +167,9 @@ def _pairs_up(lows: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     bits = (np.arange(size)[:, None] >> np.arange(n_low) & 1).astype(float)
     up = np.empty((n_low + n_high, n_low + n_high))
     with single_threaded_blas():  # on many threads a product has other bits
-        up[:n_low, :n_low] = (bits * lows[0][:, None]).T @ bits
+        low = np.tril((bits * lows[0][:, None]).T @ bits)  # products of some BLAS are symmetric but for rounding
         up[n_low:, :n_low] = lows[1:] @ bits
+    up[:n_low, :n_low] = low + np.tril(low, -1).T
     up[:n_low, n_low:] = up[n_low:, :n_low].T
     up[n_low:, n_low:] = pairs + np.triu(pairs, 1).T
     return up

@@ -7,8 +7,7 @@ at once. After `FIRST` bits nearly all are decided; a word with an undecided rep
 that what it draws depends on nothing but itself.
 
 Arrays hold a block of `WORDS` words, one vector, and are flat: constant offsets need no checks before vector code.
-Replica r of a block is bit r % 32 of word r // 32; `pack_replicas` and `unpack_replicas` lead from rows of states to
-words and back, and `count_unsatisfied` tells how many couplings each replica goes against.
+Replica r of a block is bit r % 32 of word r // 32; `count_unsatisfied` tells how many couplings each goes against.
 
 Creutz, Bhanot and Neuberger, Phys. Rev. Lett. 43, 553 (1979), doi:10.1103/PhysRevLett.43.553; Zorn, Herrmann and Rebbi,
 Comput. Phys. Commun. 23, 337 (1981), doi:10.1016/0010-4655(81)90174-5.
@@ -271,53 +270,3 @@ def count_unsatisfied(up, edges, signs, totals):
             for p in range(32):
                 total += np.int64((planes[p, w] >> np.uint32(r)) & np.uint32(1)) << p
             totals[32 * w + r] = total
-
-
-@kernel
-def _transpose(square):
-    """Exchange rows and bits of 32 x 32 bits in every word. Mutates `square` (32, 16) uint32.
-
-    Warren, Hacker's Delight (2013), section 7-3: blocks of 16, 8, 4, 2, 1 rows exchange halves of their words.
-    """
-    size, mask = 16, _U(0x0000FFFF)
-    while size:
-        shift = _U(size)
-        for k in range(32):
-            if not k & size:
-                low, high = square[k], square[k + size]
-                for w in range(WORDS):
-                    x = _U(_U(_U(low[w] >> shift) ^ high[w]) & mask)
-                    high[w] = _U(high[w] ^ x)
-                    low[w] = _U(low[w] ^ _U(x << shift))
-        size >>= 1
-        mask = _U(mask ^ _U(mask << _U(size)))
-
-
-@kernel
-def pack_replicas(up, packed):
-    """Pack each replica's units into bytes, unit 0 in the lowest bit. Mutates `packed` (n_replicas, ceil(n_units / 8)).
-
-    Replica r is bit r % 32 of word r // 32 of `up` (n_units, 16).  Cost: 15 vector operations a unit for all replicas.
-    """
-    square = np.empty((32, WORDS), np.uint32)
-    for first in range(0, up.shape[0], 32):
-        for k in range(32):
-            for w in range(WORDS):
-                square[k, w] = up[first + k, w] if first + k < up.shape[0] else _NONE
-        _transpose(square)
-        for replica in range(packed.shape[0]):
-            word = square[replica % 32, replica // 32]
-            for byte in range(first // 8, min(first // 8 + 4, packed.shape[1])):
-                packed[replica, byte] = np.uint8(word & np.uint32(255))
-                word = _U(word >> np.uint32(8))
-
-
-@kernel
-def unpack_replicas(bits, up):
-    """Set the words from bits (n_replicas, n_units) uint8. Mutates `up` (n_units, words)."""
-    for i in range(up.shape[0]):
-        for w in range(up.shape[1]):
-            word = _NONE
-            for r in range(min(32, bits.shape[0] - 32 * w)):
-                word |= _U(_U(bits[32 * w + r, i]) << _U(r))
-            up[i, w] = word

@@ -9,10 +9,11 @@ import numpy as np
 from ..._base import checks, rng
 from ...machine.couplings import DENSE_LIMIT, Couplings, Layered
 from ...machine.units import Units
-from . import multispin
+from . import lookup, multispin, words
 from .dense import DenseChains
 from .engine import Engine
 from .layered import LayeredChains
+from .lookup import LookupChains
 from .multispin import MultispinChains
 from .sparse import SparseChains
 
@@ -20,10 +21,11 @@ KERNELS: Mapping[str, type[Engine]] = {
     "dense": DenseChains,
     "sparse": SparseChains,
     "layered": LayeredChains,
+    "lookup": LookupChains,
     "multispin": MultispinChains,
 }
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
-MANY_REPLICAS = 256  # chains from which multi-spin coding is the fastest
+MANY = {"lookup": 64, "multispin": 256}  # chains from which the kernels of chains in words are the fastest
 
 
 def natural_kernel(couplings: Couplings, order: str) -> str:
@@ -34,16 +36,23 @@ def natural_kernel(couplings: Couplings, order: str) -> str:
 
 
 def choose_kernel(
-    couplings: Couplings, bias: np.ndarray, units: Units, *, beta: np.ndarray, order: str, first_chain: int = 0
+    couplings: Couplings,
+    bias: np.ndarray,
+    units: Units,
+    *,
+    beta: np.ndarray,
+    order: str,
+    first_chain: int = 0,
+    fixed: bool = False,
 ) -> str:
     """Return the kernel that is the fastest for chains with inverse temperatures `beta` (n_chains,).
 
-    "dense" and "sparse" give the same bits, the others their own.
+    "dense" and "sparse" give the same bits, the others their own. `fixed` says that chains keep their temperatures.
 
     Raises
     ------
     ValueError
-        If these are part of a larger set of chains, which together may have taken multi-spin coding while these cannot.
+        If these are part of a larger set of chains, which together may have taken a kernel that these cannot.
     """
     natural = natural_kernel(couplings, order)
     if natural == "layered":
@@ -51,14 +60,16 @@ def choose_kernel(
     n_units = couplings.n_units
     n_entries = couplings.n_entries
     n_all = first_chain + len(beta)
-    if n_all >= MANY_REPLICAS and n_entries <= multispin.MOST_NEIGHBOURS * n_units:
-        if len(beta) >= MANY_REPLICAS and not why_not_multispin(couplings, bias, units, beta, first_chain):
-            return "multispin"
-        if first_chain and _may_share_words(couplings, bias, units, beta):
+    for kernel in _by_words(couplings, fixed):
+        if n_all < MANY[kernel]:
+            continue
+        if len(beta) >= MANY[kernel] and not why_not(kernel, couplings, bias, units, beta, first_chain):
+            return kernel
+        if first_chain and _may_share_words(kernel, couplings, bias, units, beta):
             raise ValueError(
-                f"first_chain = {first_chain}: {n_all} chains run together may take the multi-spin kernel, and these "
+                f"first_chain = {first_chain}: {n_all} chains run together may take the {kernel} kernel, and these "
                 f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
-                'kernel="sparse", or kernel="multispin" with multiples of 64 chains.'
+                f'kernel="sparse", or kernel="{kernel}" with multiples of 64 chains.'
             )
     if n_units > DENSE_LIMIT:
         return "sparse"
@@ -66,20 +77,32 @@ def choose_kernel(
     return "sparse" if 0.5 + 0.05 * degree < 1.8 + 0.008 * n_units else "dense"
 
 
-def why_not_multispin(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int) -> str:
-    """Return why multi-spin coding cannot take these chains; empty if it can."""
+def _by_words(couplings: Couplings, fixed: bool) -> tuple[str, ...]:
+    """Return the kernels of chains in words that may pay, the fastest first."""
+    if couplings.n_entries > multispin.MOST_NEIGHBOURS * couplings.n_units:
+        return ()
+    return ("lookup", "multispin") if fixed else ("multispin",)
+
+
+def why_not(
+    kernel: str, couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray, first_chain: int
+) -> str:
+    """Return why a kernel of chains in words cannot take these; empty if it can."""
     try:
-        multispin.unit_coupling(couplings, bias, units)
-        multispin.check_words(len(beta), beta, first_chain)
-    except multispin.Unfit as unfit:
+        if kernel == "multispin":
+            multispin.unit_coupling(couplings, bias, units)
+        else:
+            lookup.check_graph(couplings, bias)
+        words.check_words(len(beta), beta, first_chain)
+    except words.Unfit as unfit:
         return str(unfit)
     return ""
 
 
-def _may_share_words(couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
-    """Return whether multi-spin coding could take these chains of one temperature if there were enough of them."""
-    whole = np.full(multispin.WORD_CHAINS, beta[0])
-    return bool((beta == beta[0]).all()) and not why_not_multispin(couplings, bias, units, whole, 0)
+def _may_share_words(kernel: str, couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
+    """Return whether the kernel could take these chains of one temperature if there were enough of them."""
+    whole = np.full(words.WORD_CHAINS, beta[0])
+    return bool((beta == beta[0]).all()) and not why_not(kernel, couplings, bias, units, whole, 0)
 
 
 def check_kernel(
@@ -109,16 +132,23 @@ def check_kernel(
         raise ValueError(
             f'kernel="dense" takes at most {DENSE_LIMIT} units; got {couplings.n_units}. Use kernel="sparse".'
         )
-    if kernel == "multispin" and (why := why_not_multispin(couplings, bias, units, beta, first_chain)):
+    if kernel in MANY and (why := why_not(kernel, couplings, bias, units, beta, first_chain)):
+        what = f"couplings of one magnitude without biases, at most {multispin.MOST_NEIGHBOURS} neighbours"
+        if kernel == "lookup":
+            what = f"graphs of at most {lookup.MOST_NEIGHBOURS} neighbours, biases that chains share"
         raise ValueError(
-            f'kernel="multispin" takes couplings of one magnitude without biases, at most {multispin.MOST_NEIGHBOURS} '
-            f'neighbours, and words of {multispin.WORD_CHAINS} chains: {why}. Use kernel="sparse", or leave kernel out.'
+            f'kernel="{kernel}" takes {what}, and words of {words.WORD_CHAINS} chains: {why}. Use kernel="sparse", or '
+            "leave kernel out."
         )
     return kernel
 
 
 def make_streams(kernel: str, seed: int, n_chains: int, first_chain: int) -> np.ndarray:
-    """Return random streams: one for each chain, or for each half word of 32."""
-    if kernel == "multispin":
-        return rng.streams(seed, n_chains // 32, first=first_chain // 32, purpose=rng.WORDS)
+    """Return random streams: one for each chain, for every two chains, or for each half word of 32."""
+    if kernel in _SHARED:
+        share, purpose = _SHARED[kernel]
+        return rng.streams(seed, n_chains // share, first=first_chain // share, purpose=purpose)
     return rng.streams(seed, n_chains, first=first_chain)
+
+
+_SHARED = {"multispin": (MultispinChains.stream_chains, rng.WORDS), "lookup": (LookupChains.stream_chains, rng.PAIRS)}

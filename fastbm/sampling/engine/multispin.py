@@ -10,23 +10,16 @@ from ...kernels.sampling.multispin import (
     LEVELS,
     WORDS,
     count_unsatisfied,
-    pack_replicas,
     sweep_multispin,
-    unpack_replicas,
 )
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .engine import Engine
+from .words import Unfit, WordChains, check_words
 
 REPLICAS = 32 * WORDS  # chains of a block
-WORD_CHAINS = 64  # chains are run together or apart, and given temperatures, by this number
 MOST_NEIGHBOURS = 7
 LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
 EXACT = 1e-14  # a field below this part of the couplings is rounding
-
-
-class Unfit(ValueError):
-    """Raised for a machine that multi-spin coding cannot take; the text says why."""
 
 
 def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[float, np.ndarray]:
@@ -57,57 +50,17 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     return magnitude, multiples
 
 
-def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
-    """Check that chains fill whole words, each of one temperature.
-
-    Raises
-    ------
-    Unfit
-    """
-    if n_chains % WORD_CHAINS or first_chain % WORD_CHAINS:
-        raise Unfit(f"chains come in words of {WORD_CHAINS}; n_chains is {n_chains}, first_chain {first_chain}")
-    words = beta.reshape(-1, WORD_CHAINS)
-    if (words != words[:, :1]).any():
-        raise Unfit(f"every {WORD_CHAINS} consecutive chains must have one beta")
-
-
-class MultispinChains(Engine):
+class MultispinChains(WordChains):
     """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.sampling.multispin`.
 
     Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is of chains 32 w to 32 w + 31.
     """
 
     kernel = "multispin"
+    n_words = WORDS
+    stream_chains = 32
     block_lanes = REPLICAS
     attempt_seconds = 1.2e-10
-
-    @classmethod
-    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
-        return REPLICAS
-
-    def _lanes(self) -> int:
-        return REPLICAS
-
-    def _allocate(self) -> None:
-        self.up = [arrays.zeros((self.n_units, WORDS), np.uint32) for _ in self.blocks]
-        self.lane_streams = [arrays.zeros((4 * WORDS,), np.uint32) for _ in self.blocks]
-
-    def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
-        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
-            stream[:] = 1
-            rows = streams[block.start // 32 : block.stop // 32]
-            stream.reshape(4, WORDS)[:, : len(rows)] = rows.T
-        self._set_bits(up, whole=True)
-
-    def _load_block(self, k: int, up: np.ndarray) -> None:
-        unpack_replicas(np.ascontiguousarray(up), self.up[k])
-
-    def _stream_rows(self) -> np.ndarray:
-        rows = [
-            stream.reshape(4, WORDS)[:, : (block.stop - block.start) // 32].T
-            for block, stream in zip(self.blocks, self.lane_streams, strict=True)
-        ]
-        return np.concatenate(rows)
 
     def _couple(self) -> None:
         self._magnitude, multiples = unit_coupling(self.couplings, self.bias, self.units)
@@ -164,32 +117,14 @@ class MultispinChains(Engine):
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         metropolis = self.rule == "metropolis"
         rule = (metropolis, metropolis and self.order == "random")
-        used = (self.blocks[k].stop - self.blocks[k].start) // 32
+        used = self._used(k) // 32
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
                 self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
             )
 
-    def _pack_block(self, k: int, packed: np.ndarray) -> None:
-        pack_replicas(self.up[k], packed)
-
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
         count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
-        unsatisfied = totals[: self.blocks[k].stop - self.blocks[k].start]
+        unsatisfied = totals[: self._used(k)]
         return self._ground + 2.0 * self._magnitude * unsatisfied
-
-    def words(self, k: int) -> np.ndarray:
-        """Return the bits of block `k`, 64 chains a word: they are stored so."""
-        n_words = (self.blocks[k].stop - self.blocks[k].start) // WORD_CHAINS
-        return np.ascontiguousarray(self.up[k].view("<u8")[:, :n_words])
-
-    def bits(self) -> np.ndarray:
-        """Return the bits of all chains, (n_chains, n_units) uint8."""
-        return np.unpackbits(self.packed(), axis=1, count=self.n_units, bitorder="little")
-
-    @property
-    def sweep_seconds(self) -> float:
-        """About how many seconds a sweep of all replicas takes."""
-        n_blocks = len(self.blocks)
-        return float(self.attempt_seconds * self.n_units * REPLICAS * n_blocks / min(self.threads, n_blocks))

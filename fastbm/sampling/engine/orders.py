@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._base import rng
 from ...kernels.graph import colour_units
-from ...machine.couplings import Couplings
+from ...machine.couplings.protocol import Couplings
 
 ORDERS = ("sequential", "permuted", "random", "coloured")
 HOLD = np.uint32(1 << 28)

@@ -11,7 +11,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.machine.couplings import DENSE_LIMIT
 from fastbm.sampling import make_chains
-from fastbm.sampling.engine.choice import choose_kernel, why_not_multispin
+from fastbm.sampling.engine.choice import choose_kernel, why_not
 from tests.support import machines
 from tests.twins import sampling as slow
 
@@ -70,14 +70,33 @@ def test_many_replicas_of_one_coupling_go_into_words() -> None:
     assert chosen(SPIN_GLASS, 256) in ("dense", "sparse")
 
 
+def test_chains_that_keep_their_temperatures_look_up() -> None:
+    glass = bm.models.edwards_anderson((6, 6), distribution="gaussian", field=0.1, seed=1)
+    for model in (glass, glass.to_units("binary"), bm.BoltzmannMachine(glass.weights.toarray(), glass.bias), LATTICE):
+        for n_chains in (64, 128, 512):
+            assert chosen(model, n_chains, fixed=True) == "lookup"
+        assert chosen(model, 63, fixed=True) == chosen(model, 100, fixed=True) == chosen(model, 64) == "sparse"
+        assert chosen(model, 128, beta=np.repeat([0.1, 0.2], 64), fixed=True) == "lookup"
+        assert chosen(model, 128, beta=np.repeat([0.1, 0.2, 0.3, 0.4], 32), fixed=True) == "sparse"
+        with pytest.raises(ValueError, match=r'first_chain = 32: 64 chains run together .*kernel="lookup" with multi'):
+            chosen(model, 32, first_chain=32, fixed=True)
+    assert chosen(star(6), 64, fixed=True) == "lookup"
+    assert chosen(star(7), 64, fixed=True) == "sparse"
+    assert chosen(star(7), 256, fixed=True) == "multispin"
+    for sampler, kernel in (("gibbs", "lookup"), ("metropolis", "lookup"), ("annealing", "sparse")):
+        run = machines.calm(bm.sample, glass, sampler, n_chains=64, n_sweeps=64, beta=0.5)
+        assert run.config["sample"]["kernel"] == kernel
+
+
 @pytest.mark.parametrize(("first", "n_chains"), [(128, 128), (64, 192), (200, 100), (32, 256), (340, 300), (448, 1)])
 def test_a_part_of_many_replicas_must_name_its_kernel(first: int, n_chains: int) -> None:
     text = rf'first_chain = {first}: {first + n_chains} chains run together .*these {n_chains} alone .*kernel="sparse"'
     for model in (LATTICE, LATTICE.to_units("binary"), bm.BoltzmannMachine(LATTICE.weights.toarray())):
         with pytest.raises(ValueError, match=text):
             chosen(model, n_chains, first_chain=first)
-    with pytest.raises(ValueError, match=text):
-        bm.sample(LATTICE, n_chains=n_chains, first_chain=first, n_sweeps=1)
+    if n_chains % 64 or first % 64:
+        with pytest.raises(ValueError, match=text):
+            bm.sample(LATTICE, n_chains=n_chains, first_chain=first, n_sweeps=1)
     assert bm.sample(LATTICE, n_chains=n_chains, first_chain=first, kernel="sparse", n_sweeps=1).states.shape[0] == 1
 
 
@@ -91,8 +110,8 @@ def test_parts_that_take_the_kernel_of_the_whole_need_not_name_it() -> None:
 def test_halves_with_the_same_kernel_are_the_whole() -> None:
     options: dict[str, Any] = {"n_sweeps": 8, "seed": 3, "beta": 0.3}
     whole = bm.sample(LATTICE, n_chains=256, **options)
-    for kernel in ("multispin", "sparse"):
-        together = whole if kernel == "multispin" else bm.sample(LATTICE, n_chains=256, kernel=kernel, **options)
+    for kernel in ("lookup", "multispin", "sparse"):
+        together = whole if kernel == "lookup" else bm.sample(LATTICE, n_chains=256, kernel=kernel, **options)
         halves = [bm.sample(LATTICE, n_chains=128, first_chain=k, kernel=kernel, **options) for k in (0, 128)]
         assert np.array_equal(np.concatenate([half.states[:] for half in halves], axis=1), together.states[:])
 
@@ -124,6 +143,9 @@ def test_the_kernel_chosen_stands_in_the_detail() -> None:
         (LATTICE, {"kernel": "multispin", "beta": [0.1, 0.2]}, "every 64 consecutive chains must have one beta"),
         (star(8), {"kernel": "multispin"}, "a unit has 8 neighbours, more than 7.*sparse"),
         (star(4, 2.0), {"kernel": "multispin", "n_chains": 63}, "n_chains is 63"),
+        (star(7), {"kernel": "lookup"}, "graphs of at most 6 neighbours.*: a unit has 7 neighbours, more than 6"),
+        (LATTICE, {"kernel": "lookup", "n_chains": 32}, "words of 64 chains: .*n_chains is 32"),
+        (LATTICE, {"kernel": "lookup", "bias": np.zeros((64, LATTICE.n_units))}, "chains have biases of their own"),
         (bm.models.ising((6,), field=0.5), {"kernel": "multispin"}, r"the machine has biases \(of spins\)"),
         (machines.flat(3), {"kernel": "multispin"}, "the machine has no couplings"),
         (sparse(np.diag([1.0, 1e-30], 1)), {"kernel": "multispin"}, "several magnitudes, from 1e-30 to 1"),
@@ -141,7 +163,7 @@ def test_multiples_of_one_coupling_count_as_several_neighbours(largest: float, w
     weights = np.zeros((4, 4))
     weights[0, 1:] = 1.0, -2.0, largest
     model = sparse(weights)
-    assert why_not_multispin(model.couplings, model.flat_bias, model.convention, np.ones(64), 0) == why
+    assert why_not("multispin", model.couplings, model.flat_bias, model.convention, np.ones(64), 0) == why
 
 
 # Thresholds of words

@@ -27,8 +27,9 @@ GENERATOR = np.random.default_rng(0)
 DEEP = bm.BoltzmannMachine([GENERATOR.normal(size=(13, 9)), GENERATOR.normal(size=(9, 4))], GENERATOR.normal(size=26))
 GLASS = bm.models.edwards_anderson((5, 4, 2), seed=1)
 GRAPH = bm.BoltzmannMachine(GLASS.weights * 0.7, GENERATOR.normal(size=40))
-MODELS = {"dense": GRAPH, "sparse": GRAPH, "layered": DEEP, "multispin": GLASS}
-N_CHAINS = {"dense": 200, "sparse": 200, "layered": 200, "multispin": 1152}
+MODELS = {"dense": GRAPH, "sparse": GRAPH, "layered": DEEP, "lookup": GRAPH, "multispin": GLASS}
+N_CHAINS = {"dense": 200, "sparse": 200, "layered": 200, "lookup": 1088, "multispin": 1152}
+WORDS = ("lookup", "multispin")
 
 
 def chains_of(kernel: str, rule: str = "gibbs", order: str | None = None, **options: Any) -> Engine:
@@ -223,10 +224,9 @@ def test_cached_fields_follow_every_change(own_bias: bool) -> None:
     assert_fields_are_right(chains)
 
 
-@pairwise(kernel=["dense", "sparse", "layered", "multispin"], own_bias=[False, True], units=UNITS)
+@pairwise(kernel=list(MODELS), own_bias=[False, True], units=UNITS)
 def test_energies_are_those_of_the_states(kernel: str, own_bias: bool, units: str) -> None:
-    if kernel == "multispin" and own_bias:
-        pytest.skip("no biases in words")
+    own_bias = own_bias and kernel not in WORDS
     model, n_chains, generator = MODELS[kernel].to_units(units), N_CHAINS[kernel], np.random.default_rng(5)
     bias = generator.normal(size=(n_chains, model.n_units)) if own_bias else None
     chains = make_chains(model, n_chains, kernel=kernel, beta=0.7, seed=1, bias=bias)
@@ -289,11 +289,11 @@ def test_a_run_goes_on_from_its_state(kernel: str, rule: str, order: str) -> Non
     assert_same_state(whole, other)
 
 
-@pytest.mark.parametrize(("kernel", "rule", "order"), ways("dense", "sparse", "multispin"))
+@pytest.mark.parametrize(("kernel", "rule", "order"), ways("dense", "sparse", *WORDS))
 def test_chains_run_together_are_chains_run_apart(kernel: str, rule: str, order: str) -> None:
     together = chains_of(kernel, rule, order)
     together.sweep(6)
-    parts = [(0, 64), (64, 64), (128, 192), (960, 192)] if kernel == "multispin" else [(0, 1), (7, 3), (64, 130)]
+    parts = [(0, 64), (64, 64), (128, 192), (896, 192)] if kernel in WORDS else [(0, 1), (7, 3), (64, 130)]
     for first, n_chains in parts:
         apart = chains_of(kernel, rule, order, first_chain=first, n_chains=n_chains)
         apart.sweep(6)
@@ -301,7 +301,7 @@ def test_chains_run_together_are_chains_run_apart(kernel: str, rule: str, order:
         assert np.array_equal(apart.energies(), together.energies()[first : first + n_chains])
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "multispin"])
+@pytest.mark.parametrize("kernel", ["dense", "sparse", *WORDS])
 def test_a_temperature_of_many_is_the_temperature_alone(kernel: str) -> None:
     many = chains_of(kernel, n_chains=192, beta=np.repeat([0.0, 0.6, 2.0], 64))
     late = chains_of(kernel, n_chains=192, highest_beta=2.0)
@@ -331,7 +331,7 @@ def test_gathered_chains_keep_their_streams(kernel: str) -> None:
     assert np.array_equal(chains.bits(), other.bits())
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "multispin"])
+@pytest.mark.parametrize("kernel", ["dense", "sparse", *WORDS])
 @pytest.mark.parametrize("rule", RULES)
 def test_flips_are_counted(kernel: str, rule: str) -> None:
     chains = chains_of(kernel, rule, "sequential")

@@ -44,9 +44,10 @@ def long_run(kernel: str, rule: str = "gibbs", order: str = "sequential", thread
         "dense": bm.models.sherrington_kirkpatrick(150, seed=1),
         "sparse": bm.models.ising((12, 12)),
         "layered": bm.BoltzmannMachine([generator.normal(scale=0.1, size=(150, 100))]),
+        "lookup": bm.models.ising((12, 12)),
         "multispin": bm.models.ising((12, 12)),
     }[kernel]
-    n_chains = {"multispin": 1024}.get(kernel, 130)
+    n_chains = {"lookup": 256, "multispin": 1024}.get(kernel, 130)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*periodic")
         chains = make_chains(model, n_chains, kernel=kernel, rule=rule, order=order, beta=0.3, seed=2, threads=threads)
@@ -56,6 +57,7 @@ def long_run(kernel: str, rule: str = "gibbs", order: str = "sequential", thread
 CASES = [
     *(("dense", order) for order in ORDERS[::2]),
     *(("sparse", order) for order in ORDERS[1::2]),
+    ("lookup", "random"),
     ("multispin", "permuted"),
     ("layered", "coloured"),
 ]
@@ -83,7 +85,7 @@ def test_long_sweeps_are_broken_off_and_go_on_with_the_same_bits(kernel: str, or
     assert np.array_equal(found["samples/energy"][-1], chains.energies())
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "multispin"])
+@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "lookup", "multispin"])
 def test_short_sweeps_run_to_their_end(kernel: str) -> None:
     chains, n_sweeps = long_run(kernel)
     chains.halt = lambda: True
@@ -95,7 +97,7 @@ def test_short_sweeps_run_to_their_end(kernel: str) -> None:
     assert chains.energies().shape == (chains.n_chains,)
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "multispin"])
+@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "lookup", "multispin"])
 def test_all_that_is_long_is_left_between_blocks_but_for_states_to_go_back_to(kernel: str) -> None:
     chains, _ = long_run(kernel)
     chains.sweep(1)
@@ -146,7 +148,7 @@ def assert_left_at_once(chains: Engine, n_sweeps: int = 1) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
-@pytest.mark.parametrize(("kernel", "n_chains"), [("sparse", 64), ("multispin", 512)])
+@pytest.mark.parametrize(("kernel", "n_chains"), [("sparse", 64), ("lookup", 128), ("multispin", 512)])
 def test_a_sweep_of_a_million_units_is_left_at_once(kernel: str, n_chains: int, rule: str) -> None:
     model = bm.models.ising((1000, 1000))
     assert_left_at_once(make_chains(model, n_chains, kernel=kernel, rule=rule, beta=0.4, initial="up", threads=1), 3)

@@ -18,7 +18,7 @@ from fastbm.sampling import make_chains
 from fastbm.sampling.engine.orders import ORDERS
 
 ROOT = Path(__file__).parents[3]
-PROCESSORS = ["haswell", "generic"]
+PROCESSORS = [("haswell", ""), ("haswell", "+avx2"), ("generic", "")]
 RULES = ("gibbs", "metropolis")
 
 
@@ -30,6 +30,8 @@ def digest() -> str:
     layers = bm.BoltzmannMachine([generator.normal(size=(9, 40))], generator.normal(size=49), units="binary")
     glass = bm.models.edwards_anderson((3, 3, 5), seed=1)
     cases = [("dense", graph, 70), ("sparse", graph, 70), ("layered", layers, 70), ("multispin", glass, 192)]
+    cases += [("lookup", bm.models.edwards_anderson((3, 3, 5), distribution="gaussian", field=0.3, seed=1), 192)]
+    cases += [("lookup", bm.models.ising((5, 7)), 64)]
     for kernel, model, n_chains in cases:
         for rule in RULES:
             for order in ORDERS if kernel != "layered" else ("sequential", "coloured"):
@@ -63,9 +65,9 @@ def digest_elsewhere(cache: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processor", PROCESSORS)
-def test_bits_do_not_depend_on_the_processor(processor: str, tmp_path: Path) -> None:
-    elsewhere = digest_elsewhere(tmp_path, NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES="")
+@pytest.mark.parametrize(("processor", "features"), PROCESSORS)
+def test_bits_do_not_depend_on_the_processor(processor: str, features: str, tmp_path: Path) -> None:
+    elsewhere = digest_elsewhere(tmp_path, NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES=features)
     assert elsewhere == digest()
 
 

@@ -1,0 +1,188 @@
+"""Chains in the bits of words on sparse graphs of any couplings: a unit's thresholds by the pattern of its neighbours.
+
+A unit with d neighbours has 2^d fields, and so 2^d probabilities of being up. Of each the first 16 bits stand in a
+table; 128 chains look theirs up at once and compare it with 16 random bits (`fastbm.kernels.patterns`). Bits that are
+equal decide nothing: the probability is then computed to 64 bits, and the chain draws on, 16 bits at a time, from its
+word's streams.
+
+Chain c of a block of 128 is bit c % 32 of word c // 32; every two chains share a stream.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..functions import exp_float64, expm1_negative
+from ..jit import config, inlined, kernel
+from ..patterns import WORDS, make_sweep
+from ..random import next_word
+
+FEW, MANY = 4, 6  # neighbours that there is code for; units with fewer have a unit beyond the last that never pulls
+LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
+COMPILED = not config.DISABLE_JIT
+_U = np.uint32
+
+_draw_few, _draw_few_own = make_sweep(FEW, own=False), make_sweep(FEW, own=True)
+_draw_many, _draw_many_own = make_sweep(MANY, own=False), make_sweep(MANY, own=True)
+
+
+@inlined
+def _threshold(field, beta, keep, was_up):
+    """Return 2^64 times the probability of being up: Gibbs where `keep` < 0, else of proposing and keeping a flip."""
+    log_odds = beta * field
+    small = exp_float64(-abs(log_odds))
+    if keep < 0.0:
+        chance = 1.0 / (1.0 + small) if log_odds >= 0.0 else small / (1.0 + small)
+    elif was_up:
+        chance = (1.0 - keep) - (keep * expm1_negative(-log_odds) if log_odds > 0.0 else 0.0)
+    else:
+        chance = keep * (1.0 if log_odds >= 0.0 else small)
+    return np.uint64(min(chance * 2.0**64, LARGEST))
+
+
+@kernel
+def fill_thresholds(rises, fields, betas, keep, own, table):
+    """Write the first 16 bits of every threshold. Mutates `table` (n_units, words, 2^bits) uint16.
+
+    `rises` (n_units, degree) are added to `fields` (n_units,) by neighbours that are up; a table is made for every one
+    of `betas` (words,). `keep` is the part of Metropolis proposals that are not dropped, -1 by Gibbs; with `own` the
+    last bit of a pattern is the unit's own.
+    Cost: an exponential an entry.
+    """
+    degree = rises.shape[1]
+    for i in range(rises.shape[0]):
+        for pattern in range(1 << degree):
+            field = fields[i]
+            for j in range(degree):
+                if (pattern >> j) & 1:
+                    field += rises[i, j]
+            for w in range(betas.shape[0]):
+                table[i, w, pattern] = np.uint16(_threshold(field, betas[w], keep, False) >> np.uint64(48))
+                if own:
+                    up = _threshold(field, betas[w], keep, True)
+                    table[i, w, (1 << degree) + pattern] = np.uint16(up >> np.uint64(48))
+
+
+@kernel
+def _draw_words(stream, words):
+    """Draw 16 words, two lanes each. Mutates `stream` (4, 16), `words` (16,)."""
+    for j in range(16):
+        words[j], stream[0, j], stream[1, j], stream[2, j], stream[3, j] = next_word(
+            stream[0, j], stream[1, j], stream[2, j], stream[3, j]
+        )
+
+
+@kernel
+def _decide(up, graph, betas, keep, streams, left, i, words):
+    """Draw 16 bits more, up to 64, for chains that are undecided and stand as down. Return how many are up then.
+
+    Mutates `up`, `streams`, `left`, `words`; counts as +1 and -1 what becomes a flip, and what ceases to be one.
+    """
+    neighbours, rises, fields, used = graph
+    more = 0
+    for w in range(WORDS):
+        equal, new, old = left[w], up[i, w], left[WORDS + w]
+        left[w] = _U(0)
+        shift = 48
+        while equal and shift:
+            shift -= 16
+            _draw_words(streams[w], words)
+            for lane in range(32):
+                bit = _U(_U(1) << _U(lane))
+                if equal & bit:
+                    field = fields[i]
+                    for j in range(rises.shape[1]):
+                        if up[neighbours[i, j], w] & bit:
+                            field += rises[i, j]
+                    threshold = _threshold(field, betas[w if betas.shape[0] > 1 else 0], keep, (old & bit) != 0)
+                    part = _U((threshold >> np.uint64(shift)) & np.uint64(0xFFFF))
+                    drawn = _U(_U(words[lane >> 1] >> _U(16 * (lane & 1))) & _U(0xFFFF))
+                    if drawn < part:
+                        new = _U(new | bit)
+                        if used[w]:
+                            more += -1 if old & bit else 1
+                    if drawn != part:
+                        equal = _U(equal & _U(~bit))
+        up[i, w] = new
+    return more
+
+
+@inlined
+def _draw(many, own, place):
+    """Draw units, by the code for their number of neighbours and for the rule."""
+    if many is None:
+        if own is None:
+            return _draw_few(*place)
+        return _draw_few_own(*place)
+    if own is None:
+        return _draw_many(*place)
+    return _draw_many_own(*place)
+
+
+@kernel
+def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
+    """Draw units as the vector code does, from place `k` on, until one is undecided; return the place after it.
+
+    Mutates `up`, `streams`, `left`, `n_flips`.
+    """
+    neighbours, _, _, used = graph
+    degree, words = neighbours.shape[1], np.empty(16, np.uint32)
+    for place in range(k, units.shape[0]):
+        i = units[place]
+        for w in range(WORDS):
+            _draw_words(streams[w], words)
+            old, new, equal = up[i, w], _U(0), _U(0)
+            for lane in range(32):
+                bit = _U(_U(1) << _U(lane))
+                pattern = (1 << degree) if own is not None and old & bit else 0
+                for j in range(degree):
+                    if up[neighbours[i, j], w] & bit:
+                        pattern += 1 << j
+                threshold = _U(table[i, w if table.shape[1] > 1 else 0, pattern])
+                drawn = _U(_U(words[lane >> 1] >> _U(16 * (lane & 1))) & _U(0xFFFF))
+                if drawn < threshold:
+                    new = _U(new | bit)
+                elif drawn == threshold:
+                    equal = _U(equal | bit)
+                if used[w] and ((old ^ new) & bit):
+                    n_flips[0] += 1
+            up[i, w], left[w], left[WORDS + w] = new, equal, old
+        if left[0] | left[1] | left[2] | left[3]:
+            return place + 1
+    return units.shape[0]
+
+
+@kernel
+def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
+    """Update the unit at every entry of `sites` (rows, n) in all chains, row after row, `n_sweeps` rows.
+
+    Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams; returns the number of flips.
+    `graph` is (neighbours (n_units, degree) int32, rises, fields, used), `used` (`WORDS`,) all ones where a word's
+    flips count; `table` (n_units, words, entries) is as `fastbm.kernels.patterns` looks it up, of one word or of all;
+    `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `many` is None for units of `FEW` neighbours, `own` None
+    by Gibbs.
+    Cost: about 20 vector operations for 32 chains.
+    """
+    betas, keep, streams = chains
+    neighbours, used = graph[0], graph[3]
+    left, n_flips, words = np.zeros(2 * WORDS, np.uint32), np.zeros(1, np.int64), np.empty(16, np.uint32)
+    powers = np.empty((7, 32), np.uint16)
+    for j in range(7):
+        for lane in range(32):
+            powers[j, lane] = 1 << j
+    next_word_ = table.strides[1] if table.shape[1] > 1 else 0
+    where = (
+        table.strides[0], next_word_, up.ctypes.data, neighbours.ctypes.data, table.ctypes.data, streams.ctypes.data,
+        left.ctypes.data, powers.ctypes.data, used.ctypes.data, n_flips.ctypes.data,
+    )  # fmt: skip
+    for t in range(n_sweeps):
+        units = sites[t % sites.shape[0]]
+        k = 0
+        while k < units.shape[0]:
+            if COMPILED:
+                k = _draw(many, own, (units.ctypes.data, k, units.shape[0], *where))
+            else:
+                k = _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own)
+            if left[0] | left[1] | left[2] | left[3]:
+                n_flips[0] += _decide(up, graph, betas, keep, streams, left, units[k - 1], words)
+    return n_flips[0]

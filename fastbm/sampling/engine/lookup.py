@@ -1,0 +1,134 @@
+"""Chains in the bits of words, on graphs of few neighbours with any couplings and biases."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from ..._base import arrays
+from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
+from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
+from ...kernels.words import energies_words
+from ...machine.couplings import Couplings
+from ...machine.up_form import up_form
+from .words import Unfit, WordChains, check_words
+
+MOST_NEIGHBOURS = MANY
+
+
+def check_graph(couplings: Couplings, bias: np.ndarray) -> None:
+    """Check that no unit has too many neighbours, and that chains share their biases.
+
+    Raises
+    ------
+    Unfit
+    """
+    if len(np.atleast_2d(bias)) > 1:
+        raise Unfit("chains have biases of their own")
+    most = int(np.diff(couplings.csr()[0]).max(initial=0))
+    if most > MOST_NEIGHBOURS:
+        raise Unfit(f"a unit has {most} neighbours, more than {MOST_NEIGHBOURS}")
+
+
+class LookupChains(WordChains):
+    """Single-spin Gibbs or Metropolis updates of 128 chains at once; see `fastbm.kernels.sampling.lookup`.
+
+    Streams belong to pairs of chains: row r of `streams` (n_chains / 2, 4) is of chains 2 r and 2 r + 1. To change the
+    temperatures costs as much as some tens of sweeps.
+    """
+
+    kernel = "lookup"
+    n_words: ClassVar[int] = WORDS
+    stream_chains = 2
+    block_lanes = 32 * WORDS
+    attempt_seconds = 2e-10
+    _stream_groups = WORDS
+    _spare = 1
+
+    def _couple(self) -> None:
+        check_graph(self.couplings, self.bias)
+        form, fields = up_form(self.couplings, self.bias, self.units)
+        indptr, indices, rises = form.csr()
+        degrees = np.diff(indptr)
+        most = int(degrees.max(initial=0))
+        self._many = True if most > FEW else None
+        shape = (self.n_units, MANY if self._many else FEW)
+        neighbours, near = np.full(shape, self.n_units, np.int32), np.zeros(shape)
+        rows = np.repeat(np.arange(self.n_units), degrees)
+        columns = np.arange(len(indices)) - np.repeat(indptr[:-1], degrees)
+        neighbours[rows, columns], near[rows, columns] = indices, rises
+        self._graph = (neighbours, near, np.ascontiguousarray(fields[0], np.float64))
+        self._set_edges()
+        self._rescale()
+        self.detail = {
+            "kernel": self.kernel,
+            "fields": "probabilities of 64 bits, from sums in float64",
+            "largest log-odds error": 0.0,
+        }
+
+    def _set_edges(self) -> None:
+        """Write the energy as a constant, and numbers added where units are unlike, or both up."""
+        indptr, indices, values = self.couplings.csr()
+        rows = np.repeat(np.arange(self.n_units, dtype=np.int32), np.diff(indptr))
+        once = rows < indices
+        edges, weights = np.stack([rows[once], indices[once]], axis=1), values[once]
+        units = np.flatnonzero(self.bias[0]).astype(np.int32)
+        ends, bias = np.stack([units, np.full_like(units, self.n_units)], axis=1), self.bias[0, units]
+        binary = self.units.lo == 0
+        self._constant = 0.0 if binary else float(bias.sum() - weights.sum())
+        unlike = (-weights, -bias) if binary else (2.0 * weights, -2.0 * bias)
+        self._energy = (np.ascontiguousarray(edges), unlike[0], np.ascontiguousarray(ends), unlike[1], binary)
+
+    def _rescale(self) -> None:
+        check_words(self.n_chains, self.beta, 0)
+        made: dict[tuple[float, ...], np.ndarray] = {}
+        self._tables, self._betas = [], []
+        for block in self.blocks:
+            betas = self.beta[block][::32]
+            if (betas == betas[0]).all():
+                betas = betas[:1]
+            else:
+                betas = np.concatenate([betas, np.repeat(betas[-1:], WORDS - len(betas))])
+            key = tuple(betas.tolist())
+            if key not in made:
+                made[key] = self._table(betas)
+            self._tables.append(made[key])
+            self._betas.append(betas)
+
+    @property
+    def _keep(self) -> float:
+        """The part of proposals that are not dropped, -1 by Gibbs."""
+        return -1.0 if self._hold is None else 1.0 - float(self._hold) / 2.0**32
+
+    def _table(self, betas: np.ndarray) -> np.ndarray:
+        """Return the thresholds' first bits, as the processor looks them up."""
+        own = self._hold is not None
+        _, near, fields = self._graph
+        bits = near.shape[1] + own
+        table = arrays.zeros((self.n_units, len(betas), n_entries(bits)), np.uint16)
+        fill_thresholds(near, fields, betas, self._keep, own, table)
+        if best_form() == SHUFFLE:
+            table = in_bytes(table)
+        return table
+
+    def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        used = np.where(np.arange(WORDS) < self._used(k) // 32, np.uint32(0xFFFFFFFF), np.uint32(0))
+        graph = (*self._graph, used.astype(np.uint32))
+        chains = (self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16))
+        own = None if self._hold is None else True
+        for rows, count in self._pieces(k, first, n_sweeps):
+            self._flips[k] += sweep_lookup(self.up[k], graph, self._tables[k], chains, rows, count, self._many, own)
+
+    def _energies_block(self, k: int) -> np.ndarray:
+        energies = np.full(32 * WORDS, self._constant)
+        energies_words(self.up[k], *self._energy, energies)
+        return energies[: self._used(k)]
+
+
+def in_bytes(table: np.ndarray) -> np.ndarray:
+    """Return tables with low and high bytes apart, 16 of the one, then 16 of the other."""
+    sixteens = table.reshape(*table.shape[:2], -1, 16)
+    low, high = (sixteens & 255).astype(np.uint8), (sixteens >> 8).astype(np.uint8)
+    both = np.stack([low, high], axis=3).reshape(*table.shape[:2], -1)
+    return np.ascontiguousarray(both).view(np.uint16)

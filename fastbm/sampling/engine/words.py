@@ -1,0 +1,94 @@
+"""Chains in the bits of words: what multi-spin kernels share."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from ..._base import arrays
+from ...kernels.words import pack_words, unpack_words
+from .engine import Engine
+
+WORD_CHAINS = 64  # chains are run together or apart, and given temperatures, by this number
+
+
+class Unfit(ValueError):
+    """Raised for a machine or for chains that a kernel cannot take; the text says why."""
+
+
+def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
+    """Check that chains fill whole words, each of one temperature.
+
+    Raises
+    ------
+    Unfit
+    """
+    if n_chains % WORD_CHAINS or first_chain % WORD_CHAINS:
+        raise Unfit(f"chains come in words of {WORD_CHAINS}; n_chains is {n_chains}, first_chain {first_chain}")
+    words = beta.reshape(-1, WORD_CHAINS)
+    if (words != words[:, :1]).any():
+        raise Unfit(f"every {WORD_CHAINS} consecutive chains must have one beta")
+
+
+class WordChains(Engine):
+    """Chains of which a block is `n_words` words of 32; chain c of a block is bit c % 32 of word c // 32."""
+
+    n_words: ClassVar[int]
+    stream_chains: ClassVar[int]  # chains that share a stream
+    _stream_groups: ClassVar[int] = 1  # parts of a block whose streams lie together, (4, streams) each
+    _spare: ClassVar[int] = 0  # rows of words beyond those of the units
+
+    @classmethod
+    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+        return 32 * cls.n_words
+
+    def _lanes(self) -> int:
+        return 32 * self.n_words
+
+    def _used(self, k: int) -> int:
+        """Return the chains of block `k`."""
+        return int(self.blocks[k].stop - self.blocks[k].start)
+
+    def _allocate(self) -> None:
+        self.up = [arrays.zeros((self.n_units + self._spare, self.n_words), np.uint32) for _ in self.blocks]
+        size = 32 * self.n_words // self.stream_chains
+        self.lane_streams = [arrays.zeros((4 * size,), np.uint32) for _ in self.blocks]
+
+    def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
+        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
+            whole = np.ones((len(stream) // 4, 4), np.uint32)  # the state 0 would stay 0
+            rows = streams[block.start // self.stream_chains : block.stop // self.stream_chains]
+            whole[: len(rows)] = rows
+            groups = whole.reshape(self._stream_groups, -1, 4)
+            stream[:] = groups.transpose(0, 2, 1).ravel()
+        self._set_bits(up, whole=True)
+
+    def _load_block(self, k: int, up: np.ndarray) -> None:
+        unpack_words(np.ascontiguousarray(up), self.up[k][: self.n_units])
+
+    def _stream_rows(self) -> np.ndarray:
+        found = []
+        for k, stream in enumerate(self.lane_streams):
+            rows = stream.reshape(self._stream_groups, 4, -1).transpose(0, 2, 1).reshape(-1, 4)
+            found.append(rows[: self._used(k) // self.stream_chains])
+        return np.concatenate(found)
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        rows = np.empty((len(packed), -(-self.n_units // 32)), np.uint32)
+        pack_words(self.up[k][: self.n_units], rows)
+        packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, : packed.shape[1]]
+
+    def words(self, k: int) -> np.ndarray:
+        """Return the bits of block `k`, 64 chains a word: they are stored so."""
+        return np.ascontiguousarray(self.up[k][: self.n_units].view("<u8")[:, : self._used(k) // WORD_CHAINS])
+
+    def bits(self) -> np.ndarray:
+        """Return the bits of all chains, (n_chains, n_units) uint8."""
+        return np.unpackbits(self.packed(), axis=1, count=self.n_units, bitorder="little")
+
+    @property
+    def sweep_seconds(self) -> float:
+        """About how many seconds a sweep of all chains takes."""
+        n_blocks = len(self.blocks)
+        return float(self.attempt_seconds * self.n_units * self._lanes() * n_blocks / min(self.threads, n_blocks))

@@ -1,0 +1,51 @@
+"""Chains in the bits of words: to rows and back, and their energies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fastbm.kernels.words import energies_words, pack_words, unpack_words
+from tests.twins import reference, sampling as slow
+
+ALL = 0xFFFFFFFF
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(
+    st.integers(1, 300),
+    st.sampled_from([(4, 64), (4, 128), (16, 1), (16, 33), (16, 448), (16, 512)]),
+    st.integers(0, 99),
+)
+def test_chains_are_packed_and_unpacked(n: int, shape: tuple[int, int], seed: int) -> None:
+    n_words, n_chains = shape
+    bits = np.random.default_rng(seed).integers(0, 2, (n_chains, n), dtype=np.uint8)
+    up = np.full((n, n_words), ALL, np.uint32)
+    unpack_words(bits, up)
+    padded = np.zeros((32 * n_words, n), int)
+    padded[:n_chains] = bits
+    assert up.tolist() == slow.words_of(padded)
+    rows = np.full((n_chains, -(-n // 32)), ALL, np.uint32)
+    pack_words(up, rows)
+    assert rows.tolist() == [reference.pack_words(row, 32) for row in bits]
+
+
+@pytest.mark.parametrize("conjunction", [False, True])
+def test_energies_are_sums_over_edges(conjunction: bool) -> None:
+    chance = np.random.default_rng(1)
+    up = chance.integers(0, 2**32, (8, 4), dtype=np.uint32)
+    up[7] = 0
+    edges = np.array([(0, 1), (2, 6), (1, 5), (0, 6)], np.int32)
+    ends = np.array([(3, 7), (6, 7)], np.int32)
+    weights, bias = chance.normal(size=4), chance.normal(size=2)
+    energies = np.full(128, 0.5)
+    energies_words(up, edges, weights, ends, bias, conjunction, energies)
+    for chain in range(128):
+        bit = [int(word) >> chain % 32 & 1 for word in up[:, chain // 32]]
+        expected = 0.5
+        for (i, j), weight in zip(edges.tolist(), weights.tolist(), strict=True):
+            expected += weight * (bit[i] * bit[j] if conjunction else bit[i] ^ bit[j])
+        for (i, _), weight in zip(ends.tolist(), bias.tolist(), strict=True):
+            expected += weight * bit[i]
+        assert energies[chain] == expected  # one after the other, in order
