@@ -20,17 +20,21 @@ from .machine import THREADS, TWO_CORES, installed
 from .problems import Problem, colours, machine
 
 GAUSSIAN, FERROMAGNET = Problem("gaussian", (128, 128)), Problem("ferromagnet", (128, 128))
+GAUSSIAN_CUBIC = Problem("gaussian", (24, 24, 24))
 SQUARE, CUBIC = Problem("bimodal", (128, 128)), Problem("bimodal", (24, 24, 24))
-BETAS = {GAUSSIAN: 0.7, FERROMAGNET: 0.4, SQUARE: 0.7, CUBIC: 0.5}
+BETAS = {GAUSSIAN: 0.7, GAUSSIAN_CUBIC: 0.5, FERROMAGNET: 0.4, SQUARE: 0.7, CUBIC: 0.5}
 CHAINS_OF_PEERS = 64
 SWEEPS = 120  # of peers
 LEAST = 100  # sweeps from random states to equilibrium
-FASTER = {"sparse": 8, "multispin": 4}  # times as many sweeps of fastbm
+FASTER = {"sparse": 8, "lookup": 64, "multispin": 4}  # times as many sweeps of fastbm
+
+VARIANTS = {"sparse": "chains", "lookup": "chains that look up", "multispin": "replicas in bits"}
 
 problems = pytest.mark.parametrize("problem", BETAS, ids=str)
 rules = pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 LANES = [(GAUSSIAN, "sparse", n) for n in (64, 256)] + [(FERROMAGNET, "sparse", n) for n in (64, 256)]
 WORDS = [(problem, "multispin", 1024) for problem in (SQUARE, CUBIC, FERROMAGNET)]
+WORDS += [(problem, "lookup", n) for problem in (GAUSSIAN, GAUSSIAN_CUBIC) for n in (64, 256)]
 LAYOUTS = [(*layout, threads) for layout in LANES + WORDS for threads in (1, 2)]
 LAYOUTS += [(problem, "multispin", 512, 1) for problem in (SQUARE, CUBIC)]
 CASES = [pytest.param(*case, marks=[TWO_CORES] if case[-1] == 2 else []) for case in LAYOUTS]
@@ -84,7 +88,7 @@ def test_fastbm(problem, kernel, n_chains, threads, rule, work, effort):
         counts = {"n_chains": n_chains, "n_sweeps": n_sweeps, "thin": n_sweeps, "burn_in": 0}
         return bm.sample(model, sampler=rule, kernel=kernel, beta=BETAS[problem], threads=threads, **counts)
 
-    variant = f"{n_chains} {'chains' if kernel == 'sparse' else 'replicas in bits'}"
+    variant = f"{n_chains} {VARIANTS[kernel]}"
     found = record(work, run, problem, rule, sweeps, n_chains=n_chains, variant=variant, threads=threads)
     check(problem, found.states[-1], found.energy[-1])
 

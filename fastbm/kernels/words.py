@@ -98,6 +98,15 @@ def unpack_words(bits, up):
 
 
 @kernel
+def exchange_bits(one, v, other, w, mask):
+    """Exchange the bits of `mask` of word `v` and word `w` of every unit. Mutates `one`, `other` (n_units, words)."""
+    for i in range(one.shape[0]):
+        x = _U(_U(one[i, v] ^ other[i, w]) & mask)
+        one[i, v] = _U(one[i, v] ^ x)
+        other[i, w] = _U(other[i, w] ^ x)
+
+
+@kernel
 def energies_words(up, edges, weights, ends, bias, conjunction, energies):
     """Add each chain's energy (without offset) but for a constant. Mutates `energies` (128,).
 

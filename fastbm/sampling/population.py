@@ -287,6 +287,7 @@ class PopulationAnnealing(SingleUnit):
     takes: ClassVar[frozenset[str]] = frozenset({"clamp"})
     sweeps: ClassVar[int] = 10
     ends: ClassVar[bool] = True
+    lookup_from: ClassVar[int | None] = 1024
 
     rule: Updates = "gibbs"
     target_ess: Annotated[float, part_of_population] = TARGET_ESS

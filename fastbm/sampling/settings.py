@@ -11,6 +11,7 @@ import numpy as np
 from .._base import checks
 from .._base.options import CHOSEN, Least, Options, options
 from ..machine.couplings import Couplings
+from ..machine.units import Units
 from .chains import resolve_order
 from .clamped import Conditioned
 from .engine.choice import check_kernel, choose_kernel, natural_kernel
@@ -83,7 +84,7 @@ class SingleUnit(Sampler):
         The fastest one unless given. "dense" and "sparse" give the same bits, the others their own.
     """
 
-    fixed: ClassVar[bool] = False  # whether chains keep their temperatures
+    lookup_from: ClassVar[int | None] = None  # chains that are worth the tables of "lookup", made for each temperature
 
     order: Literal["sequential", "permuted", "random", "coloured"] = CHOSEN
     kernel: Literal["dense", "sparse", "layered", "lookup", "multispin"] = CHOSEN
@@ -96,16 +97,17 @@ class SingleUnit(Sampler):
         """Return the settings with the kernel that is named, if it can take the machine, or the fastest."""
         machine = subject.machine
         biases = machine.flat_bias if subject.bias is None else subject.bias
-        args = (machine.couplings, biases, machine.convention)
+        return settings.with_own(kernel=self.choose_kernel(settings, machine.couplings, biases, machine.convention))
+
+    def choose_kernel(self, settings: SampleSettings, couplings: Couplings, biases: np.ndarray, units: Units) -> str:
+        """Return the kernel that is named, if it can take the machine, or the fastest."""
         lanes: dict[str, Any] = {
             "beta": self.lane_betas(settings), "order": self.order,
             "first_chain": settings.first_chain * self.replicas,
         }  # fmt: skip
         if self.kernel is None:
-            kernel = choose_kernel(*args, **lanes, fixed=self.fixed)
-        else:
-            kernel = check_kernel(self.kernel, *args, **lanes)
-        return settings.with_own(kernel=kernel)
+            return choose_kernel(couplings, biases, units, **lanes, lookup_from=self.lookup_from)
+        return check_kernel(self.kernel, couplings, biases, units, **lanes)
 
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:
         """Return the inverse temperatures of all replicas as they start."""

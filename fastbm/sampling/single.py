@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 from .._base.options import options
 from .chains import make_chains
 from .clamped import Conditioned
+from .engine.choice import MANY_CHAINS
 from .settings import SampleSettings, SingleUnit
 
 
 @options
 class _Chains(SingleUnit):
     many_betas: ClassVar[bool] = True
-    fixed: ClassVar[bool] = True
+    lookup_from: ClassVar[int | None] = MANY_CHAINS
 
     def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
         """Return independent chains."""

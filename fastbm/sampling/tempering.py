@@ -14,12 +14,16 @@ from .._base import checks, rng, threads as threads_module
 from .._base.options import Least, flag, options
 from .._base.streams import Stream
 from ..kernels.sampling.tempering import count_round_trips, swap_neighbours
+from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
+from ..machine.units import Units
 from .adapter import Adapter
-from .chains import make_chains
 from .clamped import Conditioned
+from .engine.choice import looks_up_ladders, why_no_ladders
+from .engine.lookup import MOST_NEIGHBOURS
 from .houdayer import HoudayerMoves, levels_that_pay
 from .ladder import energy_profile, equal_steps
+from .levels import ByLevel, ByReplica
 from .settings import Cooled, SampleSettings, ladder
 
 
@@ -35,7 +39,7 @@ class TemperedChains(Adapter):
         Increasing; the last one is the target.
     rule, order, kernel, seed, initial, threads, bias
         As for `fastbm.sampling.chains.make_chains`, for the replicas; states of `initial` and biases are given one
-        for each ladder.
+        for each ladder. By the kernel "lookup" temperatures keep their lanes, and states move.
     first_chain : int
         Number of the first ladder: ladders run apart are those that run together.
     swap_every : int
@@ -48,13 +52,11 @@ class TemperedChains(Adapter):
     Attributes
     ----------
     engine : Engine
-        The replicas: lane ``n_betas * ladder + r`` holds replica r.
-    level : (n_chains, n_betas) int64 array
-        Where replicas stand: replica r of ladder c is at betas[level[c, r]].
+        The replicas, whose lanes are those of `lanes`.
+    level : (n_ladders, n_betas) int64 array
+        Where replicas stand: replica r of ladder c is at betas[level[c, r]]. Ladders beyond `n_chains` fill up words.
     accepted, attempted : (n_betas - 1,) int64 arrays
         Swaps of levels k and k + 1 since the start, all ladders together.
-    round_trips : (n_chains,) int64 array
-        Ways of replicas from the target to the hottest level and back.
 
     Notes
     -----
@@ -84,6 +86,12 @@ class TemperedChains(Adapter):
         self.n_chains, self.n_units, self.swap_every = n_chains, model.n_units, swap_every
         n_betas = len(self.betas)
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
+        self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
+            model, n_chains, self.betas, first_ladder=first_chain, initial=initial, bias=bias, rule=rule, order=order,
+            kernel=kernel, seed=seed, threads=threads,
+        )  # fmt: skip
+        self.engine = self._place.engine
+        n_ladders = self._place.n_ladders
         self._moves = None
         if cluster:
             self._moves = HoudayerMoves(
@@ -91,39 +99,24 @@ class TemperedChains(Adapter):
                 bias,
                 model.convention,
                 self.betas,
-                n_ladders=self.n_chains,
+                n_ladders=n_ladders,
                 seed=seed,
                 first_ladder=first_chain,
                 threads=threads_module.resolve(threads),
             )
-        self.engine = make_chains(
-            model,
-            self.n_chains * n_betas,
-            rule=rule,
-            order=order,
-            kernel=kernel,
-            beta=np.tile(self.betas, self.n_chains),
-            seed=seed,
-            initial=self._for_replicas(initial),
-            threads=threads,
-            first_chain=first_chain * n_betas,
-            bias=bias[0] if len(bias) == 1 else np.repeat(bias, n_betas, axis=0),
-        )
-        self._swaps = rng.streams(seed, self.n_chains, first=first_chain, purpose=rng.SWAPS)
+        self._swaps = rng.streams(seed, n_ladders, first=first_chain, purpose=rng.SWAPS)
         self._counts = np.zeros((2, n_betas - 1), np.int64)
-        self.round_trips = np.zeros(self.n_chains, np.int64)
-        self._end = np.zeros((self.n_chains, n_betas), np.uint8)
-        self.level = np.tile(np.arange(n_betas), (self.n_chains, 1))
-        count_round_trips(self._end, self.round_trips, self.level)
+        self._trips = np.zeros(n_ladders, np.int64)
+        self._end = np.zeros((n_ladders, n_betas), np.uint8)
+        self.level = np.tile(np.arange(n_betas), (n_ladders, 1))
+        count_round_trips(self._end, self._trips, self.level)
         offset = model.offset if offset is None else offset
         self._offset = np.broadcast_to(np.asarray(offset, np.float64), (self.n_chains,))[:, None]
 
-    def _for_replicas(self, initial: Any) -> Any:
-        """Return states given one for each ladder as states of every replica."""
-        if isinstance(initial, str):
-            return initial
-        states = np.asarray(initial)
-        return states if states.ndim == 1 else np.repeat(states, len(self.betas), axis=0)
+    @property
+    def round_trips(self) -> np.ndarray:
+        """Ways of replicas from the target to the hottest level and back, of every ladder, (n_chains,)."""
+        return self._trips[: self.n_chains]
 
     @property
     def attempted(self) -> np.ndarray:
@@ -161,8 +154,7 @@ class TemperedChains(Adapter):
     @property
     def lanes(self) -> np.ndarray:
         """Index of the engine's chain that is at every level, (n_chains, n_betas)."""
-        n_betas = len(self.betas)
-        return np.argsort(self.level, axis=1) + n_betas * np.arange(self.n_chains)[:, None]
+        return self._place.lanes(self.level)[: self.n_chains]
 
     def sweep(self, n_sweeps: int) -> None:
         """Advance every replica by `n_sweeps` sweeps, with the swaps that fall among them."""
@@ -177,13 +169,19 @@ class TemperedChains(Adapter):
         """Move clusters, then try to swap every second pair of neighbouring temperatures."""
         if self._moves is not None:
             up = self.engine.bits()
-            self._moves.move(up, self.lanes)
+            self._moves.move(up, self._place.lanes(self.level))
             self.engine.load_bits(up)
-        energies = self.engine.quick_energies().reshape(self.level.shape)
+        energies = self._place.of_replicas(self.engine.quick_energies(), self.level)
         parity = (self.n_swept // self.swap_every - 1) % 2
-        if swap_neighbours(self.level, self._swaps, self._counts, self.betas, energies, parity):
-            self.engine.set_beta(self.betas[self.level].ravel())
-            count_round_trips(self._end, self.round_trips, self.level)
+        before, n_swaps = self.level.copy(), 0
+        for some, counts in (
+            (slice(self.n_chains), self._counts),
+            (slice(self.n_chains, None), np.zeros_like(self._counts)),
+        ):
+            n_swaps += swap_neighbours(self.level[some], self._swaps[some], counts, self.betas, energies[some], parity)
+        if n_swaps:
+            self._place.swap(before, self.level)
+            count_round_trips(self._end, self._trips, self.level)
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -243,7 +241,7 @@ class TemperedChains(Adapter):
             "ends": self._end.copy(),
             "swap_streams": self._swaps.copy(),
             "swap_counts": self._counts.copy(),
-            "round_trips": self.round_trips.copy(),
+            "round_trips": self._trips.copy(),
         }
         if self._moves is not None:
             own["cluster_streams"] = self._moves.streams.copy()
@@ -256,10 +254,10 @@ class TemperedChains(Adapter):
         self._end = np.array(state["ends"], np.uint8)
         self._swaps = np.array(state["swap_streams"], np.uint32)
         self._counts = np.array(state["swap_counts"], np.int64)
-        self.round_trips = np.array(state["round_trips"], np.int64)
+        self._trips = np.array(state["round_trips"], np.int64)
         if self._moves is not None:
             self._moves.streams = np.array(state["cluster_streams"], np.uint32)
-        self.engine.set_beta(self.betas[self.level].ravel())
+        self._place.restore(self.level)
 
 
 def _cluster(name: str, given: Any) -> bool:
@@ -302,6 +300,20 @@ class Tempering(Cooled):
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:
         """Return the inverse temperatures of all replicas as they start."""
         return np.tile(self.betas, settings.n_chains)
+
+    def choose_kernel(self, settings: SampleSettings, couplings: Couplings, biases: np.ndarray, units: Units) -> str:
+        """Return the kernel that is named, if it can take the machine, or the fastest."""
+        ladders = settings.n_chains, settings.first_chain
+        if self.kernel is None and looks_up_ladders(couplings, biases, *ladders):
+            return "lookup"
+        if self.kernel != "lookup":
+            return super().choose_kernel(settings, couplings, biases, units)
+        if why := why_no_ladders(couplings, biases, settings.first_chain):
+            raise ValueError(
+                f'kernel="lookup" takes graphs of at most {MOST_NEIGHBOURS} neighbours and biases that chains share: '
+                f'{why}. Use kernel="sparse", or leave kernel out.'
+            )
+        return self.kernel
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
         """Return the settings with a ladder and a kernel."""

@@ -41,6 +41,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
 SIMILAR = ("best states", "no burn-in, metropolis", "burn-in that settled", "contrastive divergence")  # to others
 SLOWLY_SAMPLED: dict[str, dict[str, Any]] = {
     "exact": {"sampler": "exact", "burn_in": 0},
+    "lookup of ladders": {"sampler": "tempering", "betas": [0.2, 0.6], "burn_in": 4, "kernel": "lookup", "n_chains": 3},
     "cluster": {"sampler": "tempering", "betas": [0.2, 0.6], "burn_in": 4, "cluster": True, "n_chains": 4},
     "wolff": {"sampler": "wolff", "burn_in": 5},
     "swendsen-wang": {"sampler": "swendsen-wang", "burn_in": 5},

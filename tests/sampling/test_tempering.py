@@ -120,7 +120,7 @@ def level_counts(chains: TemperedChains, n_samples: int, thin: int) -> np.ndarra
 def move_everywhere(chains: TemperedChains) -> None:
     """Let clusters be moved at all levels, also where they percolate."""
     assert chains._moves is not None
-    n_betas, n_pairs = len(chains.betas), chains.n_chains // 2
+    n_betas, n_pairs = len(chains.betas), len(chains.level) // 2
     chains._moves.levels = np.arange(n_betas)
     chains._moves.streams = rng.streams(9, n_pairs * n_betas).reshape(n_pairs, n_betas, 4)
 
@@ -133,10 +133,10 @@ def assert_boltzmann(model: bm.BoltzmannMachine, chains: TemperedChains, n_sampl
         assert reference.g_test(row, enumerate_machine(model, beta).probabilities) > SURE, beta
 
 
-@pairwise(rule=["gibbs", "metropolis"], units=UNITS, cluster=[False, True])
-def test_every_temperature_has_its_own_distribution(rule: str, units: str, cluster: bool) -> None:
+@pairwise(kernel=[None, "lookup"], rule=["gibbs", "metropolis"], units=UNITS, cluster=[False, True])
+def test_every_temperature_has_its_own_distribution(kernel: str | None, rule: str, units: str, cluster: bool) -> None:
     model = machine("general", units, seed=3, scale=0.5 if units == "spin" else 1.2)
-    chains = TemperedChains(model, 2000, [0.3, 0.7, 1.2], rule=rule, seed=1, cluster=cluster)
+    chains = TemperedChains(model, 2000, [0.3, 0.7, 1.2], kernel=kernel, rule=rule, seed=1, cluster=cluster)
     if cluster:
         move_everywhere(chains)
     assert_boltzmann(model, chains, 50, 8)
@@ -236,9 +236,10 @@ def test_wrong_settings_are_refused(model: bm.BoltzmannMachine, options: dict[st
 # What is recorded
 
 
-def test_records_tell_of_every_level() -> None:
+@pytest.mark.parametrize("kernel", [None, "lookup"])
+def test_records_tell_of_every_level(kernel: str | None) -> None:
     model = bm.BoltzmannMachine(LATTICE.weights, offset=7.0)
-    chains = TemperedChains(model, 3, BETAS, seed=1, swap_every=2)
+    chains = TemperedChains(model, 3, BETAS, kernel=kernel, seed=1, swap_every=2)
     rows = chains.record(20, 3)
     assert {name: row.shape[1:] for name, row in rows.items()} == {
         "samples/states": (3, 5),
@@ -260,12 +261,13 @@ def test_records_tell_of_every_level() -> None:
     assert np.all(np.diff(rows["tempering/round_trips"], axis=0) >= 0)
 
 
-def test_initial_states_are_those_of_all_replicas() -> None:
+@pytest.mark.parametrize("kernel", [None, "lookup"])
+def test_initial_states_are_those_of_all_replicas(kernel: str | None) -> None:
     states = 2 * np.random.default_rng(0).integers(0, 2, (3, 36)) - 1
     for initial, values in ((states, states), (states[0], states[0]), ("up", np.ones(36))):
-        chains = TemperedChains(LATTICE, 3, BETAS, initial=initial)
+        chains = TemperedChains(LATTICE, 3, BETAS, kernel=kernel, initial=initial)
         up = (np.broadcast_to(values, (3, 36)) == 1)[:, None]
-        assert np.array_equal(chains.engine.bits().reshape(3, 4, 36), np.broadcast_to(up, (3, 4, 36)))
+        assert np.array_equal(chains.engine.bits()[chains.lanes], np.broadcast_to(up, (3, 4, 36)))
 
 
 # The same bits
@@ -278,6 +280,7 @@ CASES = [
     pytest.param(LATTICE, {"cluster": True, "swap_every": 2}, id="clusters"),
     pytest.param(bm.models.edwards_anderson((32, 32)), {"cluster": True}, id="clusters-on-threads"),
     pytest.param(bm.models.restricted(12, 9, seed=1), {}, id="layered"),
+    pytest.param(LATTICE, {"kernel": "lookup", "cluster": True, "swap_every": 2}, id="lookup"),
 ]
 
 
@@ -307,9 +310,10 @@ def test_threads_and_pieces_do_not_matter(model: bm.BoltzmannMachine, options: d
 
 @pytest.mark.parametrize(("model", "options"), CASES)
 def test_ladders_run_together_or_apart(model: bm.BoltzmannMachine, options: dict[str, Any]) -> None:
-    together = TemperedChains(model, 6, BETAS, seed=5, **options).record(5, 4)
-    first = TemperedChains(model, 2, BETAS, seed=5, **options).record(5, 4)
-    second = TemperedChains(model, 4, BETAS, seed=5, first_chain=2, **options).record(5, 4)
+    n_first = 32 if options.get("kernel") == "lookup" else 2
+    together = TemperedChains(model, n_first + 4, BETAS, seed=5, **options).record(5, 4)
+    first = TemperedChains(model, n_first, BETAS, seed=5, **options).record(5, 4)
+    second = TemperedChains(model, 4, BETAS, seed=5, first_chain=n_first, **options).record(5, 4)
     for name in ("samples/states", "tempering/round_trips"):
         assert np.array_equal(np.concatenate([first[name], second[name]], axis=1), together[name])
     for name in ("tempering/accepted", "tempering/attempted"):
@@ -336,3 +340,29 @@ def test_a_run_that_was_halted_goes_on_with_the_same_bits(cluster: bool, monkeyp
     chains.sweep(1)
     other.sweep(2)
     assert_same_state(chains.state(), other.state())
+
+
+def test_ladders_in_words() -> None:
+    """Many ladders of a graph of few neighbours look up; parts of fewer, or cut within words, are refused."""
+    options = {"sampler": "tempering", "betas": [0.2, 0.5], "n_sweeps": 4}
+
+    def kernel_of(n_chains: int, **more: object) -> object:
+        return machines.calm(bm.sample, LATTICE, n_chains=n_chains, **options, **more).config["sample"]["kernel"]
+
+    assert kernel_of(15) == "sparse"
+    assert kernel_of(16) == kernel_of(100) == kernel_of(32, first_chain=64) == "lookup"
+    assert kernel_of(1, kernel="lookup") == "lookup"
+    for first, n_chains in ((8, 8), (16, 16), (32, 4)):
+        with pytest.raises(ValueError, match=f"first_chain = {first}: {first + n_chains} ladders .*multiple of 32"):
+            kernel_of(n_chains, first_chain=first)
+    with pytest.raises(ValueError, match="ladders come in words of 32; first_chain is 8"):
+        kernel_of(8, first_chain=8, kernel="lookup")
+    with pytest.raises(ValueError, match=r'kernel="lookup" takes graphs .* a unit has 39 neighbours'):
+        bm.sample(GLASS, n_chains=32, kernel="lookup", **options)
+
+
+def test_flips_of_ladders_that_fill_up_words_do_not_count() -> None:
+    chains = TemperedChains(LATTICE, 5, [0.3, 0.4], kernel="lookup", seed=2)
+    before = chains.engine.bits()[chains.lanes]
+    chains.engine.sweep(1)
+    assert chains.n_flips == (before != chains.engine.bits()[chains.lanes]).sum() > 0

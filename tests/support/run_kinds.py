@@ -99,6 +99,7 @@ SAMPLING = {
     "metropolis-sparse": _sampling(SPARSE, sampler="metropolis", kernel="sparse", order="random"),
     "tempering": _sampling(sampler="tempering", betas=[0.2, 0.5, 1.0]),
     "tempering-pilot": _sampling(sampler="tempering", n_betas=3, swap_every=2),
+    "tempering-lookup": _sampling(LATTICE, sampler="tempering", kernel="lookup", betas=[0.2, 0.5, 1.0], n_chains=6),
     "tempering-metropolis": _sampling(sampler="tempering", rule="metropolis", betas=[0.2, 1.0]),
     "tempering-clusters": _sampling(SPARSE, sampler="tempering", betas=[0.2, 0.5, 1.0], cluster=True),
     "tempering-best": _sampling(sampler="tempering", betas=[0.2, 1.0], keep="best", k=3),

@@ -99,7 +99,7 @@ def _decide(up, graph, betas, keep, streams, left, i, words):
                     drawn = _U(_U(words[lane >> 1] >> _U(16 * (lane & 1))) & _U(0xFFFF))
                     if drawn < part:
                         new = _U(new | bit)
-                        if used[w]:
+                        if used[w] & bit:
                             more += -1 if old & bit else 1
                     if drawn != part:
                         equal = _U(equal & _U(~bit))
@@ -144,7 +144,7 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
                     new = _U(new | bit)
                 elif drawn == threshold:
                     equal = _U(equal | bit)
-                if used[w] and ((old ^ new) & bit):
+                if used[w] & bit & (old ^ new):
                     n_flips[0] += 1
             up[i, w], left[w], left[WORDS + w] = new, equal, old
         if left[0] | left[1] | left[2] | left[3]:
@@ -157,8 +157,8 @@ def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
     """Update the unit at every entry of `sites` (rows, n) in all chains, row after row, `n_sweeps` rows.
 
     Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams; returns the number of flips.
-    `graph` is (neighbours (n_units, degree) int32, rises, fields, used), `used` (`WORDS`,) all ones where a word's
-    flips count; `table` (n_units, words, entries) is as `fastbm.kernels.patterns` looks it up, of one word or of all;
+    `graph` is (neighbours (n_units, degree) int32, rises, fields, used), `used` (`WORDS`,) ones for chains whose flips
+    count; `table` (n_units, words, entries) is as `fastbm.kernels.patterns` looks it up, of one word or of all;
     `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `many` is None for units of `FEW` neighbours, `own` None
     by Gibbs.
     Cost: about 20 vector operations for 32 chains.

@@ -106,7 +106,7 @@ def sample(
     first_chain : int
         Index of the first chain, to run parts of one large set of chains apart. Name the `kernel` in all parts, which
         is else chosen by the number of chains: a later part that would take another one than the whole set is refused,
-        but the part that begins at 0 cannot know of the others. Multiples of 64 for "multispin".
+        but the part that begins at 0 cannot know of the others. Multiples of 64 for "multispin", of 32 for "lookup".
     threads : int, optional
         All available processors unless given.
     out : path, optional

@@ -24,8 +24,9 @@ KERNELS: Mapping[str, type[Engine]] = {
     "lookup": LookupChains,
     "multispin": MultispinChains,
 }
+FEWEST_LADDERS = 16  # from which a level of ladders pays for a word of 32 chains
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
-MANY = {"lookup": 64, "multispin": 256}  # chains from which the kernels of chains in words are the fastest
+MANY_CHAINS, MANY_REPLICAS = 32, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
 
 
 def natural_kernel(couplings: Couplings, order: str) -> str:
@@ -43,11 +44,12 @@ def choose_kernel(
     beta: np.ndarray,
     order: str,
     first_chain: int = 0,
-    fixed: bool = False,
+    lookup_from: int | None = None,
 ) -> str:
     """Return the kernel that is the fastest for chains with inverse temperatures `beta` (n_chains,).
 
-    "dense" and "sparse" give the same bits, the others their own. `fixed` says that chains keep their temperatures.
+    "dense" and "sparse" give the same bits, the others their own. `lookup_from` chains are worth the tables of
+    "lookup", which are made at every change of temperatures; None says that none are.
 
     Raises
     ------
@@ -60,16 +62,16 @@ def choose_kernel(
     n_units = couplings.n_units
     n_entries = couplings.n_entries
     n_all = first_chain + len(beta)
-    for kernel in _by_words(couplings, fixed):
-        if n_all < MANY[kernel]:
+    for kernel, least in _by_words(couplings, lookup_from):
+        if n_all < least:
             continue
-        if len(beta) >= MANY[kernel] and not why_not(kernel, couplings, bias, units, beta, first_chain):
+        if len(beta) >= least and not why_not(kernel, couplings, bias, units, beta, first_chain):
             return kernel
         if first_chain and _may_share_words(kernel, couplings, bias, units, beta):
             raise ValueError(
                 f"first_chain = {first_chain}: {n_all} chains run together may take the {kernel} kernel, and these "
                 f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
-                f'kernel="sparse", or kernel="{kernel}" with multiples of 64 chains.'
+                f'kernel="sparse", or kernel="{kernel}" with multiples of {_word(kernel)} chains.'
             )
     if n_units > DENSE_LIMIT:
         return "sparse"
@@ -77,11 +79,18 @@ def choose_kernel(
     return "sparse" if 0.5 + 0.05 * degree < 1.8 + 0.008 * n_units else "dense"
 
 
-def _by_words(couplings: Couplings, fixed: bool) -> tuple[str, ...]:
-    """Return the kernels of chains in words that may pay, the fastest first."""
+def _word(kernel: str) -> int:
+    kind = KERNELS[kernel]
+    assert issubclass(kind, words.WordChains)
+    return kind.word_chains
+
+
+def _by_words(couplings: Couplings, lookup_from: int | None) -> list[tuple[str, int]]:
+    """Return the kernels of chains in words, and the chains from which they pay; first the one that pays first."""
     if couplings.n_entries > multispin.MOST_NEIGHBOURS * couplings.n_units:
-        return ()
-    return ("lookup", "multispin") if fixed else ("multispin",)
+        return []
+    found = [("multispin", MANY_REPLICAS)] + ([("lookup", lookup_from)] if lookup_from else [])
+    return sorted(found, key=lambda one: one[1])
 
 
 def why_not(
@@ -93,7 +102,7 @@ def why_not(
             multispin.unit_coupling(couplings, bias, units)
         else:
             lookup.check_graph(couplings, bias)
-        words.check_words(len(beta), beta, first_chain)
+        words.check_words(len(beta), beta, first_chain, _word(kernel))
     except words.Unfit as unfit:
         return str(unfit)
     return ""
@@ -101,7 +110,7 @@ def why_not(
 
 def _may_share_words(kernel: str, couplings: Couplings, bias: np.ndarray, units: Units, beta: np.ndarray) -> bool:
     """Return whether the kernel could take these chains of one temperature if there were enough of them."""
-    whole = np.full(words.WORD_CHAINS, beta[0])
+    whole = np.full(_word(kernel), beta[0])
     return bool((beta == beta[0]).all()) and not why_not(kernel, couplings, bias, units, whole, 0)
 
 
@@ -132,15 +141,44 @@ def check_kernel(
         raise ValueError(
             f'kernel="dense" takes at most {DENSE_LIMIT} units; got {couplings.n_units}. Use kernel="sparse".'
         )
-    if kernel in MANY and (why := why_not(kernel, couplings, bias, units, beta, first_chain)):
+    if kernel in _SHARED and (why := why_not(kernel, couplings, bias, units, beta, first_chain)):
         what = f"couplings of one magnitude without biases, at most {multispin.MOST_NEIGHBOURS} neighbours"
         if kernel == "lookup":
             what = f"graphs of at most {lookup.MOST_NEIGHBOURS} neighbours, biases that chains share"
         raise ValueError(
-            f'kernel="{kernel}" takes {what}, and words of {words.WORD_CHAINS} chains: {why}. Use kernel="sparse", or '
+            f'kernel="{kernel}" takes {what}, and words of {_word(kernel)} chains: {why}. Use kernel="sparse", or '
             "leave kernel out."
         )
     return kernel
+
+
+def looks_up_ladders(couplings: Couplings, bias: np.ndarray, n_ladders: int, first_ladder: int) -> bool:
+    """Return whether ladders take the kernel "lookup", with the same temperature in all chains of a word.
+
+    Raises
+    ------
+    ValueError
+        If these are part of a larger set of ladders, which together may have taken it while these cannot.
+    """
+    if first_ladder + n_ladders < FEWEST_LADDERS or why_no_ladders(couplings, bias, 0):
+        return False
+    if n_ladders >= FEWEST_LADDERS and not why_no_ladders(couplings, bias, first_ladder):
+        return True
+    raise ValueError(
+        f"first_chain = {first_ladder}: {first_ladder + n_ladders} ladders run together may take the lookup kernel, "
+        f"and these {n_ladders} alone would not, with other samples. Name the kernel in all parts of the run: "
+        f'kernel="sparse", or kernel="lookup" with first_chain a multiple of {LookupChains.word_chains}.'
+    )
+
+
+def why_no_ladders(couplings: Couplings, bias: np.ndarray, first_ladder: int) -> str:
+    """Return why the kernel "lookup" cannot take ladders; empty if it can."""
+    try:
+        lookup.check_graph(couplings, bias)
+    except words.Unfit as unfit:
+        return str(unfit)
+    size = LookupChains.word_chains
+    return "" if first_ladder % size == 0 else f"ladders come in words of {size}; first_chain is {first_ladder}"
 
 
 def make_streams(kernel: str, seed: int, n_chains: int, first_chain: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
-from ...kernels.words import energies_words
+from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .words import Unfit, WordChains, check_words
@@ -39,12 +39,33 @@ class LookupChains(WordChains):
     """
 
     kernel = "lookup"
+    word_chains = 32
     n_words: ClassVar[int] = WORDS
     stream_chains = 2
     block_lanes = 32 * WORDS
     attempt_seconds = 2e-10
     _stream_groups = WORDS
     _spare = 1
+
+    def _allocate(self) -> None:
+        super()._allocate()
+        self.count_flips_of(np.ones(self.n_chains, np.bool_))
+
+    def count_flips_of(self, chains: np.ndarray) -> None:
+        """Count flips of some chains only, (n_chains,) bool."""
+        masks = [np.packbits(chains[block], bitorder="little").view("<u4") for block in self.blocks]
+        self._counted = [np.concatenate([mask, np.zeros(WORDS - len(mask), np.uint32)]) for mask in masks]
+
+    def exchange(self, masks: np.ndarray) -> None:
+        """Exchange states of chains that are n apart.
+
+        Where bits of `masks` (n_chains / n - 1, n / 32) uint32 are set.
+        """
+        apart = masks.shape[1]
+        for k, j in zip(*np.nonzero(masks), strict=True):
+            one = int(k) * apart + int(j)
+            (a, v), (b, w) = divmod(one, WORDS), divmod(one + apart, WORDS)
+            exchange_bits(self.up[a], v, self.up[b], w, masks[k, j])
 
     def _couple(self) -> None:
         check_graph(self.couplings, self.bias)
@@ -81,7 +102,7 @@ class LookupChains(WordChains):
         self._energy = (np.ascontiguousarray(edges), unlike[0], np.ascontiguousarray(ends), unlike[1], binary)
 
     def _rescale(self) -> None:
-        check_words(self.n_chains, self.beta, 0)
+        check_words(self.n_chains, self.beta, 0, self.word_chains)
         made: dict[tuple[float, ...], np.ndarray] = {}
         self._tables, self._betas = [], []
         for block in self.blocks:
@@ -113,8 +134,7 @@ class LookupChains(WordChains):
         return table
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        used = np.where(np.arange(WORDS) < self._used(k) // 32, np.uint32(0xFFFFFFFF), np.uint32(0))
-        graph = (*self._graph, used.astype(np.uint32))
+        graph = (*self._graph, self._counted[k])
         chains = (self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16))
         own = None if self._hold is None else True
         for rows, count in self._pieces(k, first, n_sweeps):

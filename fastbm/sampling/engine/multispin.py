@@ -57,6 +57,7 @@ class MultispinChains(WordChains):
     """
 
     kernel = "multispin"
+    word_chains = 64
     n_words = WORDS
     stream_chains = 32
     block_lanes = REPLICAS
@@ -90,7 +91,7 @@ class MultispinChains(WordChains):
         return -2.0 * self._magnitude * float((self._edge_signs > 0).sum())
 
     def _rescale(self) -> None:
-        check_words(self.n_chains, self.beta, 0)
+        check_words(self.n_chains, self.beta, 0, self.word_chains)
         self._tables = [self._table(self.beta[block][::32]) for block in self.blocks]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -10,30 +10,29 @@ from ..._base import arrays
 from ...kernels.words import pack_words, unpack_words
 from .engine import Engine
 
-WORD_CHAINS = 64  # chains are run together or apart, and given temperatures, by this number
-
 
 class Unfit(ValueError):
     """Raised for a machine or for chains that a kernel cannot take; the text says why."""
 
 
-def check_words(n_chains: int, beta: np.ndarray, first_chain: int) -> None:
-    """Check that chains fill whole words, each of one temperature.
+def check_words(n_chains: int, beta: np.ndarray, first_chain: int, size: int) -> None:
+    """Check that chains fill whole words of `size` chains, each of one temperature.
 
     Raises
     ------
     Unfit
     """
-    if n_chains % WORD_CHAINS or first_chain % WORD_CHAINS:
-        raise Unfit(f"chains come in words of {WORD_CHAINS}; n_chains is {n_chains}, first_chain {first_chain}")
-    words = beta.reshape(-1, WORD_CHAINS)
+    if n_chains % size or first_chain % size:
+        raise Unfit(f"chains come in words of {size}; n_chains is {n_chains}, first_chain {first_chain}")
+    words = beta.reshape(-1, size)
     if (words != words[:, :1]).any():
-        raise Unfit(f"every {WORD_CHAINS} consecutive chains must have one beta")
+        raise Unfit(f"every {size} consecutive chains must have one beta")
 
 
 class WordChains(Engine):
     """Chains of which a block is `n_words` words of 32; chain c of a block is bit c % 32 of word c // 32."""
 
+    word_chains: ClassVar[int]  # by which chains are run together or apart, and given temperatures
     n_words: ClassVar[int]
     stream_chains: ClassVar[int]  # chains that share a stream
     _stream_groups: ClassVar[int] = 1  # parts of a block whose streams lie together, (4, streams) each
@@ -81,7 +80,9 @@ class WordChains(Engine):
 
     def words(self, k: int) -> np.ndarray:
         """Return the bits of block `k`, 64 chains a word: they are stored so."""
-        return np.ascontiguousarray(self.up[k][: self.n_units].view("<u8")[:, : self._used(k) // WORD_CHAINS])
+        halves = self.up[k][: self.n_units].copy()
+        halves[:, self._used(k) // 32 :] = 0
+        return np.ascontiguousarray(halves.view("<u8")[:, : -(-self._used(k) // 64)])
 
     def bits(self) -> np.ndarray:
         """Return the bits of all chains, (n_chains, n_units) uint8."""

@@ -1,0 +1,142 @@
+"""Where the replicas of ladders are: in lanes of their own, whose temperatures change, or in lanes of a temperature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._base import rng, threads as threads_module
+from ..machine.machine import BoltzmannMachine
+from .chains import couple_chains, make_chains, resolve_order
+from .engine.engine import start_bits
+from .engine.lookup import LookupChains
+
+
+class ByReplica:
+    """Replicas keep their lanes, and temperatures move: lane ``n_betas * ladder + r`` holds replica r.
+
+    Attributes
+    ----------
+    engine : Engine
+    n_ladders : int
+        Ladders, those that fill up a word included.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_ladders: int,
+        betas: np.ndarray,
+        *,
+        first_ladder: int,
+        initial: Any,
+        bias: np.ndarray,
+        **settings: Any,
+    ) -> None:
+        self.n_ladders, self._betas = n_ladders, betas
+        self.engine = make_chains(
+            model,
+            n_ladders * len(betas),
+            beta=np.tile(betas, n_ladders),
+            initial=_of_ladders(initial, len(betas)),
+            first_chain=first_ladder * len(betas),
+            bias=bias[0] if len(bias) == 1 else np.repeat(bias, len(betas), axis=0),
+            **settings,
+        )
+
+    def lanes(self, level: np.ndarray) -> np.ndarray:
+        """Return the lane that is at every level, (n_ladders, n_betas), where replicas stand at `level`."""
+        n_betas = len(self._betas)
+        return np.argsort(level, axis=1) + n_betas * np.arange(self.n_ladders)[:, None]
+
+    def of_replicas(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return values of lanes as those of replicas, (n_ladders, n_betas)."""
+        return values.reshape(level.shape)
+
+    def swap(self, before: np.ndarray, level: np.ndarray) -> None:
+        """Let replicas that stood at levels `before` stand at `level`."""
+        self.restore(level)
+
+    def restore(self, level: np.ndarray) -> None:
+        """Give lanes the temperatures that go with levels."""
+        self.engine.set_beta(self._betas[level].ravel())
+
+
+class ByLevel:
+    """Temperatures keep their lanes, and states move: lane ``n_ladders * level + ladder``, of the kernel "lookup".
+
+    Every level fills whole words, with ladders beyond those asked for where need be, which are ladders like the others.
+    Attributes are those of `ByReplica`.
+    """
+
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_ladders: int,
+        betas: np.ndarray,
+        *,
+        first_ladder: int,
+        initial: Any,
+        bias: np.ndarray,
+        rule: str,
+        order: str | None,
+        kernel: str | None,
+        seed: int,
+        threads: int | None,
+    ) -> None:
+        self.n_ladders = n_all = -(-n_ladders // LookupChains.word_chains) * LookupChains.word_chains
+        n_betas = len(betas)
+        states = initial if isinstance(initial, str) else np.asarray(initial)
+        if not isinstance(states, str) and states.ndim > 1:
+            states = np.concatenate([states, np.repeat(states[-1:], n_all - n_ladders, axis=0)])
+        first = first_ladder * n_betas
+        bits = start_bits(_of_ladders(states, n_betas), model.n_units, n_all * n_betas, seed, first, model.convention)
+        streams = rng.streams(seed, n_all * n_betas // 2, first=first // 2, purpose=rng.PAIRS)
+        engine = couple_chains(
+            model.couplings,
+            bias,
+            model.convention,
+            _level_by_level(bits, n_all),
+            _level_by_level(streams, n_all // 2),
+            kernel=kernel,
+            beta=np.repeat(betas, n_all),
+            rule=rule,
+            order=resolve_order(order, rule),
+            seed=seed,
+            threads=threads_module.resolve(threads),
+        )
+        assert isinstance(engine, LookupChains)
+        engine.count_flips_of(np.arange(n_all * n_betas) % n_all < n_ladders)
+        self.engine = engine
+
+    def lanes(self, level: np.ndarray) -> np.ndarray:
+        """Return the lane that is at every level, (n_ladders, n_betas)."""
+        return np.arange(self.n_ladders)[:, None] + self.n_ladders * np.arange(level.shape[1])
+
+    def of_replicas(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return values of lanes as those of replicas, (n_ladders, n_betas)."""
+        return np.take_along_axis(values.reshape(-1, self.n_ladders).T, level, axis=1)
+
+    def swap(self, before: np.ndarray, level: np.ndarray) -> None:
+        """Exchange the states of replicas that stood at levels `before` and stand at `level`, those of neighbours."""
+        ladder, replica = np.nonzero(level > before)
+        risen = np.zeros((level.shape[1] - 1, self.n_ladders), np.uint8)
+        risen[before[ladder, replica], ladder] = 1
+        self.engine.exchange(np.packbits(risen, axis=1, bitorder="little").view("<u4"))
+
+    def restore(self, level: np.ndarray) -> None:
+        """Do nothing: lanes keep their temperatures."""
+
+
+def _of_ladders(initial: Any, n_betas: int) -> Any:
+    """Return states given one for each ladder as states of every replica."""
+    if isinstance(initial, str):
+        return initial
+    states = np.asarray(initial)
+    return states if states.ndim == 1 else np.repeat(states, n_betas, axis=0)
+
+
+def _level_by_level(rows: np.ndarray, n_ladders: int) -> np.ndarray:
+    """Return rows that lie ladder by ladder with those of a level together."""
+    return np.ascontiguousarray(rows.reshape(n_ladders, -1, rows.shape[1]).transpose(1, 0, 2)).reshape(rows.shape)
