@@ -4,11 +4,13 @@ from .fully_connected import curie_weiss, hopfield, random_machine, sherrington_
 from .graphs import from_graph, random_tree
 from .lattices import edwards_anderson, ising
 from .problem_files import from_qubo, from_rudy
+from .quadratic import from_bqm, to_bqm
 from .restricted import restricted
 
 __all__ = [
     "curie_weiss",
     "edwards_anderson",
+    "from_bqm",
     "from_graph",
     "from_qubo",
     "from_rudy",
@@ -18,4 +20,5 @@ __all__ = [
     "random_tree",
     "restricted",
     "sherrington_kirkpatrick",
+    "to_bqm",
 ]

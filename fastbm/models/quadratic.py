@@ -1,0 +1,100 @@
+"""Binary quadratic models of D-Wave's dimod, to machines and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._base import checks
+from ..machine.couplings import Sparse
+from ..machine.machine import BoltzmannMachine, check_machine
+from .origin import named
+
+_NEEDED = ("to_numpy_vectors", "vartype", "variables")
+
+
+def from_bqm(bqm: Any) -> BoltzmannMachine:
+    """Return the machine whose energies are those of a binary quadratic model.
+
+    Parameters
+    ----------
+    bqm : dimod.BinaryQuadraticModel
+        Spins or binary variables; the machine's units are of the same kind. Unit i is the i-th of
+        ``list(bqm.variables)``: zip that list with a state to read it.
+
+    Returns
+    -------
+    BoltzmannMachine
+        Sparse couplings: W and b are minus the quadratic and the linear biases, and the offset is the model's, so that
+        P(s) = exp(-beta E(s)) / Z at dimod's beta.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a model without variables, or with biases that are not finite numbers, and for what is no such model.
+
+    Examples
+    --------
+    >>> import dimod
+    >>> import fastbm as bm
+    >>> bqm = dimod.BinaryQuadraticModel({"a": 0.5}, {("a", "b"): -1.0}, 2.0, "SPIN")
+    >>> float(bm.models.from_bqm(bqm).energy([1, 1])), bqm.energy({"a": 1, "b": 1})
+    (1.5, 1.5)
+    """
+    for name in _NEEDED:
+        if not hasattr(bqm, name):
+            raise TypeError(f"bqm must be a dimod.BinaryQuadraticModel; got {type(bqm).__name__} without {name}.")
+    if not len(bqm.variables):
+        raise ValueError("bqm must have at least one variable; got a model without any.")
+    linear, (i, j, quadratic), offset = bqm.to_numpy_vectors(list(bqm.variables))
+    weights = checks.finite_array("quadratic biases of bqm", np.asarray(quadratic, np.float64))
+    bias = checks.finite_array("linear biases of bqm", np.asarray(linear, np.float64))
+    units = "spin" if bqm.vartype.name == "SPIN" else "binary"
+    couplings = Sparse.of_pairs(len(bias), np.asarray(i, np.int64), np.asarray(j, np.int64), -weights)
+    return named(BoltzmannMachine(couplings, -bias, units=units, offset=float(offset)), "from_bqm", units=units)
+
+
+def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
+    """Return a machine as a binary quadratic model of dimod, which must be installed.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    labels : sequence of hashable, optional
+        The names of the units, each once; 0, 1, ... unless given.
+
+    Returns
+    -------
+    dimod.BinaryQuadraticModel
+        With the machine's energies; its variables are in the order of the units, visible and hidden ones.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many labels as units, or two are alike.
+    ImportError
+        If dimod is not installed.
+    """
+    check_machine(model)
+    try:
+        import dimod
+    except ImportError:
+        raise ImportError('to_bqm needs dimod: pip install "fastbm[dimod]"') from None
+    names = list(range(model.n_units)) if labels is None else list(labels)
+    if len(names) != model.n_units or len(set(names)) != len(names):
+        raise ValueError(
+            f"labels must name each of the {model.n_units} units once; got {len(names)}, {len(set(names))} of them "
+            "different."
+        )
+    indptr, indices, values = model.couplings.csr()
+    rows = np.repeat(np.arange(model.n_units, dtype=np.int32), np.diff(indptr))
+    once = rows < indices
+    return dimod.BinaryQuadraticModel.from_numpy_vectors(
+        -model.flat_bias,
+        (rows[once], indices[once], -values[once]),
+        model.offset,
+        dimod.SPIN if model.units == "spin" else dimod.BINARY,
+        variable_order=names,
+    )
