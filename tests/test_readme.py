@@ -26,6 +26,13 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "sk.h5").exists()
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=lambda path: path.name)
+def test_python_in_the_pages_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```python\n(.*?)```", PAGES[page], re.S):
+        exec(compile(block, page.name, "exec"), {})
+
+
 def test_the_two_lines_stand_as_promised():
     lines = [line.strip() for line in README.splitlines()]
     assert 'pip install ".[all]" && fastbm run runs/digits.toml' in lines
