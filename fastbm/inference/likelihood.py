@@ -17,7 +17,6 @@ from .._base import checks, rng, threads as threads_module
 from .._base.threads import fan_out
 from ..data import datasets
 from ..data.moments import smoothed_rates
-from ..machine.hidden import has_free_energy, hidden_are_independent
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
@@ -185,7 +184,7 @@ def pseudo_likelihood(
     refuse_beyond_range(model, beta)
     if np.isnan(rows).any():
         raise ValueError("the pseudo-likelihood needs whole rows; entries of data are missing. Use log_likelihood.")
-    if not hidden_are_independent(model):
+    if not model.hidden_are_independent:
         raise ValueError(
             "the pseudo-likelihood needs a machine without hidden units, or a restricted one. Use log_likelihood."
         )
@@ -207,7 +206,7 @@ def log_sums(
     """
     if np.isnan(rows).any():
         return log_sums_of_known(model, rows, beta, threads, method, seed)
-    if has_free_energy(model):
+    if model.has_free_energy:
         parts = [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
         return np.concatenate([-np.atleast_1d(model.free_energy(part, beta=beta)) for part in parts]), 0.0, "exact"
     unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)

@@ -9,7 +9,6 @@ import numpy as np
 from .._base import checks
 from ..data.rows import Rows
 from ..inference.conditional.completions import forecast_of_known
-from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
 from .methods import PRESETS
 from .monitor.row_sums import FILL_IN, LONGEST_SECONDS, about, forecast_of_lacking
@@ -87,7 +86,7 @@ def suit(model: BoltzmannMachine, rows: Rows, method: str, given: dict[str, Any]
     if given["clamped"] is None and preset.clamped == "exact" and preset.free != "exact":
         asked = given["batch_size"]
         batch = preset.batch_size if asked is None else checks.whole("batch_size", asked, least=1)
-        coupled = not hidden_are_independent(model)
+        coupled = not model.hidden_are_independent
         if coupled or forecast_of_known(model, rows) * min(batch / len(rows), 1.0) > EXACT_SECONDS:
             given["clamped"] = "gibbs"
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from .._base import checks, rng
 from .._base.options import option_checks
-from ..inference.conditional.layers import is_deep
 from ..inference.scout.bases import plain_start
 from ..machine.couplings import Dense
-from ..machine.hidden import hidden_are_independent
 from ..machine.machine import BoltzmannMachine
 from .closed_forms.learn import CLOSED_FORMS
 from .learners.local_objectives import RULES as LOCAL_RULES
@@ -61,13 +59,13 @@ def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str
         return preset, preset.clamped, preset.free
     if clamped is None:
         clamped = preset.clamped
-        if clamped == "exact" and preset.free != "exact" and not hidden_are_independent(model):
+        if clamped == "exact" and preset.free != "exact" and not model.hidden_are_independent:
             # hidden units that are coupled to one another have no closed form
-            clamped = "variational" if is_deep(model) else "gibbs"
+            clamped = "variational" if model.layout == "deep" else "gibbs"
     free = preset.free if free is None else free
     checks.choice("clamped", clamped, CLAMPED)
     checks.choice("free", free, (*FREE, AUTO))
-    if free == "contrastive" and not hidden_are_independent(model):
+    if free == "contrastive" and not model.hidden_are_independent:
         raise ValueError(
             'free="contrastive" (method "cd") needs hidden units that are not coupled to one another. Use '
             'method="monte-carlo", "pcd" for layers, or layout="restricted".'
@@ -243,7 +241,7 @@ def _check_rules(preset: Preset, method: str, values: dict[str, Any]) -> None:
 def _check_pretraining(model: BoltzmannMachine, settings: FitSettings) -> None:
     if not (each := settings.pretrain_epochs):
         return
-    if not is_deep(model) or settings.optimizer not in OPTIMIZERS:
+    if model.layout != "deep" or settings.optimizer not in OPTIMIZERS:
         raise ValueError(
             "pretrain_epochs goes with machines of several hidden layers, such as n_hidden=[500, 250], that are "
             f"learned in steps, by optimizers {' and '.join(map(repr, OPTIMIZERS))}. Leave pretrain_epochs out."

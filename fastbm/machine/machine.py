@@ -22,12 +22,13 @@ from .._base import checks
 from . import couplings, h5
 from .checks import check_hidden, check_rates
 from .clamping import Clamped
+from .layout import Layout
 from .units import Units, units as convention
 
 FORMAT = "fastbm model"
 
 
-class BoltzmannMachine:
+class BoltzmannMachine(Layout):
     """A Boltzmann machine with pairwise couplings.
 
     Parameters
@@ -119,21 +120,6 @@ class BoltzmannMachine:
             raise ValueError(
                 f"weights and bias are so large (up to {largest:.3g}) that energies overflow; rescale them and beta."
             )
-
-    @property
-    def is_layered(self) -> bool:
-        """Whether couplings are blocks between neighbouring layers."""
-        return isinstance(self.couplings, couplings.Layered)
-
-    @property
-    def n_units(self) -> int:
-        """Number of units, visible and hidden."""
-        return self.couplings.n_units
-
-    @property
-    def n_visible(self) -> int:
-        """Number of visible units, the first ones."""
-        return self.n_units - self.n_hidden
 
     @property
     def units(self) -> str:

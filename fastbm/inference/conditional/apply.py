@@ -12,7 +12,6 @@ from scipy.special import expit
 from ..._base import checks, rng, threads as threads_module
 from ...machine.clamping import Clamped
 from ...machine.couplings import row_blocks
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ...sampling.chains import couple_chains
@@ -193,7 +192,7 @@ def complete(
     up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array))
     found = model.convention.values(up, np.int8 if draw else np.float64)
     pooled = np.zeros(len(up), bool)  # rows whose gaps are sampled together, whatever they are
-    if model.n_hidden and hidden_are_independent(model):
+    if model.n_hidden and model.hidden_are_independent:
         pooled = np.array([surely_sampled(int(n), model.n_hidden, how) and n > 0 for n in lacking.sum(axis=1)])
     for some in _blocks(len(up), model.n_units):
         chosen = some.start + np.flatnonzero(pooled[some])

@@ -24,7 +24,6 @@ from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
 from ...machine.clamping import Clamped
 from ...machine.couplings import row_blocks
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..exact.method import forecast_seconds
 from ..methods import run_method
@@ -91,7 +90,7 @@ class Gapped:
         self._missing = self._codes == MISSING
         self._units = model.convention
         self._n_missing = self._missing.sum(axis=1)
-        self._listed = self._n_missing <= MOST_LISTED if hidden_are_independent(model) else np.zeros(len(codes), bool)
+        self._listed = self._n_missing <= MOST_LISTED if model.hidden_are_independent else np.zeros(len(codes), bool)
         self._listed = self._listed[: len(self._codes)]
 
     def __len__(self) -> int:
@@ -189,7 +188,7 @@ def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
     n, counts = model.n_visible, np.zeros(model.n_visible + 1)
     for some in rows.blocks():
         counts += np.bincount(n - rows.known(some).sum(axis=1, dtype=np.int64), minlength=n + 1)
-    listed = hidden_are_independent(model)
+    listed = model.hidden_are_independent
     seconds = 0.0
     for n_missing in np.flatnonzero(counts).tolist():
         if listed and n_missing <= MOST_LISTED:

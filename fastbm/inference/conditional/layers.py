@@ -22,11 +22,6 @@ ROWS = 64  # that are worked on together; a fixed number, so that bits do not de
 MOST_SWEEPS = 200
 
 
-def is_deep(model: BoltzmannMachine) -> bool:
-    """Return whether the machine is layered with more than one layer of hidden units."""
-    return isinstance(model.couplings, Layered) and len(model.couplings.sizes) > 2
-
-
 def mean_field_layers(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, max_sweeps: int = MOST_SWEEPS
 ) -> np.ndarray:

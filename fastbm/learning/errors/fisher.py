@@ -17,7 +17,6 @@ import numpy as np
 from ..._base import checks, rng
 from ...data.rows import Rows
 from ...inference.ais.path import draw_starts
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ...machine.magnitude import refuse_beyond_range
 from .errors import Errors, sandwich
@@ -165,7 +164,7 @@ def fisher_information(
 
 def refuse_information(model: BoltzmannMachine) -> None:
     """Refuse machines whose Fisher information cannot be computed, whatever their parameters are."""
-    if not hidden_are_independent(model):
+    if not model.hidden_are_independent:
         raise ValueError(
             "the Fisher information needs hidden units that are coupled to visible ones only (a restricted machine). "
             + WAY_OUT

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ..moments import Parameters, hidden_means
@@ -131,7 +130,7 @@ def row_moments(
     `weights` sum to 1; left out, rows weigh alike. Blocks of rows are fixed, so any number of threads gives the same
     bits; without hidden units and weights the sums are exact.
     """
-    assert hidden_are_independent(model)
+    assert model.hidden_are_independent
     statistics = Statistics(model)
     dtype = np.float64 if model.n_hidden or weights is not None else np.float32
 

@@ -14,7 +14,6 @@ from ..._base import rng
 from ..._base.threads import fan_out
 from ...inference.monte_carlo import find_burn_in
 from ...machine.couplings import row_blocks
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling import make_chains
@@ -51,7 +50,7 @@ def can_sum(model: BoltzmannMachine) -> bool:
 
     They are those of visible units where hidden ones have a closed form, else those of all units.
     """
-    return (model.n_visible if hidden_are_independent(model) else model.n_units) <= MOST_EXACT
+    return (model.n_visible if model.hidden_are_independent else model.n_units) <= MOST_EXACT
 
 
 def summed(model: BoltzmannMachine, beta: float, chosen: np.ndarray) -> MachineMoments:
@@ -77,7 +76,7 @@ def _log_weights(model: BoltzmannMachine, beta: float) -> np.ndarray:
 
     Where hidden units have a closed form, the log of the sum over them.
     """
-    closed = model.n_hidden > 0 and hidden_are_independent(model)
+    closed = model.n_hidden > 0 and model.hidden_are_independent
     n = model.n_visible if closed else model.n_units
     found = np.empty(1 << n)
     for rows in row_blocks(len(found), model.n_units):

@@ -14,9 +14,7 @@ import numpy as np
 from ..._base import checks, rng
 from ..._base.streams import Stream
 from ...data.rows import Rows
-from ...inference.conditional.layers import is_deep
 from ...inference.methods import run_method
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..settings import FitSettings
 from .metrics import places_of_some
@@ -44,8 +42,8 @@ class AisLooks:
     """
 
     def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
-        deep = is_deep(start)
-        if not deep and not hidden_are_independent(start):
+        deep = start.layout == "deep"
+        if not deep and not start.hidden_are_independent:
             raise ValueError(
                 f"ais_every={settings.ais_every} needs hidden units that are not coupled to one another, or layers of "
                 'them, so that rows have a closed sum or bound. Leave it out, or use layout="restricted".'

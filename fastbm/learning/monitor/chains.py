@@ -21,7 +21,6 @@ from ..._base import rng
 from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..settings import FitSettings
 from ..training_set import values_of
@@ -50,7 +49,7 @@ def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.nda
 
     Where hidden units are coupled to one another, beta E of whole states (m, n_units) in their place.
     """
-    if model.n_hidden and hidden_are_independent(model):
+    if model.n_hidden and model.hidden_are_independent:
         return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
     return beta * np.asarray(model.energy(values))
 
@@ -69,7 +68,7 @@ class EnergyHistogram:
     """
 
     def __init__(self, start: BoltzmannMachine, rows: Mapping[str, np.ndarray], beta: float) -> None:
-        self._rows = dict(rows) if hidden_are_independent(start) else {}
+        self._rows = dict(rows) if start.hidden_are_independent else {}
         self._beta = beta
 
     @property

@@ -14,7 +14,6 @@ from ...inference.conditional.layers import log_conditionals
 from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...machine.couplings import Couplings
-from ...machine.hidden import hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED, distinct
 from ..settings import FitSettings
@@ -86,10 +85,10 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
         return False
     if not rows.complete:
         return forecast_of_known(model, distinct(rows)[0]) <= EXACT_SECONDS
-    if hidden_are_independent(model):
+    if model.hidden_are_independent:
         return True
     n_patterns = len(distinct(rows)[0])
-    each = max(forecast_seconds(machine_of_hidden(model), moments=False), CALL_SECONDS)
+    each = max(forecast_seconds(model.hidden(), moments=False), CALL_SECONDS)
     return n_patterns * each <= EXACT_SECONDS
 
 
@@ -110,7 +109,7 @@ class Monitors:
         }
         self._weights = {"": data.get("weights"), "holdout_": None}
         self._pseudo: dict[str, PseudoLikelihood] = {}
-        if hidden_are_independent(start):
+        if start.hidden_are_independent:
             self._pseudo = {
                 prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed, self._weights[prefix])
                 for name, prefix in (("rows", ""), ("holdout", "holdout_"))

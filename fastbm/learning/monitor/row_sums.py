@@ -13,10 +13,9 @@ import numpy as np
 from ...data.rows import Rows
 from ...exact.choice import duration
 from ...inference.conditional.completions import forecast_of_known
-from ...inference.conditional.layers import is_deep, lower_bounds
+from ...inference.conditional.layers import lower_bounds
 from ...inference.exact.method import LIMITS, forecast_seconds
 from ...inference.likelihood import log_sums
-from ...machine.hidden import has_free_energy, hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..settings import FitSettings
@@ -29,9 +28,9 @@ FILL_IN = "fill the entries in by fastbm.complete"
 
 def rows_are_summed(start: BoltzmannMachine, data: Mapping[str, Any]) -> bool:
     """Return whether the sums over hidden units, for each distinct row of "rows" and "holdout", take little time."""
-    if hidden_are_independent(start):
+    if start.hidden_are_independent:
         return True
-    each = forecast_seconds(machine_of_hidden(start), moments=False)
+    each = forecast_seconds(start.hidden(), moments=False)
     n_rows = sum(len(distinct(data[name])[0]) for name in ("rows", "holdout") if name in data)
     return each * n_rows <= EXACT_SECONDS
 
@@ -40,7 +39,7 @@ def name_of_likelihood(start: BoltzmannMachine, data: Mapping[str, Any]) -> str 
     """Return "log_likelihood", or "log_likelihood_bound" where only that can be computed; None without either."""
     if rows_are_summed(start, data):
         return "log_likelihood"
-    return "log_likelihood_bound" if is_deep(start) else None
+    return "log_likelihood_bound" if start.layout == "deep" else None
 
 
 def sums_of_rows(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, name: str) -> np.ndarray:
@@ -62,7 +61,7 @@ def mean_log_sum(
 
     `kind` is the `name` of `sums_of_rows`.
     """
-    if not has_free_energy(model) or not rows.complete:  # each distinct row takes a sum of its own
+    if not model.has_free_energy or not rows.complete:  # each distinct row takes a sum of its own
         rows, weights = distinct(rows, weights)
     total = 0.0
     for some in rows.blocks():
@@ -77,7 +76,7 @@ def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: Fi
     For machines whose hidden units are coupled to one another; `rows` are those learned from, then those held out.
     """
     n_distinct = [len(distinct(up)[0]) for up in rows]
-    hidden = machine_of_hidden(start)
+    hidden = start.hidden()
     for asked, n_rows, moments, way_out in (
         (settings.clamped == "exact", min(n_distinct[0], settings.batch_size), True, 'clamped="gibbs"'),
         (settings.evaluate in ("exact", "ais"), sum(n_distinct), False, 'evaluate="none"'),

@@ -12,7 +12,6 @@ from ...data.rows import Rows
 from ...inference.conditional.completions import Alike, Filled, Gapped, log_sum, log_weights, sum_alike
 from ...inference.exact.method import usual_engine
 from ...inference.methods import run_method
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..moments import (
@@ -41,7 +40,7 @@ class ClampedExact(Phase):
         if model.n_hidden == 0:
             log_z = -self.settings.beta * self._average(model.energy(rows))
             return from_values(model.couplings, rows, log_z, self.row_weights)
-        if hidden_are_independent(model):
+        if model.hidden_are_independent:
             return self._independent(model, rows)
         unique, inverse = np.unique(rows, axis=0, return_inverse=True)
         counts = np.bincount(inverse.ravel(), weights=self.row_weights, minlength=len(unique))

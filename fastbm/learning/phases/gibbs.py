@@ -113,7 +113,7 @@ class ClampedGibbs(GibbsPhase):
         up = rng.keyed(seed, rng.INITIAL).integers(0, 2, (len(rows), model.n_hidden), dtype=np.uint8)
         chains = coupled(clamped.couplings, clamped.bias, units, up, rng.streams(seed, len(rows)), s, seed)
         self.settle(chains, s.clamped_sweeps)
-        n_averaged = 1 if is_restricted(model) else s.clamped_sweeps
+        n_averaged = 1 if model.layout == "restricted" else s.clamped_sweeps
         return averaged(
             model, chains, n_averaged, lambda bits: np.concatenate([rows, units.values(bits, np.float64)], axis=1)
         )
@@ -155,7 +155,7 @@ class GapsGibbs(GibbsPhase):
 
         def values(bits: np.ndarray) -> np.ndarray:
             found = units.values(bits, rows.dtype.type)
-            if is_restricted(model):
+            if model.layout == "restricted":
                 found[:, n:] = hidden_means(model, found[:, :n], s.beta)
             return found
 
@@ -195,14 +195,6 @@ def held_bias(model: BoltzmannMachine, up: np.ndarray, known: np.ndarray, beta: 
     return bias
 
 
-def is_restricted(model: BoltzmannMachine) -> bool:
-    """Tell whether a machine has one layer of hidden units, which are independent given the visible ones."""
-    return model.is_layered and len(model.couplings.sizes) == 2
-
-
-# The free phase
-
-
 def average_states(
     model: BoltzmannMachine, up: np.ndarray, beta: float, noise: MomentNoise | None = None
 ) -> PhaseMoments:
@@ -211,7 +203,7 @@ def average_states(
     The same values are added to `noise`.
     """
     values = model.convention.values(up, SAMPLED)
-    if is_restricted(model):
+    if model.layout == "restricted":
         values[:, model.n_visible :] = hidden_means(model, values[:, : model.n_visible], beta)
     elif model.is_layered:
         put_odd_means(model, values, beta)

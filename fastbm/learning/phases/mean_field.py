@@ -21,7 +21,6 @@ from ...inference.conditional.given import How, means_given
 from ...inference.conditional.layers import mean_field_layers
 from ...inference.fixed_point.mean_field import MeanField, linear_response, solve
 from ...machine.clamping import Clamped
-from ...machine.hidden import hidden_are_independent
 from ...machine.machine import BoltzmannMachine
 from ..moments import PhaseMoments, from_matrix, from_values
 from .phase import Phase
@@ -113,7 +112,7 @@ class ClampedMeanField(Phase):
         means = np.concatenate([unique, solution.means.T], axis=1)
         second = (means * weights[:, None]).T @ means
         hidden = slice(model.n_visible, None)
-        if not hidden_are_independent(model):
+        if not model.hidden_are_independent:
             for weight, arguments in zip(weights, solution.arguments.T, strict=True):
                 response = linear_response(clamped.couplings, beta, arguments)
                 if response is None:

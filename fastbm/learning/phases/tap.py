@@ -24,7 +24,6 @@ from ...inference.fixed_point.mean_field import climb, follow
 from ...inference.fixed_point.tap import TapEquations
 from ...machine.clamping import Clamped
 from ...machine.couplings import Couplings
-from ...machine.hidden import has_free_energy
 from ...machine.machine import BoltzmannMachine
 from ..moments import PhaseMoments, without_diagonal
 from .phase import Phase
@@ -81,7 +80,7 @@ class ClampedTap(Phase):
             log_z = -beta * float(weights @ spin.energy(unique))
             return in_units(model, *spin_moments(spin.couplings, beta, unique, weights), log_z)
         clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
-        independent = has_free_energy(spin)
+        independent = spin.has_free_energy
         if clamped.couplings.kind == "sparse":
             clamped.couplings.csr()  # made once, before threads ask for it
 

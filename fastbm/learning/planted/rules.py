@@ -11,7 +11,6 @@ import numpy as np
 from ..._base import checks
 from ...inference.exact.method import refuse_if_long
 from ...kernels.stopwatch import Stopwatch
-from ...machine.hidden import hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
 from .. import make
 from ..methods import OF_RULES, PRESETS, RULES
@@ -128,8 +127,8 @@ def _refuse_long_sums(start: BoltzmannMachine, settings: FitSettings, threads: i
     """Refuse exact phases that would take too long, with the forecast."""
     if settings.free == "exact":
         refuse_if_long(start, threads)
-    if settings.clamped == "exact" and not hidden_are_independent(start):
-        refuse_if_long(machine_of_hidden(start), threads)
+    if settings.clamped == "exact" and not start.hidden_are_independent:
+        refuse_if_long(start.hidden(), threads)
 
 
 def warm_up(method: str, hidden: bool, threads: int) -> None:
@@ -144,7 +143,7 @@ def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
     """Return options for hidden units like the planted machine's, where the rule can learn these."""
     if not planted.n_hidden or PRESETS[method].driver != "phases":
         return {"n_hidden": 0}
-    return {"n_hidden": planted.n_hidden, "layout": "restricted" if hidden_are_independent(planted) else "general"}
+    return {"n_hidden": planted.n_hidden, "layout": "restricted" if planted.hidden_are_independent else "general"}
 
 
 def _prepare(

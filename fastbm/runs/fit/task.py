@@ -13,7 +13,6 @@ import numpy as np
 
 from ..._base.streams import Stream
 from ...data.rows import Rows
-from ...inference.conditional.layers import is_deep
 from ...inference.exact.method import refuse_if_long
 from ...learning import verdicts
 from ...learning.learn import Learner
@@ -24,7 +23,6 @@ from ...learning.monitor.ais import AisLooks
 from ...learning.monitor.row_sums import refuse_long_look, refuse_long_rows
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
-from ...machine.hidden import hidden_are_independent, machine_of_hidden
 from ...machine.machine import BoltzmannMachine
 from .evaluation import Evaluation
 
@@ -119,7 +117,7 @@ class FitTask:
 
     def _refuse_long_sums(self, sample: Sample) -> None:
         """Refuse at once the sums that an exact phase, or an exact evaluation at the end, would refuse later."""
-        settings, hidden_coupled = self.settings, not hidden_are_independent(self.start)
+        settings, hidden_coupled = self.settings, not self.start.hidden_are_independent
         if settings.free == "exact" or settings.evaluate == "exact":
             refuse_if_long(self.start, self.threads)
         if sample.up is not None:
@@ -127,9 +125,9 @@ class FitTask:
             tables = (Rows.of(self.data[name]) for name in ("rows", "holdout") if name in self.data)
             refuse_long_look(self.start, tables, settings.evaluate)
         # by ais the rows of deep machines get bounds in place of sums
-        summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and not is_deep(self.start))
+        summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and self.start.layout != "deep")
         if hidden_coupled and (settings.clamped == "exact" or summed):
-            refuse_if_long(machine_of_hidden(self.start), self.threads)
+            refuse_if_long(self.start.hidden(), self.threads)
             rows = [Rows.of(self.data[k]) for k in ("rows", "holdout") if k in self.data]
             refuse_long_rows(self.start, rows, settings)
 
