@@ -33,14 +33,14 @@ FLOORS = [
     ("inference",),
     ("learning",),
     ("runs",),
-    ("report", "dimod.py"),
+    ("report", "dimod.py", "sklearn.py"),
     ("cli.py",),
     ("__init__.py", "__main__.py"),
 ]
 FLOOR = {name: k for k, row in enumerate(FLOORS) for name in row}
 LONGEST = 400  # lines
 LONGEST_CHAIN = 40  # files, each importing the next
-MOST_AT_THE_TOP = 17  # the last is a door to another package
+MOST_AT_THE_TOP = 18  # the last two are doors to other packages
 BY_NAME = {  # files that import by a name that is no literal, and what for
     "__init__.py": "public names, when they are used",
     "data/__init__.py": "public names, when they are used",

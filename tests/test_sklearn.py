@@ -1,0 +1,141 @@
+"""scikit-learn's own checks of estimators, and what its users do with them."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neural_network import BernoulliRBM
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastbm as bm
+from fastbm.sklearn import Classifier, PairwiseMachine, RestrictedMachine
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = DIGITS / 16.0
+BITS = (DIGITS > 0.5).astype(float)
+TRAIN, TEST = slice(0, 1200), slice(1200, None)
+
+
+def small(**options: Any) -> RestrictedMachine:
+    return RestrictedMachine(**{"n_components": 12, "n_iter": 3, "random_state": 0, **options})
+
+
+@parametrize_with_checks([small(n_chains=10), PairwiseMachine(), Classifier()])
+def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of data that some checks make
+        check(estimator)
+
+
+def test_features_and_likelihood_are_better_than_those_of_bernoulli_rbm() -> None:
+    """Of grey rows, by the defaults of both, which take about as long."""
+    theirs, ours = BernoulliRBM(random_state=0).fit(DIGITS[TRAIN]), RestrictedMachine(random_state=0).fit(DIGITS[TRAIN])
+    same = bm.BoltzmannMachine(
+        [theirs.components_.T], [theirs.intercept_visible_, theirs.intercept_hidden_], units="binary"
+    )
+    assert ours.score(DIGITS[TEST]) > bm.pseudo_likelihood(same, BITS[TEST].astype(int)).mean
+    accuracy = [
+        make_pipeline(one, RidgeClassifier()).fit(DIGITS[TRAIN], LABELS[TRAIN]).score(
+            DIGITS[TEST], LABELS[TEST]
+        )
+        for one in (theirs, clone(ours))
+    ]  # fmt: skip
+    assert accuracy[1] > accuracy[0]
+
+
+def test_features_are_those_of_the_machine() -> None:
+    machine = small().fit(BITS)
+    assert machine.components_.shape == (12, 64)
+    rows = BITS[:20]
+    np.testing.assert_allclose(machine.transform(rows), bm.transform(machine.machine_, rows.astype(int)), rtol=1e-12)
+    up = machine.transform(rows) > 0.5
+    field = machine.machine_.field(np.concatenate([np.zeros((20, 64), int), up], axis=1))[:, :64]
+    np.testing.assert_allclose(machine.inverse_transform(up), 1 / (1 + np.exp(-field)), rtol=1e-12)
+    np.testing.assert_allclose(
+        machine.score_samples(rows), bm.pseudo_likelihood(machine.machine_, rows.astype(int)).each
+    )
+    with pytest.raises(ValueError, match="X must have 12 columns, one a component; got 3"):
+        machine.inverse_transform(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("rows", [BITS, DIGITS], ids=["bits", "grey"])
+def test_sparse_rows_are_the_dense_ones(rows: np.ndarray) -> None:
+    dense, sparse = small().fit(rows), small().fit(scipy.sparse.csr_array(rows))
+    assert np.array_equal(dense.components_, sparse.components_)
+    few = scipy.sparse.csr_array(rows[:30])
+    np.testing.assert_allclose(dense.transform(rows[:30]), sparse.transform(few), rtol=1e-12)
+    assert np.array_equal(dense.score_samples(rows[:30]), sparse.score_samples(few))
+
+
+def test_grey_rows_are_drawn_anew_and_others_saturate() -> None:
+    """A machine of one pixel of grey 0.3 learns how bright it is, and values beyond 0 and 1 count as these."""
+    rows = np.full((400, 1), 0.3)
+    machine = small(n_components=1, n_iter=60, learning_rate=0.2).fit(rows)
+    up = bm.infer(machine.machine_, "exact").mean[0]
+    assert abs(up - 0.3) < 0.05
+    far = np.where(BITS > 0, 7.5, -2.0)
+    assert np.array_equal(small().fit(far).components_, small().fit(BITS).components_)
+    assert np.array_equal(small().fit(BITS).transform(far), small().fit(BITS).transform(BITS))
+
+
+def test_the_same_state_gives_the_same_machine_and_partial_fit_goes_on() -> None:
+    one, other = small().fit(DIGITS), clone(small()).fit(DIGITS)
+    assert np.array_equal(one.components_, other.components_)
+    again = pickle.loads(pickle.dumps(one))
+    assert np.array_equal(again.transform(DIGITS), one.transform(DIGITS))
+    part = small()
+    for _ in range(2):
+        part.partial_fit(BITS[:200])
+    before = part.components_.copy()
+    part.partial_fit(BITS[200:400])
+    assert not np.array_equal(part.components_, before)
+    with pytest.raises(ValueError, match="features"):
+        part.partial_fit(BITS[:, :10])
+
+
+def test_searches_and_tables() -> None:
+    search = GridSearchCV(small(n_iter=20), {"n_components": [1, 30], "method": ["pcd", "cd"]}, cv=3).fit(BITS[:300])
+    assert search.best_params_["n_components"] == 30  # one quantity for all
+    table = pandas.DataFrame(BITS[:50], columns=[f"pixel{k}" for k in range(64)])
+    machine = small().set_output(transform="pandas").fit(table)
+    assert list(machine.transform(table).columns) == [f"restrictedmachine{k}" for k in range(12)]
+    assert list(machine.feature_names_in_) == list(table.columns)
+
+
+def test_pairs_are_the_density_that_fit_learns() -> None:
+    rows = BITS[:600, 18:26]
+    machine = PairwiseMachine(random_state=0).fit(rows)
+    run = bm.fit(rows.astype(int), "pseudolikelihood", epochs=200, l2=1e-3, l2_bias=1e-4, units="binary")
+    np.testing.assert_allclose(machine.coupling_, run.model.weights, atol=1e-10)
+    assert machine.score(rows) > PairwiseMachine(l2=10.0).fit(rows).score(rows)
+    drawn = machine.sample(2000, random_state=1)
+    assert drawn.shape == (2000, 8) and set(np.unique(drawn)) <= {0, 1}
+    np.testing.assert_allclose(drawn.mean(axis=0), rows.mean(axis=0), atol=0.08)
+    assert np.array_equal(machine.sample(5, random_state=2), machine.sample(5, random_state=2))
+
+
+def test_classes_of_any_labels() -> None:
+    names = np.array([f"digit {k}" for k in range(10)])[LABELS]
+    machine = Classifier(flip_noise=0.14, random_state=0).fit(BITS[TRAIN], names[TRAIN])
+    assert machine.score(BITS[TEST], names[TEST]) > 0.9
+    same = bm.BoltzmannClassifier(priors="counts", flip_noise=0.14).fit(BITS[TRAIN].astype(int), LABELS[TRAIN])
+    np.testing.assert_allclose(machine.predict_log_proba(BITS[TEST]), same.predict_log_proba(BITS[TEST].astype(int)))
+    assert np.mean(cross_val_score(Classifier(), BITS[:600], names[:600], cv=3)) > 0.85
+    two = Classifier().fit(BITS[:300], LABELS[:300] > 4)
+    odds = two.decision_function(BITS[:300])
+    assert np.array_equal(two.predict(BITS[:300]), odds > 0)
+    np.testing.assert_allclose(two.predict_proba(BITS[:300])[:, 1], 1 / (1 + np.exp(-odds)), rtol=1e-9)
+    with pytest.raises(ValueError, match="one class"):
+        Classifier().fit(BITS[:5], np.zeros(5))
