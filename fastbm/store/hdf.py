@@ -153,14 +153,14 @@ def is_text(dataset: h5py.Dataset) -> bool:
     return h5py.check_string_dtype(dataset.dtype) is not None
 
 
-def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None) -> h5py.Dataset:
-    """Create the empty, growing dataset of a stream."""
+def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None, n_rows: int = 0) -> h5py.Dataset:
+    """Create the empty, growing dataset of a stream, which is to have `n_rows` where that is known."""
     dataset = group.create_dataset(
         name,
         shape=(0, *stream.shape),
         # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
         maxshape=(None, *(n or None for n in stream.shape)),
-        chunks=chunk_shape(stream),
+        chunks=chunk_shape(stream, n_rows),
         track_times=False,
         **_layout(stream, compression),
     )

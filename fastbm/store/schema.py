@@ -28,8 +28,8 @@ Arrays = dict[str, np.ndarray]
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
 
 
-def chunk_shape(stream: Stream) -> tuple[int, ...]:
-    """Return the chunk of a stream's dataset: 64 KiB to 1 MiB, a function of the stream alone.
+def chunk_shape(stream: Stream, n_rows: int = 0) -> tuple[int, ...]:
+    """Return the chunk of a stream's dataset: 64 KiB to 1 MiB, or all rows where a run has no more than `n_rows`.
 
     It must not depend on how many rows a commit brought, or an interrupted run would be laid out differently.
     """
@@ -42,7 +42,8 @@ def chunk_shape(stream: Stream) -> tuple[int, ...]:
             continue
         size = size // inner[axis] * ((inner[axis] + 1) // 2)
         inner[axis] = (inner[axis] + 1) // 2
-    return (max(1, -(-CHUNK_BYTES // size)), *inner)
+    most = max(1, -(-CHUNK_BYTES // size))
+    return (min(most, n_rows or most), *inner)
 
 
 def check_names(argument: str, names: Iterable[str], reserved: Iterable[str] = ()) -> None:

@@ -85,7 +85,7 @@ def test_any_rows_are_merged_as_hdf5_would_write_them(tmp_path: Path) -> None:
     check(tmp_path / "run.h5")
     with h5py.File(tmp_path / "run.h5") as file, h5py.File(tmp_path / "twin.h5", "w", libver="earliest") as twin:
         for name, stream in STREAMS.items():
-            dataset = hdf.declare(twin, name, stream, None)
+            dataset = hdf.declare(twin, name, stream, None, len(file[name]))
             dataset.resize(file[name].shape)
             if dataset.size:
                 dataset[...] = hdf.read_rows(file[name], slice(None))

@@ -167,6 +167,8 @@ def test_chunks_are_64_kib_to_1_mib() -> None:
             assert size >= 64 << 10
             assert size <= 1 << 20
             assert all(c <= max(1, n) for c, n in zip(chunk[1:], shape, strict=True))
+            few = schema.chunk_shape(stream, 3)  # a run of three rows has no larger chunks
+            assert few == (min(3, chunk[0]), *chunk[1:])
 
 
 def test_sealed_files_end_in_the_trailer(tmp_path: Path, whole: Path) -> None:

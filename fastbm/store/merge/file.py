@@ -234,13 +234,13 @@ class Follower:
 
 def corners(stream: Stream, n_rows: int) -> Iterator[tuple[int, ...]]:
     """Return the first index of every chunk that holds any of `n_rows` rows, in the order in which rows fill them."""
-    size = chunk_shape(stream)
+    size = chunk_shape(stream, n_rows)
     yield from itertools.product(*(range(0, n, step) for n, step in zip((n_rows, *stream.shape), size, strict=True)))
 
 
-def chunk_bytes(stream: Stream) -> int:
-    """Return the number of bytes of one chunk in the file, with its checksum."""
-    return math.prod(chunk_shape(stream)) * stream.item_bytes + SIZE
+def chunk_bytes(stream: Stream, n_rows: int) -> int:
+    """Return the number of bytes of one chunk of `n_rows` rows in the file, with its checksum."""
+    return math.prod(chunk_shape(stream, n_rows)) * stream.item_bytes + SIZE
 
 
 class Chunks:
@@ -252,16 +252,18 @@ class Chunks:
     ----------
     stream : Stream
         Of numbers; stored without compression.
+    n_rows : int
+        All rows that come.
     places : iterable of int
         Where each chunk belongs, in the order of `corners`.
     write : function
         Called with a place and the bytes that belong there, which are overwritten after.
     """
 
-    def __init__(self, stream: Stream, places: Iterable[int], write: Write) -> None:
+    def __init__(self, stream: Stream, n_rows: int, places: Iterable[int], write: Write) -> None:
         self._places, self._write = iter(places), write
-        size, item = chunk_shape(stream), stream.item_bytes
-        self._chunk = bytearray(chunk_bytes(stream))
+        size, item = chunk_shape(stream, n_rows), stream.item_bytes
+        self._chunk = bytearray(chunk_bytes(stream, n_rows))
         self._split = size[1:] != stream.shape
         self._unit = bytearray(size[0] * stream.row_bytes) if self._split else self._chunk
         self._n_bytes, self._filled = size[0] * stream.row_bytes, 0

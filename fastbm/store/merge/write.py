@@ -159,13 +159,13 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
             reader = stack.enter_context(Reader(names.parts)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
-                dataset = hdf.declare(file, name, streams[name], compression)
+                dataset = hdf.declare(file, name, streams[name], compression, n_rows[name])
                 dataset.resize((n_rows[name], *streams[name].shape))
                 if reader is None or name in raw:
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-        blocks = _fill_holes(disk, holes, names, standing, chain, halt)
+        blocks = _fill_holes(disk, holes, n_rows, names, standing, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(blocks)
         disk.sync()
@@ -199,7 +199,7 @@ def _state(names: Names, last: Header) -> Arrays:
 
 def _leave_holes(disk: DiskFile, dataset: h5py.Dataset, stream: Stream, n_rows: int) -> list[int]:
     """Have HDF5 allocate all chunks of a dataset, left blank; return their places."""
-    blank, first = disk.blank(chunk_bytes(stream)), len(disk.holes)
+    blank, first = disk.blank(chunk_bytes(stream, n_rows)), len(disk.holes)
     for corner in corners(stream, n_rows):
         dataset.id.write_direct_chunk(corner, blank)
     return disk.holes[first:]
@@ -218,12 +218,18 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
 
 
 def _fill_holes(
-    disk: DiskFile, holes: dict[str, list[int]], names: Names, standing: Standing, chain: Chain, halt: Halt
+    disk: DiskFile,
+    holes: dict[str, list[int]],
+    n_rows: dict[str, int],
+    names: Names,
+    standing: Standing,
+    chain: Chain,
+    halt: Halt,
 ) -> BlockHash:
     """Fill the holes with the rows of all segments, and return the hash of the file."""
     assert standing.origin is not None
     streams = standing.origin.streams
-    sizes = ((place, chunk_bytes(streams[name])) for name, places in holes.items() for place in places)
+    sizes = ((place, chunk_bytes(streams[name], n_rows[name])) for name, places in holes.items() for place in places)
     follower = Follower(disk.handle, disk.size, sizes)
 
     def write(place: int, data: bytearray) -> None:
@@ -231,7 +237,7 @@ def _fill_holes(
         follower.filled(place, bytes(data[-SIZE:]))
 
     try:
-        chunks = {name: Chunks(streams[name], holes[name], write) for name in holes}
+        chunks = {name: Chunks(streams[name], n_rows[name], holes[name], write) for name in holes}
         n_base, kept = kept_rows(chain.headers, standing.origin.header.index[:, 0])
         columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
         if standing.merged is not None:
