@@ -16,28 +16,23 @@ _NONE = np.uint32(0)
 _COMPILED = not config.DISABLE_JIT
 
 
-@inlined
-def _exchange(square, size, mask):
-    """Exchange halves of words between rows that are `size` apart. Mutates `square`."""
-    for start in range(0, 32 * LANES, 2 * size * LANES):
-        for k in range(start, start + size * LANES):
-            low, high = square[k], square[k + size * LANES]
-            x = _U(_U(_U(low >> _U(size)) ^ high) & _U(mask))
-            square[k] = _U(low ^ _U(x << _U(size)))
-            square[k + size * LANES] = _U(high ^ x)
-
-
 @kernel
 def _transpose(square):
     """Exchange rows and bits of 32 rows of 16 words of 32 bits. Mutates `square` (512,) uint32.
 
     Warren, Hacker's Delight (2013), section 7-3: blocks of 16, 8, 4, 2, 1 rows exchange halves of their words.
     """
-    _exchange(square, 16, 0x0000FFFF)
-    _exchange(square, 8, 0x00FF00FF)
-    _exchange(square, 4, 0x0F0F0F0F)
-    _exchange(square, 2, 0x33333333)
-    _exchange(square, 1, 0x55555555)
+    size, mask = 16, _U(0x0000FFFF)
+    while size:
+        shift, apart = _U(size), size * LANES
+        for start in range(0, 32 * LANES, 2 * apart):
+            for k in range(start, start + apart):
+                low, high = square[k], square[k + apart]
+                x = _U(_U(_U(low >> shift) ^ high) & mask)
+                square[k] = _U(low ^ _U(x << shift))
+                square[k + apart] = _U(high ^ x)
+        size >>= 1
+        mask = _U(mask ^ _U(mask << _U(size)))
 
 
 @inlined
