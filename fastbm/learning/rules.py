@@ -6,8 +6,10 @@ Options that nothing would look at are better refused than ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
+
+import numpy as np
 
 from .._base import checks, rng
 from .._base.options import option_checks
@@ -26,6 +28,7 @@ from .phases.phase import OWN_CHAINS, Phase
 from .phases.tap import ClampedTap, FreeTap
 from .phases.tempering import FreeTempering
 from .settings import FitSettings
+from .training_set import smoothed_means, start_machine
 
 CLAMPED = {
     phase.name: phase
@@ -144,6 +147,26 @@ def _of_maximum_likelihood(s: FitSettings) -> bool:
     """Return whether the rule estimates the parameters of maximum likelihood, but for noise."""
     sampled = ("exact", "gibbs", "annealed")
     return s.clamped in sampled and s.free in (*sampled, "restarted", "tempering", "auto")
+
+
+def prepare(
+    up: np.ndarray, method: str, options: Mapping[str, Any], units: str, seed: int
+) -> tuple[BoltzmannMachine, FitSettings]:
+    """Return the machine that learning of rows of bits in memory starts from, and its settings.
+
+    `options` are those of `fit`, with `n_hidden` and perhaps `layout` among them.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `check` does.
+    """
+    rest = dict(options)
+    n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
+    layout = rest.pop("layout", None)
+    start = start_machine(smoothed_means(up), n_hidden, layout, units, seed)
+    given: dict[str, Any] = {field.name: None for field in fields(FitSettings) if field.name != "method"}
+    return start, check(start, len(up), method, {**given, **rest, "seed": seed})
 
 
 def check(

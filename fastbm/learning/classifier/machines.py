@@ -7,7 +7,6 @@ response, by the formulas of `fastbm.learning.closed_forms.naive_mean_field`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +21,8 @@ from ..closed_forms import naive_mean_field
 from ..closed_forms.learn import CLOSED_FORMS, spin_machine
 from ..learn import AIS_BETAS, learn as learn_parameters
 from ..methods import OF_RULES, PRESETS
-from ..rules import check
+from ..rules import prepare
 from ..settings import FitSettings
-from ..training_set import smoothed_means, start_machine
 
 ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
@@ -156,13 +154,10 @@ def learn(
 def _prepare(
     up: np.ndarray, method: str, n_hidden: int, units: str, seed: int, options: Mapping[str, Any]
 ) -> tuple[BoltzmannMachine, FitSettings]:
-    """Return the machine that learning starts from, and its settings."""
-    rest = dict(options)
-    start = start_machine(smoothed_means(up), n_hidden, rest.pop("layout", None), units, seed)
-    start = start.with_base_rates(smoothed_rates(Rows.of(up), start))
-    given = {field.name: None for field in fields(FitSettings) if field.name != "method"}
-    quiet = {"seed": seed, "evaluate": "none", "weights_every": 0, "monitor_every": NEVER}
-    return start, check(start, len(up), rules()[method], {**given, **rest, **quiet})
+    """Return the machine that learning starts from, with the rows' base rates, and settings that measure nothing."""
+    quiet = {"evaluate": "none", "weights_every": 0, "monitor_every": NEVER}
+    start, settings = prepare(up, rules()[method], {**options, "n_hidden": n_hidden, **quiet}, units, seed)
+    return start.with_base_rates(smoothed_rates(Rows.of(up), start)), settings
 
 
 def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, threads: int) -> Learned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,9 @@ from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
 from .. import make
 from ..methods import OF_RULES, PRESETS, RULES
-from ..rules import check
+from ..rules import prepare
 from ..settings import FitSettings
-from ..training_set import Sample, smoothed_means, start_machine
+from ..training_set import Sample
 
 SMALLEST = np.array([[0, 1], [1, 0]], np.uint8)  # rows to try the options of a rule on
 
@@ -81,7 +80,8 @@ def _check_rule(label: str, method: str, options: Mapping[str, Any]) -> None:
                 f"rule {label!r} has no option {name!r}.{checks.nearest(name, known)} Options are those of fit."
             )
     try:
-        _prepare(SMALLEST, method, {"n_hidden": 0, **options}, "spin", 0)
+        few = {name: value for name, value in options.items() if name != "layout" or "n_hidden" in options}
+        prepare(SMALLEST, method, {"n_hidden": 0, **few}, "spin", 0)
     except (ValueError, TypeError) as error:
         raise type(error)(f"rule {label!r}: {error}") from None
 
@@ -106,7 +106,7 @@ def learn(
         Where the rule cannot take the rows or the machine, or needs more than `budget` seconds.
     """
     watch = Stopwatch()
-    start, settings = _prepare(up, method, _like(planted, method) | dict(options), planted.units, seed)
+    start, settings = prepare(up, method, _like(planted, method) | dict(options), planted.units, seed)
     _refuse_long_sums(start, settings, threads)
     driver = make.make(start, Sample.of(start, {"rows": up}), settings, threads)
     n_epochs = 0
@@ -144,15 +144,3 @@ def _like(planted: BoltzmannMachine, method: str) -> dict[str, Any]:
     if not planted.n_hidden or PRESETS[method].driver != "phases":
         return {"n_hidden": 0}
     return {"n_hidden": planted.n_hidden, "layout": "restricted" if planted.hidden_are_independent else "general"}
-
-
-def _prepare(
-    up: np.ndarray, method: str, options: Mapping[str, Any], units: str, seed: int
-) -> tuple[BoltzmannMachine, FitSettings]:
-    """Return the machine that learning starts from, and its settings."""
-    rest = dict(options)
-    n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
-    layout = rest.pop("layout", None)
-    start = start_machine(smoothed_means(up), n_hidden, layout if n_hidden else None, units, seed)
-    given: dict[str, Any] = {field.name: None for field in fields(FitSettings) if field.name != "method"}
-    return start, check(start, len(up), method, {**given, **rest, "seed": seed})
