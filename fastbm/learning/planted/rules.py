@@ -106,7 +106,8 @@ def learn(
         Where the rule cannot take the rows or the machine, or needs more than `budget` seconds.
     """
     watch = Stopwatch()
-    start, settings = prepare(up, method, _like(planted, method) | dict(options), planted.units, seed)
+    like = {} if options.get("n_hidden") == 0 else _like(planted, method)
+    start, settings = prepare(up, method, {**like, **options}, planted.units, seed)
     _refuse_long_sums(start, settings, threads)
     driver = make.make(start, Sample.of(start, {"rows": up}), settings, threads)
     n_epochs = 0
