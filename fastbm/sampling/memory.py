@@ -10,7 +10,7 @@ from .engine.engine import lanes_of
 from .settings import SampleSettings, SingleUnit
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
-UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "lookup": 3.0, "multispin": 1.5}
+UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "lookup": 8.0, "multispin": 1.5}
 _BLOCKS = {"lookup": 128, "multispin": 512}  # chains that are held together
 CLUSTER_BYTES = 3.0
 PACKED_COPIES = 6.0
