@@ -40,7 +40,7 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     >>> import dimod
     >>> import fastbm as bm
     >>> bqm = dimod.BinaryQuadraticModel({"a": 0.5}, {("a", "b"): -1.0}, 2.0, "SPIN")
-    >>> float(bm.models.from_bqm(bqm).energy([1, 1])), bqm.energy({"a": 1, "b": 1})
+    >>> float(bm.models.from_bqm(bqm).energy([1, 1])), float(bqm.energy({"a": 1, "b": 1}))
     (1.5, 1.5)
     """
     for name in _NEEDED:
