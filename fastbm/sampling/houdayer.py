@@ -71,7 +71,7 @@ class HoudayerMoves:
         threads: int,
     ) -> None:
         indptr, indices, values = couplings.csr()
-        _check(couplings.n_units, len(values), n_ladders, first_ladder, bias)
+        _check(couplings.n_units, len(values), bias)
         self._indptr, self._indices, self._threads = indptr, indices, threads
         spin_values = values * (units.span**2 / 4.0)
         pull = couplings.field(np.ones((1, couplings.n_units)))[0]
@@ -140,12 +140,16 @@ def levels_that_pay(couplings: Couplings, units: Units, betas: np.ndarray) -> np
     return np.flatnonzero(betas * strength >= 1.0)
 
 
-def _check(n_units: int, n_entries: int, n_ladders: int, first_ladder: int, bias: np.ndarray) -> None:
+def check_pairs(n_ladders: int, first_ladder: int) -> None:
+    """Refuse ladders that are no whole pairs."""
     if n_ladders % 2 or first_ladder % 2:
         raise ValueError(
             f"cluster=True exchanges clusters between chains 2k and 2k + 1: n_chains and first_chain must be even; got "
             f"n_chains = {n_ladders}, first_chain = {first_ladder}."
         )
+
+
+def _check(n_units: int, n_entries: int, bias: np.ndarray) -> None:
     if n_units > FEW_UNITS and n_entries > n_units * (n_units - 1) / 2:
         raise ValueError(
             f"cluster=True needs sparse couplings; here a unit has {n_entries / n_units:.0f} neighbours of "

@@ -21,7 +21,7 @@ from .adapter import Adapter
 from .clamped import Conditioned
 from .engine.choice import looks_up_ladders, why_no_ladders
 from .engine.lookup import MOST_NEIGHBOURS
-from .houdayer import HoudayerMoves, levels_that_pay
+from .houdayer import HoudayerMoves, check_pairs, levels_that_pay
 from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
 from .settings import Cooled, SampleSettings, ladder
@@ -94,6 +94,7 @@ class TemperedChains(Adapter):
         n_ladders = self._place.n_ladders
         self._moves = None
         if cluster:
+            check_pairs(n_chains, first_chain)
             self._moves = HoudayerMoves(
                 model.couplings,
                 bias,

@@ -223,6 +223,7 @@ def test_a_tuned_ladder_swaps_equally_often(model: bm.BoltzmannMachine, n_betas:
     [
         (GLASS, {"n_chains": 3, "cluster": True}, "n_chains and first_chain must be even; got n_chains = 3"),
         (GLASS, {"n_chains": 2, "first_chain": 1, "cluster": True}, "first_chain = 1"),
+        (LATTICE, {"n_chains": 17, "cluster": True, "kernel": "lookup"}, "must be even; got n_chains = 17"),
         (bm.models.sherrington_kirkpatrick(80), {"n_chains": 2, "cluster": True}, "needs sparse couplings; .* 79"),
         (LATTICE, {"n_chains": 2, "cluster": True, "bias": np.eye(2, 36)}, "the same biases"),
         (LATTICE, {"n_chains": 64, "kernel": "multispin"}, "consecutive chains must have one beta"),

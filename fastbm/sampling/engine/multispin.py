@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..._base import arrays
+from ...kernels.sampling.lookup import LARGEST
 from ...kernels.sampling.multispin import (
     FIRST,
     LEVELS,
@@ -18,7 +19,6 @@ from .words import Unfit, WordChains, check_words
 
 REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
-LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
