@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from .clamped import Conditioned
-from .engine.engine import lanes_of
+from .engine.lanes import lanes_of
 from .settings import SampleSettings, SingleUnit
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows

@@ -16,6 +16,7 @@ import scipy.stats
 import fastbm as bm
 from fastbm.inference.ais import path, walk, walk_units
 from fastbm.inference.ais.weights import average
+from fastbm.sampling.engine import fixed_point
 from tests.support import machines
 from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, calm, machine
@@ -116,9 +117,8 @@ def test_kernels_agree_to_the_bit_on_couplings_of_any_size(
 def test_coarse_integers_cost_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last step of the path leads from rounded couplings to the user's, however rough the rounding."""
     model = machine("visible", seed=9)
-    fine = walk_units.choose
-    rough = lambda *about: fine(*about)._replace(exponent=2)  # noqa: E731  (couplings are multiples of 1 / 4)
-    monkeypatch.setattr(walk_units, "choose", rough)
+    rough = fixed_point.FixedPoint(np.dtype(np.int32), 2, 0.25)  # couplings are multiples of 1 / 4
+    monkeypatch.setattr(fixed_point, "_candidates", lambda *about: [rough])
     truth = bm.infer(model, "exact")
     found = bm.infer(model, "ais", n_chains=20_000, n_betas=100, bracket=True)
     assert "2^-2" in found.detail["fields"]

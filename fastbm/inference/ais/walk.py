@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
-from ...sampling.engine.engine import BLOCK, lanes_of
+from ...sampling.engine.lanes import BLOCK, Lanes
 from ..scout.marginal import PIECE_SECONDS
 
 GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
@@ -37,6 +37,7 @@ class Walk:
 
     detail: dict[str, Any]
     step_seconds: float  # about what one step of one block takes
+    _up: list[np.ndarray]  # states of 0 and 1, (units, width) a block
     most_chains = BLOCK  # of a block
 
     def __init__(
@@ -47,12 +48,8 @@ class Walk:
         self.n_chains = len(streams)
         # equal blocks, so that no thread waits for another
         size = -(-self.n_chains // -(-self.n_chains // self.most_chains))
-        self.blocks = [slice(c, min(c + size, self.n_chains)) for c in range(0, self.n_chains, size)]
-        self.streams = []
-        for block in self.blocks:
-            lanes = np.ones((4, lanes_of(block.stop - block.start)), np.uint32)
-            lanes[:, : block.stop - block.start] = streams[block].T
-            self.streams.append(lanes)
+        self.lanes = Lanes(self.n_chains, size)
+        self.lanes.set_streams(streams)
         self.log_z0 = float(np.logaddexp(0.0, self.base).sum())
 
     def begin(self) -> None:
@@ -75,23 +72,18 @@ class Walk:
     @property
     def log_w(self) -> np.ndarray:
         """The log weights so far, (n_chains,)."""
-        return np.concatenate([self._log_w_block(k)[: b.stop - b.start] for k, b in enumerate(self.blocks)])
+        return self.lanes.gather(self._log_weights())
 
     def bits(self) -> np.ndarray:
         """Return the chains' states, (n_chains, n_units) uint8."""
-        parts = [self._up_block(k)[:, : b.stop - b.start].T for k, b in enumerate(self.blocks)]
-        return np.concatenate(parts).astype(np.uint8)
+        return self.lanes.gather(self._up).astype(np.uint8)
 
     def _for_blocks(self, function: Callable[[int], T]) -> list[T]:
-        return fan_out(function, range(len(self.blocks)), self.threads)
+        return fan_out(function, range(len(self.lanes.blocks)), self.threads)
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
         raise NotImplementedError
 
-    def _log_w_block(self, k: int) -> np.ndarray:
-        """Return the log weights of block `k`, (lanes,)."""
-        raise NotImplementedError
-
-    def _up_block(self, k: int) -> np.ndarray:
-        """Return the states of block `k`, (n_units, lanes) of 0 and 1."""
+    def _log_weights(self) -> list[np.ndarray]:
+        """Return the log weights, (width,) a block."""
         raise NotImplementedError

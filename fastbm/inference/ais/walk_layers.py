@@ -12,13 +12,12 @@ import itertools
 
 import numpy as np
 
-from ..._base import arrays
 from ...kernels.inference.annealing import draw_tempered_layer
 from ...kernels.sampling.layered import anneal_layer
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
-from ...sampling.engine.engine import BLOCK
+from ...sampling.engine.lanes import BLOCK
 from ...sampling.engine.layered import LOG_ODDS_ERROR, BitProduct
 from ..scout.scout import attempt_seconds
 from .walk import Walk
@@ -46,11 +45,9 @@ class LayersWalk(Walk):
         self._field = (beta * field).astype(dtype)[:, None]
         self._low = self.base.astype(dtype)
         self._tilt = beta * field - self.base
-        lanes = [stream.shape[1] for stream in self.streams]
-        self._up = [arrays.zeros((model.n_units, n), dtype) for n in lanes]
-        self._totals = [np.zeros(n) for n in lanes]
-        self._tilts = [np.zeros(n) for n in lanes]
-        self.step_seconds = max(lanes) * model.n_units * attempt_seconds(model)
+        self._up = self.lanes.room(model.n_units, dtype)
+        self._totals, self._tilts = ([row[0] for row in self.lanes.room(1, np.float64)] for _ in range(2))
+        self.step_seconds = max(self.lanes.widths) * model.n_units * attempt_seconds(model)
         down = np.full((1, model.n_units), model.convention.lo)
         self.log_z0 -= beta * float(model.energy(down)[0])
         self.detail = {"kernel": "layered", "fields": dtype.name}
@@ -63,9 +60,9 @@ class LayersWalk(Walk):
 
     def load(self, up: np.ndarray) -> None:
         """Take states (n_chains, n_units) of 0 and 1, drawn from f, with weights 1."""
-        for k, block in enumerate(self.blocks):
+        for k, block in enumerate(self.lanes.blocks):
             mine = self._up[k]
-            mine[:, : block.stop - block.start] = up[block].T
+            self.lanes.write(k, mine, up[block])
             self._totals[k][:] = 0.0
             self._tilts[k][:] = 0.0
             for rows in (self._layers[layer] for layer in self._evens):
@@ -78,7 +75,7 @@ class LayersWalk(Walk):
             for layer in self._odds:
                 rows = self._layers[layer]
                 fields = self._fields(k, layer)
-                anneal_layer(up[rows], fields, self._low[rows], before, after, self.streams[k], totals)
+                anneal_layer(up[rows], fields, self._low[rows], before, after, self.lanes.streams[k], totals)
             self._draw_evens(k, after)
 
     def _draw_evens(self, k: int, t: float) -> None:
@@ -87,7 +84,7 @@ class LayersWalk(Walk):
         for layer in self._evens:
             rows = self._layers[layer]
             draw_tempered_layer(
-                up[rows], self._fields(k, layer), self.base[rows], t, self._tilt[rows], self.streams[k], tilts
+                up[rows], self._fields(k, layer), self.base[rows], t, self._tilt[rows], self.lanes.streams[k], tilts
             )
 
     def _fields(self, k: int, layer: int) -> np.ndarray:
@@ -101,8 +98,5 @@ class LayersWalk(Walk):
             self._pushes[layer].add(fields, up[self._layers[layer + 1]])
         return fields
 
-    def _log_w_block(self, k: int) -> np.ndarray:
-        return self._totals[k]
-
-    def _up_block(self, k: int) -> np.ndarray:
-        return self._up[k]
+    def _log_weights(self) -> list[np.ndarray]:
+        return self._totals

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from ..._base import arrays, rng
+from ..._base import rng
 from ...kernels.inference.marginal import anneal_marginal, set_fields, sum_out
 from ...machine.machine import BoltzmannMachine
 from ..scout.marginal import LANES, PAIR_SECONDS, Marginal
@@ -27,13 +27,11 @@ class MarginalWalk(Walk):
         super().__init__(model, beta, base, streams, threads)
         self._machine = Marginal.of(model, beta)
         self._weights, self._bias, self._pulls = self._machine.arrays(self.base)
-        kind, lanes = self._weights.dtype, [stream.shape[1] for stream in self.streams]
-        m, n = self._weights.shape
-        self._up = [arrays.zeros((m, width), np.uint8) for width in lanes]
-        self._fields = [arrays.zeros((n, width), kind) for width in lanes]
-        self._sums, self._totals = ([np.zeros(width) for width in lanes] for _ in range(2))
+        kind, (m, n) = self._weights.dtype, self._weights.shape
+        self._up, self._fields = self.lanes.room(m, np.uint8), self.lanes.room(n, kind)
+        self._sums, self._totals = ([row[0] for row in self.lanes.room(1, np.float64)] for _ in range(2))
         self._seed = int(streams[0, 0])
-        self.step_seconds = PAIR_SECONDS * max(lanes) * m * n
+        self.step_seconds = PAIR_SECONDS * max(self.lanes.widths) * m * n
         self.detail = {"kernel": "marginal", "fields": kind.name}
 
     def begin(self) -> None:
@@ -53,29 +51,28 @@ class MarginalWalk(Walk):
 
     def _set(self, kept: np.ndarray, t: float) -> None:
         """Take states of the kept units, with weights 1, to step `t` of the path."""
-        for k, block in enumerate(self.blocks):
+        for k, block in enumerate(self.lanes.blocks):
             up, fields = self._up[k], self._fields[k]
-            up[:, : block.stop - block.start] = kept[block].T
+            self.lanes.write(k, up, kept[block])
             set_fields(fields, up, self._weights, self._bias)
             sum_out(fields, self._pulls[2], np.full(up.shape[1], t), self._sums[k])
             self._totals[k][:] = 0.0
 
     def _correct(self, sign: float) -> None:
         """Step between the numbers of the kernel and the machine, all constants included."""
-        for k in range(len(self.blocks)):
+        for k in range(len(self.lanes.blocks)):
             kept = self._up[k].T
             self._totals[k] += sign * (self._machine.log_f(kept) - self._sums[k] - kept @ self._pulls[1])
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
         anneal_marginal(
             self._up[k], self._fields[k], self._sums[k], self._totals[k], self._weights, self._bias, self._pulls, path,
-            self.streams[k],
+            self.lanes.streams[k],
         )  # fmt: skip
 
-    def _log_w_block(self, k: int) -> np.ndarray:
-        return self._totals[k]
+    def _log_weights(self) -> list[np.ndarray]:
+        return self._totals
 
     def bits(self) -> np.ndarray:
         """Return the chains' states, (n_chains, n_units) uint8, the summed units drawn given the others."""
-        parts = [up[:, : b.stop - b.start].T for b, up in zip(self.blocks, self._up, strict=True)]
-        return self._machine.complete(np.concatenate(parts), rng.keyed(self._seed, rng.RESAMPLING))
+        return self._machine.complete(self.lanes.gather(self._up), rng.keyed(self._seed, rng.RESAMPLING))

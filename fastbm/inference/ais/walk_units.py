@@ -16,9 +16,9 @@ from ...kernels.energy import energies_dense, energies_sparse
 from ...kernels.inference.annealing import anneal_dense, anneal_sparse
 from ...kernels.sampling.dense import init_fields_dense
 from ...machine.machine import BoltzmannMachine
-from ...machine.up_form import up_form
+from ...machine.up_form import up_bias
 from ...sampling.engine.choice import choose_kernel
-from ...sampling.engine.fixed_point import FixedPoint, choose
+from ...sampling.engine.fixed_point import dense_integers, sparse_integers
 from ..scout.scout import attempt_seconds
 from .walk import Walk
 
@@ -41,21 +41,19 @@ class UnitsWalk(Walk):
         couplings, bias, units = model.couplings, model.flat_bias, model.convention
         self.kernel = choose_kernel(couplings, bias, units, beta=np.full(1, beta), order="random")
         self._dense = self.kernel == "dense"
-        form, field = up_form(couplings, bias, units)
-        point = _with_room(choose(form, field[None], beta), model.n_units)
-        self._start = point.integers(field)
-        lanes = [stream.shape[1] for stream in self.streams]
-        self._up = [arrays.zeros((model.n_units, n), np.uint8) for n in lanes]
-        self._sums = [Sums(np.zeros(n, np.int64), np.zeros(n), np.zeros(n)) for n in lanes]
+        widths, spare = self.lanes.widths, model.n_units.bit_length()  # sums are over all units
+        self._up = self.lanes.room(model.n_units, np.uint8)
+        self._sums = [Sums(np.zeros(n, np.int64), np.zeros(n), np.zeros(n)) for n in widths]
         if self._dense:
-            width = -(-model.n_units // 64) * 64
-            self._rises = arrays.zeros((model.n_units, width), point.dtype)
-            self._rises[:, : model.n_units] = point.integers(form.matrix())
-            self._fields = [arrays.zeros((block.stop - block.start, width), point.dtype) for block in self.blocks]
+            field = up_bias(couplings, bias[None], units)
+            point, self._rises, start = dense_integers(couplings, field, units, beta, spare=spare)
+            self._start = start[0, : model.n_units]
+            rows = [self.lanes.used(k) for k in range(len(widths))]
+            self._fields = [arrays.zeros((used, start.shape[1]), point.dtype) for used in rows]
         else:
-            indptr, indices, rises = form.csr()
-            self._graph = (indptr, indices, point.integers(rises), self._start)
-        self.step_seconds = max(lanes) * model.n_units * attempt_seconds(model)
+            point, edges, self._start = sparse_integers(couplings, bias, units, beta, spare=spare)
+            self._graph = (*edges, self._start)
+        self.step_seconds = max(widths) * model.n_units * attempt_seconds(model)
         self._unit = math.ldexp(beta, -point.exponent)
         self._log_f_down = beta * float((bias * units.lo).sum() + 0.5 * units.lo * self._sum_of_couplings())
         self.log_z0 += self._log_f_down - beta * model.offset
@@ -84,9 +82,9 @@ class UnitsWalk(Walk):
 
     def _set(self, up: np.ndarray) -> None:
         """Take states, with the sums that belong to them and weights 1."""
-        for k, block in enumerate(self.blocks):
-            n_chains, sums = block.stop - block.start, self._sums[k]
-            self._up[k][:, :n_chains] = up[block].T
+        for k, block in enumerate(self.lanes.blocks):
+            n_chains, sums = self.lanes.used(k), self._sums[k]
+            self.lanes.write(k, self._up[k], up[block])
             fields = self._make_fields(k, up[block])
             sums.gains[:n_chains] = (up[block] * (fields + self._start)).sum(axis=1) // 2
             sums.tilts[:n_chains] = up[block] @ self.base
@@ -128,20 +126,11 @@ class UnitsWalk(Walk):
         sites = np.arange(self.model.n_units, dtype=np.int32)
         if steps[0] < 0:
             sites = sites[::-1].copy()
-        up, sums, stream = self._up[k], tuple(self._sums[k]), self.streams[k]
+        up, sums, stream = self._up[k], tuple(self._sums[k]), self.lanes.streams[k]
         if self._dense:
             anneal_dense(up, self._fields[k], sums, self._rises, self.base, table, stream, sites)
         else:
             anneal_sparse(up, sums, self._graph, self.base, table, stream, sites)
 
-    def _log_w_block(self, k: int) -> np.ndarray:
-        return self._sums[k].log_w
-
-    def _up_block(self, k: int) -> np.ndarray:
-        return self._up[k]
-
-
-def _with_room(point: FixedPoint, n_units: int) -> FixedPoint:
-    """Return coarser integers where sums of fields over all units might overflow."""
-    bits = n_units.bit_length() if point.dtype.itemsize == 8 else 0
-    return FixedPoint(point.dtype, point.exponent - bits, math.ldexp(point.error, bits))
+    def _log_weights(self) -> list[np.ndarray]:
+        return [sums.log_w for sums in self._sums]

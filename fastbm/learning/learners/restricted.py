@@ -1,6 +1,6 @@
 """Contrastive divergence on restricted machines of binary units by mini-batch steps, in whole passes over lanes.
 
-Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Lanes`). One mini-batch is three
+Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Block`). One mini-batch is three
 products with bits: hidden fields of rows and of chains, visible fields of chains; and one for <v h> of both phases.
 Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far below the noise of
 the samples. All products look sums of rows up or add them in one order, so that bits depend on neither threads nor
@@ -31,6 +31,7 @@ from ...kernels.learning.contrastive import (
 )
 from ...kernels.vectors import has_look_up
 from ...machine.machine import BoltzmannMachine
+from ...sampling.engine.lanes import LANES, Lanes
 from ..minibatches import order_of_rows
 from ..moments import Parameters, with_prefix, without_prefix
 from ..optimise.centring import Offsets
@@ -41,7 +42,7 @@ from ..settings import FitSettings
 from ..training_set import Sample
 
 WORD = 32
-LANES = 64  # that blocks come in multiples of
+TILE = 64  # lanes: whole tiles of products are as fast as one and a half narrow ones
 ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
 THREADS_WORK = 1 << 23  # batch rows times couplings from which on a second thread is worth its call
 CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
@@ -75,18 +76,16 @@ def serves(like: BoltzmannMachine, settings: Asked) -> bool:
     )
 
 
-class Lanes:
-    """Lanes of some chains, or rows of a batch: their bits in words, and room for their fields."""
+class Block:
+    """A block of chains, or of rows of a batch: their bits in words, and room for their fields."""
 
-    def __init__(self, n_chains: int, first: int, n_visible: int, n_hidden: int) -> None:
-        step = 16 if n_chains <= 64 else 64  # whole tiles of products are as fast as one and a half narrow ones
-        lanes = -(-n_chains // step) * step
-        self.n_chains, self.first = n_chains, first
-        self.visible = arrays.zeros((n_visible // WORD, lanes), np.uint32)
-        self.hidden = arrays.zeros((n_hidden // WORD, lanes), np.uint32)
-        self.visible_fields = arrays.zeros((n_visible, lanes), np.float32)
-        self.hidden_fields = arrays.zeros((n_hidden, lanes), np.float32)
-        self.streams = np.ones((4, lanes), np.uint32)
+    def __init__(self, lanes: Lanes, k: int, first: int, n_visible: int, n_hidden: int) -> None:
+        width = lanes.widths[k]
+        self.n_chains, self.first, self.streams = lanes.used(k), first, lanes.streams[k]
+        self.visible = arrays.zeros((n_visible // WORD, width), np.uint32)
+        self.hidden = arrays.zeros((n_hidden // WORD, width), np.uint32)
+        self.visible_fields = arrays.zeros((n_visible, width), np.float32)
+        self.hidden_fields = arrays.zeros((n_hidden, width), np.float32)
 
 
 def to_words(up: np.ndarray) -> np.ndarray:
@@ -161,14 +160,15 @@ class RestrictedSteps:
         settings = self._settings
         self._persistent = settings.free == "gibbs"
         n_chains = settings.n_chains if self._persistent else settings.batch_size
-        self._data: list[Lanes] = []
-        self._chains: list[Lanes] = []
+        self._data: list[Block] = []
+        self._chains: list[Block] = []
         first = 0
         for total, blocks in ((settings.batch_size, self._data), (n_chains, self._chains)):
             # few blocks, as each makes tables of its own, but one for every thread
-            size = max(-(-total // self._threads // LANES) * LANES, LANES)
-            for start in range(0, total, size):
-                blocks.append(Lanes(min(size, total - start), first, n, m))
+            size = max(-(-total // self._threads // TILE) * TILE, TILE)
+            self._lanes = Lanes(total, size, LANES if total <= TILE else TILE)
+            for k in range(len(self._lanes.blocks)):
+                blocks.append(Block(self._lanes, k, first, n, m))
                 first += -(-blocks[-1].n_chains // WORD) * WORD
         self._turned = np.zeros((first // WORD, n), np.uint32)
         self._means = arrays.zeros((m, first), np.float32)
@@ -256,17 +256,17 @@ class RestrictedSteps:
             self._infer(block)
         self._tell(block, -1.0 / len(chosen))
 
-    def _draw_visible(self, block: Lanes) -> None:
+    def _draw_visible(self, block: Block) -> None:
         block.visible_fields[: self._n] = self._visible_bias
         add_bits(block.visible_fields, self._single, block.hidden)
         draw_words(block.visible, block.visible_fields, block.streams, self._n)
 
-    def _infer(self, block: Lanes) -> None:
+    def _infer(self, block: Block) -> None:
         """Compute log-odds of hidden units given the visible ones."""
         block.hidden_fields[: self._m] = self._hidden_bias
         add_bits(block.hidden_fields, self._single.T, block.visible)
 
-    def _tell(self, block: Lanes, part: float) -> None:
+    def _tell(self, block: Block, part: float) -> None:
         """Write visible bits and hidden means, times `part`, where the sums of both phases read them."""
         first = block.first
         write_means(self._means, block.hidden_fields, first, block.n_chains, part)
@@ -314,7 +314,7 @@ class RestrictedSteps:
         bits = np.concatenate([self._bits(block) for block in self._chains])
         return np.packbits(bits, axis=1, bitorder="little")
 
-    def _bits(self, block: Lanes) -> np.ndarray:
+    def _bits(self, block: Block) -> np.ndarray:
         layers = []
         for words, n_units in ((block.visible, self._n), (block.hidden, self._m)):
             rows = np.ascontiguousarray(words[:, : block.n_chains].T).view(np.uint8)
@@ -323,7 +323,6 @@ class RestrictedSteps:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue learning bit for bit."""
-        streams = [block.streams[:, : block.n_chains].T for block in self._chains]
         return {
             **self.parameters.to_state(),
             "velocity/weights": self._velocity[0],
@@ -333,7 +332,7 @@ class RestrictedSteps:
             "epoch/gap": self._gap,
             "epoch/batch": np.array(self._batch),
             "chains/up": self.packed(),
-            "chains/streams": np.concatenate(streams),
+            "chains/streams": self._lanes.gather(self._lanes.streams),
         }
 
     def as_steps(self) -> dict[str, np.ndarray]:
@@ -355,10 +354,8 @@ class RestrictedSteps:
 
     def _place(self, up: np.ndarray, streams: np.ndarray) -> None:
         """Set the chains to states (n_chains, at least n_units) of 0 and 1, with their streams."""
-        start = 0
-        for block in self._chains:
-            mine = slice(start, start + block.n_chains)
-            block.streams[:, : block.n_chains] = streams[mine].T
-            block.visible[:, : block.n_chains] = to_words(up[mine, : self._n]).T
-            block.hidden[:, : block.n_chains] = to_words(up[mine, self._n : self._n + self._m]).T
-            start = mine.stop
+        self._lanes.set_streams(streams)
+        visible, hidden = to_words(up[:, : self._n]), to_words(up[:, self._n : self._n + self._m])
+        for k, (block, mine) in enumerate(zip(self._chains, self._lanes.blocks, strict=True)):
+            self._lanes.write(k, block.visible, visible[mine])
+            self._lanes.write(k, block.hidden, hidden[mine])

@@ -18,7 +18,8 @@ from ...kernels.sampling.few import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed
 from ...machine.up_form import up_bias
 from . import fixed_point
-from .engine import PIECE_SECONDS, Engine, lanes_of
+from .engine import PIECE_SECONDS, Engine
+from .lanes import lanes_of
 from .remainders import REMAINDER_ERROR, Refined, Remainders, coarse_energies
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
@@ -35,18 +36,14 @@ class DenseChains(Engine):
 
     def _couple(self) -> None:
         self._weights = self.couplings.matrix()
-        self._factor, width = float(self.units.span**2), -(-self.n_units // 64) * 64
-        self._field = up_bias(self.couplings, self.bias, self.units)
-        sums = self._factor * self.couplings.absolute_sums()
-        self._point, self._rises = fixed_point.choose_dense(
-            self._weights, self._factor, sums, self._field, self.highest_beta, width
+        self._factor, self._field = float(self.units.span**2), up_bias(self.couplings, self.bias, self.units)
+        self._point, self._rises, self._start = fixed_point.dense_integers(
+            self.couplings, self._field, self.units, self.highest_beta
         )
-        self._start = np.zeros((len(self.bias), width), self._point.dtype)
-        self._start[:, : self.n_units] = self._point.integers(self._field)
         # sum |W| + sum |b|
         self._most = 0.5 * float(self.couplings.absolute_sums().sum()) + float(np.abs(self.bias).sum(axis=1).min())
         self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
-        self._scale = [arrays.zeros((up.shape[1],), np.float32) for up in self.up]
+        self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self._remainders: Remainders | None = None
         self._by_fields = self._are_fields_exact()
@@ -69,7 +66,7 @@ class DenseChains(Engine):
         return self.n_units >= SUMMED and bool(error <= ENERGY_ERROR * self._most)
 
     def _rescale(self) -> None:
-        self._point.fill_scales(self.beta, self.blocks, self._scale)
+        self._point.fill_scales(self.beta, self.lanes, self._scale)
 
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []
@@ -80,7 +77,7 @@ class DenseChains(Engine):
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
         step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * width)))
-        fields = [arrays.zeros((block.stop - block.start, width), dtype) for block in self.blocks]
+        fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
 
         def fill(k: int) -> None:
             start = np.ascontiguousarray(np.broadcast_to(self._rows(k), fields[k].shape))
@@ -157,16 +154,15 @@ class DenseChains(Engine):
         energies = np.zeros(values.shape[1])
         for rows in self._energy_pieces(k):
             energies_dense(values, self._weights, bias, energies, *rows)
-        return energies[: self.blocks[k].stop - self.blocks[k].start]
+        return energies[: self.lanes.used(k)]
 
     def _room_for_values(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return room for values of the units of block `k`, in whole vectors of lanes, and their biases."""
-        block = self.blocks[k]
-        values = np.zeros((self.n_units, lanes_of(self.up[k].shape[1])))
+        values = np.zeros((self.n_units, lanes_of(self.lanes.widths[k])))
         if len(self.bias) == 1:
             return values, np.ascontiguousarray(self.bias.T)
         bias = np.zeros_like(values)
-        bias[:, : block.stop - block.start] = self.bias[block].T
+        self.lanes.write(k, bias, self.bias[self.blocks[k]])
         return values, bias
 
     def _energy_pieces(self, k: int) -> Iterator[tuple[int, int]]:

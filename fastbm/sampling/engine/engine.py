@@ -12,26 +12,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..._base import arrays, checks, rng
+from ..._base import checks, rng
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ..._base.threads import fan_out
 from ...kernels.bits import pack_chains, pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
+from .lanes import BLOCK, LANES, Lanes, lanes_of
 from .orders import hold_of, sites, visit_order
 
-LANES = 16  # chains in one vector
-BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
 WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
 PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
 
 T = TypeVar("T")
-
-
-def lanes_of(n_chains: int) -> int:
-    """Round a number of chains up to whole vectors of lanes."""
-    return -(-n_chains // LANES) * LANES
 
 
 class Engine:
@@ -39,6 +33,8 @@ class Engine:
 
     Attributes
     ----------
+    lanes : Lanes
+        The blocks of chains, and their lanes.
     up : list of (n_units, lanes) uint8 arrays
         The bits, a block of chains each; what lies in lanes beyond the chains has no meaning.
     lane_streams : list of (4, lanes) uint32 arrays
@@ -78,7 +74,8 @@ class Engine:
             True if n_chains <= self.few else None,
         )  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
-        self.blocks = [slice(start, min(start + size, n_chains)) for start in range(0, n_chains, size)]
+        self.lanes = Lanes(n_chains, size, 1 if self._one_by_one else LANES)
+        self.blocks = self.lanes.blocks
         self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
         self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
         self.halt: Callable[[], bool] = never
@@ -100,17 +97,12 @@ class Engine:
 
     def _allocate(self) -> None:
         """Make room for the chains and their streams."""
-        sizes = [block.stop - block.start for block in self.blocks]
-        lanes = sizes if self._one_by_one else [lanes_of(n) for n in sizes]
-        self.lane_streams = [arrays.zeros((4, n), np.uint32) for n in lanes]
-        for stream in self.lane_streams:
-            stream[:] = 1  # the state 0 would stay 0
-        self.up = [arrays.zeros((self.n_units, n), np.uint8) for n in lanes]
+        self.lane_streams = self.lanes.streams
+        self.up = self.lanes.room(self.n_units, np.uint8)
 
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
         """Load streams (n_chains, 4) and bits (n_chains, n_units)."""
-        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
-            stream[:, : block.stop - block.start] = streams[block].T
+        self.lanes.set_streams(streams)
         self._set_bits(up, whole=True)
 
     def load_bits(self, up: np.ndarray) -> None:
@@ -123,7 +115,7 @@ class Engine:
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
         """Replace the states of the chains of block `k` by (chains, n_units)."""
-        self.up[k][:, : len(up)] = up.T
+        self.lanes.write(k, self.up[k], up)
 
     def _forget(self) -> None:
         """Drop what was computed from the states."""
@@ -334,8 +326,7 @@ class Engine:
         bits = np.empty((self.n_chains, self.n_units), np.uint8)
 
         def copy(k: int) -> None:
-            block = self.blocks[k]
-            bits[block] = self.up[k][:, : block.stop - block.start].T
+            bits[self.blocks[k]] = self.up[k][:, : self.lanes.used(k)].T
 
         self._for_blocks(copy, 1)
         return bits
@@ -354,15 +345,14 @@ class Engine:
 
         They are (n_units, ceil(chains / 64)) uint64.
         """
-        n_chains = self.blocks[k].stop - self.blocks[k].start
+        n_chains = self.lanes.used(k)
         words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
         pack_chains(self.up[k], n_chains, words)
         return words
 
     def _stream_rows(self) -> np.ndarray:
         """Return the streams of random numbers, one row each."""
-        streams = [s[:, : b.stop - b.start].T for b, s in zip(self.blocks, self.lane_streams, strict=True)]
-        return np.concatenate(streams)
+        return self.lanes.gather(self.lane_streams)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the chains bit for bit."""

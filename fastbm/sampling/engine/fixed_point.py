@@ -12,6 +12,9 @@ from ..._base import arrays
 from ...kernels.sampling.field_energies import STEPS
 from ...kernels.sampling.rounding import round_rows
 from ...machine.couplings import Couplings, row_blocks
+from ...machine.units import Units
+from ...machine.up_form import up_form
+from .lanes import Lanes
 
 LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
@@ -42,7 +45,7 @@ class FixedPoint(NamedTuple):
         found: np.ndarray = np.rint(left * STEPS).astype(np.int16)
         return found
 
-    def fill_scales(self, beta: np.ndarray, blocks: Sequence[slice], scales: Sequence[np.ndarray]) -> None:
+    def fill_scales(self, beta: np.ndarray, lanes: Lanes, scales: Sequence[np.ndarray]) -> None:
         """Write what turns log-odds into these integers for all chains to the lanes of their blocks.
 
         `beta` is (n_chains,), scales are float32.
@@ -54,8 +57,8 @@ class FixedPoint(NamedTuple):
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             all_scales = np.ldexp(1.0 / mantissas, self.exponent - exponents)
         np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
-        for block, scale in zip(blocks, scales, strict=True):
-            scale[: block.stop - block.start] = all_scales[block]
+        for k, scale in enumerate(scales):
+            lanes.write(k, scale, all_scales[lanes.blocks[k]])
 
     def detail(self, kernel: str) -> dict[str, Any]:
         """Return what a run says of its kernel and these integers."""
@@ -66,31 +69,51 @@ class FixedPoint(NamedTuple):
         }
 
 
-def choose(form: Couplings, field: np.ndarray, highest_beta: float) -> FixedPoint:
-    """Return the finest integers that no field of `form` can overflow: int32 where these are fine enough."""
-    for point in _candidates(form.absolute_sums(), field, highest_beta):
-        found = point.judged(_worst(form, field, point.exponent))
+class SparseIntegers(NamedTuple):
+    """The finest integers that no field can overflow, int32 where these are fine enough."""
+
+    point: FixedPoint
+    edges: tuple[np.ndarray, np.ndarray, np.ndarray]  # (indptr, indices, integers)
+    start: np.ndarray  # the fields with all units down, (n_units,) or (n_chains, n_units) as biases are
+
+
+class DenseIntegers(NamedTuple):
+    """What `SparseIntegers` are for a matrix; rows have whole vectors, filled up by zeros."""
+
+    point: FixedPoint
+    rises: np.ndarray  # (n_units, width)
+    start: np.ndarray  # (1 or n_chains, width)
+
+
+def sparse_integers(
+    couplings: Couplings, bias: np.ndarray, units: Units, highest_beta: float, *, spare: int = 0
+) -> SparseIntegers:
+    """Return couplings in terms of units that are up; int64 leave `spare` bits for sums of fields."""
+    form, field = up_form(couplings, bias, units)
+    indptr, indices, rises = form.csr()
+    for point in _candidates(form.absolute_sums(), np.atleast_2d(field), highest_beta, spare):
+        found = point.judged(_worst(form, np.atleast_2d(field), point.exponent))
         if found.error <= LOG_ODDS_ERROR:
             break
-    return found
+    return SparseIntegers(found, (indptr, indices, found.integers(rises)), found.integers(field))
 
 
-def choose_dense(
-    matrix: np.ndarray, factor: float, sums: np.ndarray, field: np.ndarray, highest_beta: float, width: int
-) -> tuple[FixedPoint, np.ndarray]:
-    """Return what `choose` does for a matrix times `factor`, a power of two, and the integers, (n_units, width).
-
-    `sums` are those of sizes in each row of the product.
-    """
+def dense_integers(
+    couplings: Couplings, field: np.ndarray, units: Units, highest_beta: float, *, spare: int = 0
+) -> DenseIntegers:
+    """Return what `sparse_integers` does of a matrix, `field` as `up_bias` has it, (1 or n_chains, n_units)."""
+    matrix, factor, width = couplings.matrix(), float(units.span**2), -(-couplings.n_units // 64) * 64
     worst = np.empty(len(matrix))
-    for point in _candidates(sums, field, highest_beta):
+    for point in _candidates(factor * couplings.absolute_sums(), field, highest_beta, spare):
         integers = arrays.zeros((len(matrix), width), point.dtype)
         round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst)
         start = np.abs(_rounding(field, point.exponent)).max(axis=0)
         found = point.judged(float((worst + start).max()))
         if found.error <= LOG_ODDS_ERROR:
             break
-    return found, integers
+    fields = arrays.zeros((len(field), width), found.dtype)
+    fields[:, : len(matrix)] = found.integers(field)
+    return DenseIntegers(found, integers, fields)
 
 
 def scaled_to(matrix: np.ndarray, factor: float, exponent: int) -> tuple[np.ndarray, float]:
@@ -100,12 +123,12 @@ def scaled_to(matrix: np.ndarray, factor: float, exponent: int) -> tuple[np.ndar
     return np.ldexp(matrix, exponent // 2), math.ldexp(factor, exponent - exponent // 2)
 
 
-def _candidates(sums: np.ndarray, field: np.ndarray, highest_beta: float) -> Iterator[FixedPoint]:
+def _candidates(sums: np.ndarray, field: np.ndarray, highest_beta: float, spare: int) -> Iterator[FixedPoint]:
     """Yield the finest integers of each kind; `error` is that of a field which is off by one unit."""
     largest = float((sums + np.abs(field).max(axis=0)).max())
     room = len(sums) + 2.0  # rounding adds less than this
-    for kind, highest in ((np.int32, 2.0**31 - 256), (np.int64, 2.0**62)):
-        exponent = _exponent(highest - room, largest)
+    for kind, highest, free in ((np.int32, 2.0**31 - 256, 0), (np.int64, 2.0**62, spare)):
+        exponent = _exponent(highest - room, largest) - free
         yield FixedPoint(np.dtype(kind), exponent, math.ldexp(highest_beta, -exponent))
 
 

@@ -18,7 +18,8 @@ from ...kernels.sampling.layered import gibbs_layer, metropolis_layer
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .engine import BLOCK, LANES, Engine, lanes_of
+from .engine import Engine
+from .lanes import BLOCK, LANES, lanes_of
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -110,7 +111,7 @@ class LayeredChains(Engine):
         self._pushes = [BitProduct(block.T) for block in weights]
         self._user_pulls_made: list[BitProduct] | None = None
         field = np.ldexp(field, -self._exponent)
-        self._start = [self._start_of(k, field) for k in range(len(self.blocks))]
+        self._start = [self.lanes.spread(k, field.astype(self.dtype)) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
         numbers = range(len(self._layers))
         self._visited = [*numbers[::2], *numbers[1::2]] if self.order == "coloured" else list(numbers)
@@ -128,22 +129,12 @@ class LayeredChains(Engine):
         self._scale = []
         with np.errstate(over="ignore"):
             betas = np.minimum(np.ldexp(self.beta, self._exponent), float(np.finfo(self.dtype.type).max))
-        for block, up in zip(self.blocks, self.up, strict=True):
-            scale = np.zeros(up.shape[1], self.dtype)
-            scale[: block.stop - block.start] = betas[block]
-            self._scale.append(scale)
+        for k, block in enumerate(self.blocks):
+            self._scale.append(np.zeros(self.lanes.widths[k], self.dtype))
+            self.lanes.write(k, self._scale[k], betas[block])
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
-
-    def _start_of(self, k: int, field: np.ndarray) -> np.ndarray:
-        """Return the field with all units down: one column, or one for each chain of the block."""
-        if len(field) == 1:
-            return field.T.astype(self.dtype)
-        block = self.blocks[k]
-        start = np.zeros((self.n_units, self.up[k].shape[1]), self.dtype)
-        start[:, : block.stop - block.start] = field[block].T
-        return start
 
     def layer_field(self, k: int, layer: int) -> np.ndarray:
         """Return the field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
@@ -158,7 +149,7 @@ class LayeredChains(Engine):
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer
-        values, used = self._values[k], self.blocks[k].stop - self.blocks[k].start
+        values, used = self._values[k], self.lanes.used(k)
         for _ in range(n_sweeps):
             if self._must_stop(k, self.n_units):
                 return
@@ -173,7 +164,7 @@ class LayeredChains(Engine):
         """Draw one layer given its neighbours, the others staying as they are."""
 
         def draw(k: int) -> None:
-            rows, used = self._layers[layer], self.blocks[k].stop - self.blocks[k].start
+            rows, used = self._layers[layer], self.lanes.used(k)
             self._flips[k] += gibbs_layer(
                 self._values[k][rows], self.layer_field(k, layer), self._scale[k], self.lane_streams[k], used
             )
@@ -182,18 +173,15 @@ class LayeredChains(Engine):
         self._for_blocks(draw, 1)
 
     def _energies_block(self, k: int) -> np.ndarray:
-        block, lo, span = self.blocks[k], float(self.units.lo), float(self.units.span)
+        lo, span = float(self.units.lo), float(self.units.span)
         up, values = self.up[k].astype(np.float64), self.units.values(self.up[k], np.float64)
-        bias = np.zeros_like(values) if len(self.bias) > 1 else self.bias.T
-        if len(self.bias) > 1:
-            bias[:, : block.stop - block.start] = self.bias[block].T
-        energies = -(bias * values).sum(axis=0)
+        energies = -(self.lanes.spread(k, self.bias) * values).sum(axis=0)
         for layer, pull in enumerate(self._user_pulls):
             rows = self._layers[layer + 1]
             field = np.zeros((rows.stop - rows.start, up.shape[1]))
             pull.add(field, up[self._layers[layer]])
             energies -= ((span * field + lo * pull.whole[:, None]) * values[rows]).sum(axis=0)
-        found: np.ndarray = energies[: block.stop - block.start]
+        found: np.ndarray = energies[: self.lanes.used(k)]
         return found
 
     @property

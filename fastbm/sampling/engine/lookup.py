@@ -143,7 +143,7 @@ class LookupChains(WordChains):
     def _energies_block(self, k: int) -> np.ndarray:
         energies = np.full(32 * WORDS, self._constant)
         energies_words(self.up[k], *self._energy, energies)
-        return energies[: self._used(k)]
+        return energies[: self.lanes.used(k)]
 
 
 def in_bytes(table: np.ndarray) -> np.ndarray:

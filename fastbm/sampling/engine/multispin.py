@@ -118,7 +118,7 @@ class MultispinChains(WordChains):
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         metropolis = self.rule == "metropolis"
         rule = (metropolis, metropolis and self.order == "random")
-        used = self._used(k) // 32
+        used = self.lanes.used(k) // 32
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
                 self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
@@ -127,5 +127,5 @@ class MultispinChains(WordChains):
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
         count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
-        unsatisfied = totals[: self._used(k)]
+        unsatisfied = totals[: self.lanes.used(k)]
         return self._ground + 2.0 * self._magnitude * unsatisfied

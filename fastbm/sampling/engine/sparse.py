@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._base import arrays
 from ...kernels.energy import energies_sparse
 from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.record import record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
-from ...machine.up_form import up_form
 from . import fixed_point
 from .engine import Engine
 
@@ -23,31 +21,20 @@ class SparseChains(Engine):
     _in_groups = True
 
     def _couple(self) -> None:
-        form, field = up_form(self.couplings, self.bias, self.units)
-        indptr, indices, rises = form.csr()
-        degree = int(np.diff(indptr).max(initial=0))
-        self._point = fixed_point.choose(form, field, self.highest_beta)
-        edges = (indptr, indices, self._point.integers(rises))
+        self._point, edges, start = fixed_point.sparse_integers(
+            self.couplings, self.bias, self.units, self.highest_beta
+        )
+        degree = int(np.diff(edges[0]).max(initial=0))
         self._swept = _in_fours(*edges) if self.n_chains <= self.few else edges
-        field = self._point.integers(field)
-        self._start = [self._lanes_of(field, k) for k in range(len(self.blocks))]
-        self._biases = [self._lanes_of(self.bias, k) for k in range(len(self.blocks))]
-        self._scale = [arrays.zeros((up.shape[1],), np.float32) for up in self.up]
+        self._start = [self.lanes.spread(k, start) for k in range(len(self.blocks))]
+        self._biases = [self.lanes.spread(k, self.bias) for k in range(len(self.blocks))]
+        self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self.attempt_seconds = 5e-10 + 5e-11 * degree
         self.detail = self._point.detail(self.kernel)
 
-    def _lanes_of(self, rows: np.ndarray, k: int) -> np.ndarray:
-        """Return values for the lanes of block `k`: one column for all chains, or one for each."""
-        if len(rows) == 1:
-            return np.ascontiguousarray(rows.T)
-        block = self.blocks[k]
-        lanes = arrays.zeros((self.n_units, self.up[k].shape[1]), rows.dtype)
-        lanes[:, : block.stop - block.start] = rows[block].T
-        return lanes
-
     def _rescale(self) -> None:
-        self._point.fill_scales(self.beta, self.blocks, self._scale)
+        self._point.fill_scales(self.beta, self.lanes, self._scale)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         graph, chains = (*self._swept, self._start[k]), (self._scale[k], self.lane_streams[k])
@@ -55,7 +42,7 @@ class SparseChains(Engine):
             if self._one_by_one:
                 self._flips[k] += sweep_sparse_few(self.up[k], graph, *chains, rows, count, self._hold)
             else:
-                used = self.blocks[k].stop - self.blocks[k].start
+                used = self.lanes.used(k)
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
@@ -69,7 +56,7 @@ class SparseChains(Engine):
         return energies
 
     def _energies_block(self, k: int) -> np.ndarray:
-        used = self.blocks[k].stop - self.blocks[k].start
+        used = self.lanes.used(k)
         energies = np.empty(self.up[k].shape[1])
         values = (float(self.units.lo), float(self.units.span))
         energies_sparse(self.up[k], self.couplings.csr(), self._biases[k], values, energies)

@@ -45,10 +45,6 @@ class WordChains(Engine):
     def _lanes(self) -> int:
         return 32 * self.n_words
 
-    def _used(self, k: int) -> int:
-        """Return the chains of block `k`."""
-        return int(self.blocks[k].stop - self.blocks[k].start)
-
     def _allocate(self) -> None:
         self.up = [arrays.zeros((self.n_units + self._spare, self.n_words), np.uint32) for _ in self.blocks]
         size = 32 * self.n_words // self.stream_chains
@@ -70,7 +66,7 @@ class WordChains(Engine):
         found = []
         for k, stream in enumerate(self.lane_streams):
             rows = stream.reshape(self._stream_groups, 4, -1).transpose(0, 2, 1).reshape(-1, 4)
-            found.append(rows[: self._used(k) // self.stream_chains])
+            found.append(rows[: self.lanes.used(k) // self.stream_chains])
         return np.concatenate(found)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
@@ -81,8 +77,8 @@ class WordChains(Engine):
     def words(self, k: int) -> np.ndarray:
         """Return the bits of block `k`, 64 chains a word: they are stored so."""
         halves = self.up[k][: self.n_units].copy()
-        halves[:, self._used(k) // 32 :] = 0
-        return np.ascontiguousarray(halves.view("<u8")[:, : -(-self._used(k) // 64)])
+        halves[:, self.lanes.used(k) // 32 :] = 0
+        return np.ascontiguousarray(halves.view("<u8")[:, : -(-self.lanes.used(k) // 64)])
 
     def bits(self) -> np.ndarray:
         """Return the bits of all chains, (n_chains, n_units) uint8."""
