@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .machine.file import load
     from .machine.machine import BoltzmannMachine
     from .models import square_lattice as lattice
+    from .report import plots
     from .runs.begin import merge, open, resume
     from .runs.extend import extend
     from .runs.fit.verb import fit
@@ -80,6 +81,7 @@ _MODULES = {
     "lattice": "models.square_lattice",
     "methods": "inference.estimators",
     "models": "models",
+    "plots": "report.plots",
     "rules": "learning.methods",
     "samplers": "sampling.samplers",
 }
@@ -116,6 +118,7 @@ __all__ = [
     "methods",
     "models",
     "open",
+    "plots",
     "pseudo_likelihood",
     "reconstruct",
     "resume",

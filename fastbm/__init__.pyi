@@ -39,6 +39,7 @@ from .learning.planted.comparison import RuleComparison as RuleComparison
 from .machine.file import load as load
 from .machine.machine import BoltzmannMachine as BoltzmannMachine
 from .models import square_lattice as lattice
+from .report import plots as plots
 from .runs.begin import merge as merge, open as open, resume as resume
 from .runs.extend import extend as extend
 from .runs.infer.compare import compare as compare
@@ -80,6 +81,7 @@ __all__ = [
     "methods",
     "models",
     "open",
+    "plots",
     "pseudo_likelihood",
     "reconstruct",
     "resume",

@@ -192,6 +192,24 @@ def plot(
     tables.draw(out, picture, trust=trust)
 
 
+@app.command()
+def report(
+    out: Out,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", parser=_path, metavar="FILE.html", help="Where to write; beside the run unless given."),
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """Write a run as one page of HTML: verdict, results, pictures, and how to repeat it."""
+    from .report.page import write_page
+
+    place, whole = write_page(out, page, trust=trust)
+    typer.echo(f"page     {place}")
+    if not whole:
+        raise Stopped(f"{out} is damaged; the page shows what is whole.", FAILED)
+
+
 @app.command("help")
 def help_(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of a sampler, a method or a rule.")] = None,

@@ -43,6 +43,7 @@ LONGEST_CHAIN = 40  # files, each importing the next
 MOST_AT_THE_TOP = 18  # the last two are doors to other packages
 BY_NAME = {  # files that import by a name that is no literal, and what for
     "__init__.py": "public names, when they are used",
+    "_base/late.py": "public names that methods of results reach, when they are drawn",
     "data/__init__.py": "public names, when they are used",
     "exact/choice.py": "engines, when one is needed",
     "inference/ais/path.py": "engines, when one is needed",

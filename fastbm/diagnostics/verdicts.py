@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
+
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     """Tell whether all are true; False if one is false, else None if one is None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -128,13 +129,33 @@ class Comparison:
             groups.setdefault(tuple(row[name] for name in by), []).append(row)
         return [dict(zip(by, key, strict=True)) | _together(rows) for key, rows in groups.items()]
 
+    def __repr__(self) -> str:
+        return f"<Comparison: {len(self)} cells, {len({cell.method for cell in self.cells})} methods>"
+
     def __str__(self) -> str:
+        return "\n".join([align(self.printed()), *self._skipped(), *self.compiling])
+
+    def _repr_html_(self) -> str:
+        from .._base import html
+
+        head, *rows = self.printed()
+        return html.table(rows, head) + "".join(
+            f"<p>{escape(line)}</p>" for line in [*self._skipped(), *self.compiling]
+        )
+
+    def printed(self) -> list[list[str]]:
+        """Return the table that is printed, its head first: cells one by one, or averages where they are many."""
         if len(self) <= MOST_ROWS:
             rows, columns = self.table, COLUMNS
         else:
             rows, columns = self.summary(), SUMMARY_COLUMNS
-        table = align([list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)])
-        return "\n".join([table, *self._skipped(), *self.compiling])
+        return [list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)]
+
+    def plot(self) -> Any:
+        """Draw errors and costs of all methods: `plots.figure` of the comparison."""
+        from .._base.late import public
+
+        return public("plots").figure(self)
 
     def _skipped(self) -> list[str]:
         """Return lines on which methods were skipped, why, and how often."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from .._base import checks, rng, threads as threads_module
 from .._base.threads import fan_out
 from ..data import datasets
 from ..data.moments import smoothed_rates
+from ..diagnostics.verdicts import TOLD
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
 from .conditional.layers import log_conditionals
 from .methods import infer, make_estimator, run_method
-from .result import TOLD, Inference
+from .result import Inference
 
 ROWS = 1024  # that are worked on at a time
 OTHER_SIDE = {
@@ -63,6 +65,12 @@ class LogLikelihood:
     bound: str | None = None
     interval: tuple[float, float] | None = None
     log_z: Inference | None = None
+
+    def __repr__(self) -> str:
+        return f"<LogLikelihood: {str(self).splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         error = "" if not self.error else f" +- {self.error:.2g}"

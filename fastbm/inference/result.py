@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics.verdicts import all_of
+from ..diagnostics.verdicts import TOLD, all_of
 from ..machine.clamping import Clamped
 from ..machine.couplings import DENSE_LIMIT
 from ..machine.units import Units
@@ -21,7 +21,6 @@ SECONDS = ("seconds", "compile_seconds")
 MANY = 1_000  # numbers from which an array is written as its bytes: as text it takes seconds, and three times the room
 BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endian, in C order
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
-TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
 
 
 @dataclass(frozen=True)
@@ -93,19 +92,41 @@ class Inference:
         """Free energy F = -log Z, so that Z = exp(-F)."""
         return None if self.log_z is None else -self.log_z
 
+    def __repr__(self) -> str:
+        return f"<Inference: {str(self).splitlines()[0]}>"
+
     def __str__(self) -> str:
         lines = [f"{self.method}: {TOLD[self.converged]}, {self.seconds:.3g} s"]
         if "doubt" in self.detail:
             lines.append(f"  {self.detail['doubt']}")
+        return "\n".join([*lines, *(f"  {name:<6}  {value}" for name, value in self._numbers())])
+
+    def _repr_html_(self) -> str:
+        from .._base import html
+
+        told, doubt = TOLD[self.converged], self.detail.get("doubt")
+        verdict = f"{told}: {doubt}" if doubt else told
+        about = [["method", self.method], ["verdict", verdict]]
+        return html.table([*about, *self._numbers(), ["seconds", f"{self.seconds:.3g}"]])
+
+    def _numbers(self) -> list[list[str]]:
+        """Return names and values of what is printed."""
+        found = []
         if self.log_z is not None:
-            lines.append(f"  log Z   {_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})")
+            found.append(["log Z", f"{_number(self.log_z, self.log_z_error)}  ({self.bound or 'no bound'})"])
         if (corrected := self.detail.get("log_z_corrected")) is not None:
-            lines.append(f"  log Z   {_number(corrected, self.detail['log_z_corrected_error'])}  (estimate)")
+            found.append(["log Z", f"{_number(corrected, self.detail['log_z_corrected_error'])}  (estimate)"])
         if self.energy is not None:
-            lines.append(f"  energy  {_number(self.energy, self.energy_error)}")
+            found.append(["energy", _number(self.energy, self.energy_error)])
         if self.ess is not None and np.ndim(self.ess) == 0:
-            lines.append(f"  ess     {self.ess:.4g} of {self.n_samples}")
-        return "\n".join(lines)
+            found.append(["ess", f"{self.ess:.4g} of {self.n_samples}"])
+        return found
+
+    def plot(self) -> Any:
+        """Draw log Z, energy, heat capacity and entropy over temperatures: `plots.figure` of the result."""
+        from .._base.late import public
+
+        return public("plots").figure(self)
 
 
 def _number(value: Any, error: Any) -> str:

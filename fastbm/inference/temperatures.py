@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -50,6 +51,12 @@ class Temperatures:
     entropy_error: np.ndarray
     mean: np.ndarray | None = None
     mean_error: np.ndarray | None = None
+
+    def plot(self) -> Any:
+        """Draw the curves with their errors: `plots.figure` of them."""
+        from .._base.late import public
+
+        return public("plots").figure(self)
 
     @classmethod
     def of(cls, inference: Inference, pattern: int | None = None) -> Temperatures:

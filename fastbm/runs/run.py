@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .._base.checks import StorageError
+from ..diagnostics.verdicts import TOLD
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import units as convention
 from ..store import Extension, Memory, Reader
@@ -61,6 +62,15 @@ class Run:
         where = f" in {self.path}" if self.path else ""
         seal = ", unchecked" if self.unchecked else ""
         return f"<Run: {self.kind}{where}, {'finished' if self.finished else 'unfinished'}{seal}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def plot(self) -> Any:
+        """Draw the run, and return the figure: `plots.figure` of it."""
+        from .._base.late import public
+
+        return public("plots").figure(self)
 
     def __reduce__(self) -> Any:
         """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along."""
@@ -286,6 +296,19 @@ class Run:
         """Why a run has not `converged`, or why nothing decides it; empty where it has, or where no reason is known."""
         return ""
 
+    @property
+    def evidence(self) -> str:
+        """What speaks for a run that has `converged`; empty where nothing was looked at."""
+        return ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the run has `converged`, and why or why not, in one sentence."""
+        converged = self.converged
+        why = self.evidence if converged else self.doubt
+        told = TOLD[converged] + (f": {why}" if why else "")
+        return told if self.finished else f"not finished; so far {told}"
+
     def _entries(self) -> dict[str, Any]:
         """Return the entries of the summary that belong to this kind of run."""
         return {}
@@ -294,8 +317,13 @@ class Run:
         """Warn once, when the run is finished, of what has not converged, with the way out."""
 
     def summary(self) -> Summary:
-        """Return the run in a few numbers: a dict that prints as a table."""
-        head = Summary(kind=self.kind, file=str(self.path) if self.path else "in memory", finished=self.finished)
+        """Return the run in a few numbers, its verdict first: a dict that prints as a table."""
+        head = Summary(
+            verdict=self.verdict,
+            kind=self.kind,
+            file=str(self.path) if self.path else "in memory",
+            finished=self.finished,
+        )
         if self.unchecked:
             head["seal"] = "none: nothing in the file is checked"
         return Summary({**head, **self._entries()})

@@ -12,6 +12,11 @@ class Summary(dict[str, Any]):
         width = max(map(len, self), default=0)
         return "\n".join(f"{name:<{width}}  {format_value(value)}" for name, value in self.items())
 
+    def _repr_html_(self) -> str:
+        from .._base import html
+
+        return html.table([name, format_value(value)] for name, value in self.items())
+
 
 def format_value(value: Any) -> str:
     """Return a value of a summary as text: floats with six digits, pairs as value +- error."""

@@ -41,7 +41,7 @@ def test_a_coupling_that_data_leave_open_flattens_no_panel() -> None:
     (histogram,) = [axes for axes in pictures._fit(run).axes if "1 beyond" in axes.get_title()]
     assert max(np.abs(histogram.get_xlim())) < 1.0
     matrix = Figure().subplots()
-    pictures._coupling_matrix(matrix, run.model.couplings.matrix())
+    pictures.draw_coupling_matrix(matrix, run.model.couplings.matrix())
     assert matrix.images[0].get_clim()[1] < 1.0 and "1 beyond" in matrix.get_title()
     panel = Figure().subfigures(1, 1)
     pictures._gallery(panel, pictures._receptive_fields(run)[:, :9], 3, "fields", signed=True)

@@ -107,6 +107,12 @@ class Fidelity:
     r_hat: float
     precise: bool
 
+    def plot(self) -> Any:
+        """Draw moments of machine and data, and P(K): `plots.figure` of the comparison."""
+        from ..._base.late import public
+
+        return public("plots").figure(self)
+
     @property
     def population_divergence(self) -> float:
         """Jensen-Shannon divergence of P(K), in nats: from 0 to log 2. Lin, IEEE Trans. Inf. Theory 37, 145 (1991)."""

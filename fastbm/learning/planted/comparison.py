@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from ...inference.comparison import align
@@ -131,6 +132,18 @@ class RuleComparison:
         failing where it is hard. One that failed on more than half of the sets has None.
         """
         return summarise(self.table, by)
+
+    def __repr__(self) -> str:
+        return f"<RuleComparison: {len(self)} cells, {len({cell.rule for cell in self.cells})} rules>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def plot(self) -> Any:
+        """Draw errors and costs of all rules: `plots.figure` of the comparison."""
+        from ..._base.late import public
+
+        return public("plots").figure(self)
 
     def __str__(self) -> str:
         parts = []

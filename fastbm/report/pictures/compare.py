@@ -38,11 +38,20 @@ LOSS = "held-out loss, nats a row"
 
 
 def draw_comparison(run: Results) -> Figure:
+    """Draw a run of `infer` or `compare`, as `comparison_figure` does its results."""
+    return comparison_figure(run.comparison)
+
+
+def draw_rules(run: RulesRun) -> Figure:
+    """Draw a run of `compare_rules`, as `rules_figure` does its results."""
+    return rules_figure(run.rules)
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
     """Draw one panel for each machine: errors of log Z over beta, or log Z itself where it is held against nothing.
 
     Below them stand errors over their cost in seconds, and errors in units of their error bars, where there are any.
     """
-    comparison = run.comparison
     rows = [_best(row) for row in comparison.table if row["log_z"] is not None and row["bound"] != "exact"]
     known = bool(rows) and all(row["log_z_off"] is not None for row in rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
@@ -137,14 +146,14 @@ def _error_bars(axes: Any, rows: Rows, styles: dict[str, Any]) -> None:
     axes.set(xlim=(-6.3, 6.3), xlabel="error / its error bar", title="95 % of points belong into the grey")
 
 
-def draw_rules(run: RulesRun) -> Figure:
+def rules_figure(found: RuleComparison) -> Figure:
     """Draw one column of panels for each planted machine.
 
     Over beta, at the largest number of rows, stand errors of couplings (of pair moments where there are hidden units)
     and held-out likelihood lost; then errors over numbers of rows, at the middle beta; below them errors against
     seconds.
     """
-    rows = run.rules.summary(("model", "beta", "n_rows", "rule"))
+    rows = found.summary(("model", "beta", "n_rows", "rule"))
     models, rules = (list(dict.fromkeys(row[name] for row in rows)) for name in ("model", "rule"))
     styles = {rule: _style(k) for k, rule in enumerate(rules)}
     sizes, betas = (sorted({row[name] for row in rows}) for name in ("n_rows", "beta"))
@@ -159,7 +168,7 @@ def draw_rules(run: RulesRun) -> Figure:
             _panel(axes, kind, of_model, styles, sizes, betas)
             if place == 0:
                 axes.set_title(model)
-    _costs_of_rules(figure.add_subplot(grid[-1, :]), run.rules, models, styles)
+    _costs_of_rules(figure.add_subplot(grid[-1, :]), found, models, styles)
     handles = [Line2D([], [], lw=1.0, label=short(rule), **style) for rule, style in styles.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(2 * n_across, 6))
     return figure

@@ -21,6 +21,11 @@ from .style import BLUE, GREY, LIGHT, ORANGE, STYLE
 BAND_ERRORS = 2.0  # standard errors of the data on either side
 N_BINS = 24  # of moments, for the width of the band
 DENSE = 2_000  # points above which they are drawn small and faint
+MOMENTS = {
+    "mean": ("means", r"$\langle s_i \rangle$"),
+    "covariance": ("covariances", r"$\langle \delta s_i \, \delta s_j \rangle$"),
+    "triple": ("triples", r"$\langle \delta s_i \, \delta s_j \, \delta s_k \rangle$"),
+}
 HIGHEST = 10.0  # R-hat that is drawn; infinite ones, of chains that stand still, lie there
 
 
@@ -49,17 +54,15 @@ def fidelity_figure(fidelity: Fidelity) -> Figure:
 def fill_fidelity(figure: Any, fidelity: Fidelity) -> None:
     """Draw the four panels of `fidelity_figure` into a figure, or a part of one."""
     panels = figure.subplots(2, 2)
-    for axes, one, title, label in (
-        (panels[0, 0], fidelity.mean, "means", r"$\langle s_i \rangle$"),
-        (panels[0, 1], fidelity.covariance, "covariances", r"$\langle \delta s_i \, \delta s_j \rangle$"),
-        (panels[1, 0], fidelity.triple, "triples", r"$\langle \delta s_i \, \delta s_j \, \delta s_k \rangle$"),
-    ):
-        _against(axes, one, title, label)
-    _population(panels[1, 1], fidelity)
+    for axes, name in zip(panels.flat, MOMENTS, strict=False):
+        draw_against(axes, fidelity, name)
+    draw_population(panels[1, 1], fidelity)
 
 
-def _against(axes: Any, one: Compared, title: str, label: str) -> None:
-    """Machine against data, with the identity and a band of the data's errors about it."""
+def draw_against(axes: Any, fidelity: Fidelity, name: str) -> None:
+    """Draw moments of the machine against those of the data, the identity, and a band of the data's errors about it."""
+    one: Compared = getattr(fidelity, name)
+    title, label = MOMENTS[name]
     axes.set(xlabel=f"{label}, data", ylabel=f"{label}, machine")
     if not one.data.size:
         axes.set_title(f"no {title}")
@@ -105,8 +108,8 @@ def _band(one: Compared) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _population(axes: Any, fidelity: Fidelity) -> None:
-    """P(K) on a log scale; what neither side shows is left out."""
+def draw_population(axes: Any, fidelity: Fidelity) -> None:
+    """Draw P(K) on a log scale; what neither side shows is left out."""
     one = fidelity.population
     least = 0.3 / fidelity.n_rows
     counts = np.arange(len(one.data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...inference.temperatures import KEY, Temperatures
+from ...machine.machine import BoltzmannMachine
 from ...runs.fit.learned import Learned
 from ...runs.infer.run import InferRun
 from ...runs.run import Run
@@ -22,6 +24,7 @@ from .sample import draw_sample
 from .style import BLUE, GREY, LIGHT, ORANGE, STYLE, clip
 from .temperatures import draw_temperatures
 
+LETTERS = 14  # of a verdict on an inch
 MOST_BARS = 400  # evenly spaced in order where there are more couplings
 
 
@@ -64,9 +67,18 @@ def plot_run(run: Run, path: str | Path) -> Path:
     """Draw a run of any kind to a PNG file and return its path."""
     path = Path(path).expanduser()
     with matplotlib.rc_context(STYLE):
-        figure = DRAWERS[run.kind](run)
-        write_picture(figure, path)
+        write_picture(run_figure(run), path)
     return path
+
+
+def run_figure(run: Run) -> Figure:
+    """Draw a run of any kind, under its verdict."""
+    figure = DRAWERS[run.kind](run)
+    verdict, width = run.verdict, int(figure.get_figwidth() * LETTERS)
+    figure.suptitle(
+        textwrap.fill(verdict, width), fontsize=9.0, color=GREY if run.converged else ORANGE, x=0.01, ha="left"
+    )
+    return figure
 
 
 def _fit(run: Learned) -> Figure:
@@ -82,13 +94,13 @@ def _fit(run: Learned) -> Figure:
     figure = Figure(figsize=(10.0, sum(heights)), layout="constrained")
     parts: Any = iter(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     left, right = next(parts).subplots(1, 2)
-    _learning_curve(left, run)
+    draw_learning(left, run)
     if has_errors(run):
         draw_errors(right, run)
     elif run.model.is_layered or not run.model.n_hidden:
-        _couplings(right, run)
+        draw_couplings(right, run.model)
     else:
-        _coupling_matrix(right, run.model.couplings.matrix())
+        draw_coupling_matrix(right, run.model.couplings.matrix())
     if mixing:
         fill_mixing(next(parts), run)
     if pictures and side is not None:
@@ -102,7 +114,8 @@ def _fit(run: Learned) -> Figure:
     return figure
 
 
-def _learning_curve(axes: Any, run: Learned) -> None:
+def draw_learning(axes: Any, run: Learned) -> None:
+    """Draw likelihoods over epochs, and what is left of the difference of moments or of the gradient."""
     step = run.metrics["step"] + 1
     lines = [
         (n, label)
@@ -150,8 +163,9 @@ def _draw_ais(axes: Any, run: Learned) -> None:
             axes.errorbar(epoch, values, yerr=error, fmt=".-", color=colour, lw=0.8, ms=4, capsize=2, label=label)
 
 
-def _couplings(axes: Any, run: Learned) -> None:
-    weights = run.model.couplings.to_vector(run.model.couplings.arrays)
+def draw_couplings(axes: Any, model: BoltzmannMachine) -> None:
+    """Draw the distribution of couplings."""
+    weights = model.couplings.to_vector(model.couplings.arrays)
     drawn, _, told = clip(weights)
     axes.hist(drawn, bins=80, color=BLUE)
     axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings" + (f", {told}" if told else ""))
@@ -159,7 +173,8 @@ def _couplings(axes: Any, run: Learned) -> None:
         axes.set_yscale("log")
 
 
-def _coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
+def draw_coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
+    """Draw couplings as a matrix of colours."""
     _, limit, told = clip(np.triu(matrix))
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
     axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both" if told else "neither")

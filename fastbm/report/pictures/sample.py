@@ -36,32 +36,45 @@ def draw_sample(run: SampleRun) -> Figure:
 def _chains(run: SampleRun) -> Figure:
     """Energies in time, their distribution and autocorrelation."""
     figure = Figure(figsize=(10.0, 3.2), layout="constrained")
-    trace, histogram, correlation = figure.subplots(1, 3)
-    energy, thin = run.energy, run.config["sample"]["thin"]
-    trace.plot(run.sweep, energy[:, : min(8, energy.shape[1])], lw=0.6)
-    trace.set(xlabel="sweep", ylabel="energy", title="first chains")
-    patterns = _patterns(run)
-    taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
-    edges, n = _bins(energy), max(2, min(len(energy), int(10 * max(taus)) + 10))
+    panels = figure.subplots(1, 3)
+    for axes, draw in zip(panels, (draw_trace, draw_energies, draw_autocorrelation), strict=True):
+        draw(axes, run)
+        axes.locator_params(axis="x", nbins=5)  # five long numbers side by side are legible
+    return figure
+
+
+def draw_trace(axes: Any, run: SampleRun, n_chains: int = 8) -> None:
+    """Draw energies of the first chains in time."""
+    axes.plot(run.sweep, run.energy[:, :n_chains], lw=0.6)
+    axes.set(xlabel="sweep", ylabel="energy", title="first chains")
+
+
+def draw_energies(axes: Any, run: SampleRun) -> None:
+    """Draw the distribution of energies of each clamped pattern, or of all samples."""
+    energy, patterns = run.energy, _patterns(run)
+    edges = _bins(energy)
     for k, chains in enumerate(patterns):
-        one = energy[:, chains]
-        alone = len(patterns) == 1
-        style: dict[str, Any] = {"color": BLUE} if alone else {"histtype": "step", "label": f"pattern {k}"}
-        histogram.hist(one.ravel(), bins=edges, density=True, **style)
-        colour = {"color": BLUE} if alone else {}
-        correlation.plot(np.arange(n) * thin, diagnostics.autocorrelation(one)[:n], ".-", ms=3, **colour)
+        style: dict[str, Any] = {"histtype": "step", "label": f"pattern {k}"} if len(patterns) > 1 else {"color": BLUE}
+        axes.hist(energy[:, chains].ravel(), bins=edges, density=True, **style)
     if len(patterns) > 1:
-        histogram.legend()
-    histogram.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples{_of_patterns(run)}")
-    correlation.axhline(0.0, color=GREY, lw=0.6)
-    correlation.set(
+        axes.legend()
+    axes.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples{_of_patterns(run)}")
+
+
+def draw_autocorrelation(axes: Any, run: SampleRun) -> None:
+    """Draw the autocorrelation of the energy of each clamped pattern, or of all chains."""
+    energy, patterns, thin = run.energy, _patterns(run), run.config["sample"]["thin"]
+    taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
+    n = max(2, min(len(energy), int(10 * max(taus)) + 10))
+    colour = {"color": BLUE} if len(patterns) == 1 else {}
+    for chains in patterns:
+        axes.plot(np.arange(n) * thin, diagnostics.autocorrelation(energy[:, chains])[:n], ".-", ms=3, **colour)
+    axes.axhline(0.0, color=GREY, lw=0.6)
+    axes.set(
         xlabel="lag / sweeps",
         ylabel="autocorrelation of the energy",
         title=f"tau_int = {min(taus):.3g}" + (f" to {max(taus):.3g}" if len(taus) > 1 else "") + " samples",
     )
-    for axes in (trace, histogram, correlation):
-        axes.locator_params(axis="x", nbins=5)  # five long numbers side by side are legible
-    return figure
 
 
 def _patterns(run: SampleRun) -> list[np.ndarray]:
@@ -93,41 +106,51 @@ def _bins(energy: np.ndarray) -> np.ndarray | int:
 
 
 def _temperatures(run: SampleRun) -> Figure:
-    rows = by_temperature(run)
-    beta = np.unique([row.beta for row in rows])
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    sides = square_lattice(run)
+    draw_energy(left, run)
+    draw_magnetisation(right, run)
+    return figure
+
+
+def draw_energy(axes: Any, run: SampleRun) -> None:
+    """Draw the energy over beta, of square lattices beside exact values of finite and infinite ones."""
+    rows, sides = by_temperature(run), square_lattice(run)
     if sides is not None:
-        fine = np.linspace(beta.min(), beta.max(), 400)
-        left.plot(
-            fine,
-            [lattice_energy(*sides, float(b)) for b in fine],
-            color=GREY,
-            lw=1,
-            label=f"Kaufman, {sides[0]} x {sides[1]}",
-        )
-        left.plot(
-            fine, [lattice.onsager_energy(float(b)) for b in fine], ":", color=GREY, lw=1, label="Onsager, infinite"
-        )
-        right.plot(
-            fine, [lattice.onsager_magnetisation(float(b)) for b in fine], ":", color=GREY, lw=1, label="Yang, infinite"
-        )
+        beta = [row.beta for row in rows]
+        fine = np.linspace(min(beta), max(beta), 400)
+        finite = [lattice_energy(*sides, float(b)) for b in fine]
+        axes.plot(fine, finite, color=GREY, lw=1, label=f"Kaufman, {sides[0]} x {sides[1]}")
+        infinite = [lattice.onsager_energy(float(b)) for b in fine]
+        axes.plot(fine, infinite, ":", color=GREY, lw=1, label="Onsager, infinite")
+    _series(axes, run, rows, "energy")
+    axes.set(xlabel="beta", ylabel="energy per unit")
+
+
+def draw_magnetisation(axes: Any, run: SampleRun) -> None:
+    """Draw the size of the magnetisation over beta, of square lattices beside that of infinite ones."""
+    rows = by_temperature(run)
+    if square_lattice(run) is not None:
+        beta = [row.beta for row in rows]
+        fine = np.linspace(min(beta), max(beta), 400)
+        infinite = [lattice.onsager_magnetisation(float(b)) for b in fine]
+        axes.plot(fine, infinite, ":", color=GREY, lw=1, label="Yang, infinite")
+    _series(axes, run, rows, "magnetisation")
+    axes.set(xlabel="beta", ylabel="|magnetisation| per unit")
+
+
+def _series(axes: Any, run: SampleRun, rows: list[Temperature], name: str) -> None:
+    """Draw averages over beta, a series for each of the first clamped patterns."""
     sampler = run.config["sample"]["sampler"]
     series: dict[str, list[Temperature]] = {}
     for row in rows:
         series.setdefault(sampler if row.pattern is None else f"pattern {row.pattern}", []).append(row)
-    for name, some in list(series.items())[:MOST_PATTERNS]:
-        options: dict[str, Any] = {"fmt": "o", "ms": 3.5, "capsize": 2, "label": name}
-        options |= {"color": BLUE} if name == sampler else {}
-        at = [r.beta for r in some]
-        left.errorbar(at, [r.energy for r in some], yerr=[r.energy_error for r in some], **options)
-        right.errorbar(at, [r.magnetisation for r in some], yerr=[r.magnetisation_error for r in some], **options)
-    left.set(xlabel="beta", ylabel="energy per unit")
-    right.set(xlabel="beta", ylabel="|magnetisation| per unit")
-    for axes in (left, right):
-        axes.legend()
-    return figure
+    for label, some in list(series.items())[:MOST_PATTERNS]:
+        options: dict[str, Any] = {"fmt": "o", "ms": 3.5, "capsize": 2, "label": label}
+        options |= {"color": BLUE} if label == sampler else {}
+        at, errors = [row.beta for row in some], [getattr(row, f"{name}_error") for row in some]
+        axes.errorbar(at, [getattr(row, name) for row in some], yerr=errors, **options)
+    axes.legend()
 
 
 def _tempering(run: SampleRun) -> Figure:
@@ -147,19 +170,23 @@ def _tempering(run: SampleRun) -> Figure:
         ylabel="energy per unit",
         title=f"{len(betas)} temperatures, {len(run.beta)} ladders{_of_patterns(run)}",
     )
-    middle, trips = (betas[1:] + betas[:-1]) / 2, run.round_trips
-    panels[1].plot(middle, run.swap_rates, "o-", color=BLUE, ms=3.5, lw=0.8)
-    panels[1].set(
-        xlabel="beta", ylabel="swaps accepted", ylim=(0.0, 1.0), title=f"{trips.mean():.3g} round trips a ladder"
-    )
+    draw_swaps(panels[1], run)
     if overlaps:
-        _overlap(panels[2], run)
+        draw_overlap(panels[2], run)
     return figure
 
 
-def _overlap(axes: Any, run: SampleRun) -> None:
-    """P(q) with its error as a band."""
-    found = run.overlap_distribution()
+def draw_swaps(axes: Any, run: SampleRun) -> None:
+    """Draw the part of accepted swaps between neighbours on the ladder."""
+    betas = run.betas
+    axes.plot((betas[1:] + betas[:-1]) / 2, run.swap_rates, "o-", color=BLUE, ms=3.5, lw=0.8)
+    title = f"{run.round_trips.mean():.3g} round trips a ladder"
+    axes.set(xlabel="beta", ylabel="swaps accepted", ylim=(0.0, 1.0), title=title)
+
+
+def draw_overlap(axes: Any, run: SampleRun, beta: float | None = None) -> None:
+    """Draw P(q) with its error as a band."""
+    found = run.overlap_distribution(beta)
     axes.fill_between(
         found.overlap,
         np.maximum(found.value - found.error, 0.0),
@@ -170,7 +197,9 @@ def _overlap(axes: Any, run: SampleRun) -> None:
     )
     axes.plot(found.overlap, found.value, color=BLUE, lw=1.0)
     axes.plot(found.overlap, found.value[::-1], color=GREY, lw=0.6, ls=":", label="mirrored")
-    axes.set(xlabel="overlap q", ylabel="P(q)", xlim=(-1.0, 1.0), title=f"beta = {run.beta[0]:g}")
+    axes.set(
+        xlabel="overlap q", ylabel="P(q)", xlim=(-1.0, 1.0), title=f"beta = {run.beta[0] if beta is None else beta:g}"
+    )
     axes.set_ylim(bottom=0.0)
     axes.legend()
 

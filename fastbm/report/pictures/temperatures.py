@@ -59,12 +59,9 @@ def draw_temperatures(curves: Mapping[str, Temperatures]) -> Figure:
     axes: Any = figure.subplots(2, len(PANELS), sharex=True, height_ratios=(2.2, 1.0))
     for (name, label), (top, bottom) in zip(PANELS, axes.T, strict=True):
         for colour, (who, one) in zip(COLOURS, curves.items(), strict=False):
-            value, error = getattr(one, name), getattr(one, f"{name}_error")
-            style: dict[str, Any] = {"color": colour, "lw": 0.8}
-            points = {"fmt": "o-" if len(one.betas) <= MANY_LEVELS else "-", "ms": 3.0, "capsize": 2.0}
-            top.errorbar(one.betas, value, yerr=error, label=who, **points, **style)
+            error = _curve(top, one, name, colour, who)
             known = error > 0
-            bottom.plot(one.betas[known], error[known], ".-", ms=3.0, **style)
+            bottom.plot(one.betas[known], error[known], ".-", ms=3.0, color=colour, lw=0.8)
         top.set(title=label)
         bottom.set(xlabel="beta", yscale="log")
         bottom.set_ylim(*_decades(bottom.dataLim.intervaly))
@@ -73,6 +70,20 @@ def draw_temperatures(curves: Mapping[str, Temperatures]) -> Figure:
     if any(curves):
         axes[0, 0].legend()
     return figure
+
+
+def draw_quantity(axes: Any, one: Temperatures, name: str, label: str) -> None:
+    """Draw one quantity over beta, with its errors."""
+    _curve(axes, one, name, BLUE, "")
+    axes.set(xlabel="beta", ylabel=label)
+
+
+def _curve(axes: Any, one: Temperatures, name: str, colour: str, label: str) -> np.ndarray:
+    """Draw a curve with error bars, and return these."""
+    error: np.ndarray = getattr(one, f"{name}_error")
+    points = {"fmt": "o-" if len(one.betas) <= MANY_LEVELS else "-", "ms": 3.0, "capsize": 2.0}
+    axes.errorbar(one.betas, getattr(one, name), yerr=error, label=label, color=colour, lw=0.8, **points)
+    return error
 
 
 def _decades(limits: np.ndarray) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from .data import read_again, stored_rows
 from .learned import Learned
 from .summary import summarise_fit
 from .task import FitTask, before_end
-from .verdict import verdict_of, warn_of_learning
+from .verdict import doubt_of, evidence_of, verdict_of, warn_of_learning
 
 UNPACKED = ("weights", "labels", "holdout_labels", "mean", "second_moment", "n_samples")  # arrays of data, as they are
 
@@ -82,6 +82,16 @@ class FitRun(Learned):
             return None
         gradients = self.metrics["gradient"]
         return bool(len(gradients) and gradients[-1] <= self.config["fit"]["tolerance"])
+
+    @property
+    def doubt(self) -> str:
+        """Why learning has not `converged`, or why nothing decides it; empty where it has."""
+        return "" if self.converged else doubt_of(self)
+
+    @property
+    def evidence(self) -> str:
+        """What speaks for learning that has `converged`: a gradient that vanished, or moments that are the data's."""
+        return evidence_of(self)
 
     def _entries(self) -> dict[str, Any]:
         found, converged = summarise_fit(self), self.converged

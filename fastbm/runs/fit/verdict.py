@@ -80,6 +80,48 @@ def warn_of_learning(run: Learned) -> None:
         checks.warn(_of_moments(run, found))
 
 
+def doubt_of(run: Learned) -> str:
+    """Return why learning has not converged, or why nothing decides it."""
+    found, settings = verdict_of(run), run.config["fit"]
+    chains = last_r_hat(run)
+    if found is not None and found.diverged:
+        return f"learning diverged; the best parameters are kept, with {found.likelihoods[1]:.4g} nats a row"
+    if found is not None and found.idle:
+        return "hidden units do nothing: rows are no likelier than units on their own have them"
+    if found is not None and not math.isnan(found.chain_noise):
+        return f"the chains' noise, {found.chain_noise:.2g}, is above the moment error that was asked for"
+    if chains is not None and chains.r_hat > R_HAT_OF_CHAINS:
+        return f"free chains do not mix: r_hat = {chains.r_hat:.3g} after epoch {chains.epoch}"
+    if found is not None and _is_off(run, found):
+        return f"the moment of {statistic_of(run, found)} is off by {found.largest_z:.3g} times the noise of both"
+    if settings["optimizer"] == "l-bfgs":
+        return _of_gradient(run)
+    if settings["optimizer"] == "none":
+        return "a formula has no optimum to come to"
+    mixed = f"; free chains mix, r_hat = {chains.r_hat:.4g}" if chains is not None else ""
+    return f"steps of {settings['method']} come to no rest that could be tested{mixed}"
+
+
+def _of_gradient(run: Learned) -> str:
+    """Return why steps that follow a gradient to where it vanishes did not arrive."""
+    gradients, tolerance = run.metrics["gradient"], run.config["fit"]["tolerance"]
+    if not len(gradients):
+        return "no epoch is done"
+    if gradients[-1] > tolerance:
+        return f"the gradient is {gradients[-1]:.2g} after {len(gradients)} epochs, above tolerance = {tolerance:g}"
+    return "the gradient vanished where the likelihood still has a direction up"
+
+
+def evidence_of(run: Learned) -> str:
+    """Return what speaks for learning that has converged."""
+    found = verdict_of(run)
+    if found is not None and found.statistic >= 0:
+        return f"moments are the data's within the noise of both, of which the worst is {found.largest_z:.3g} times"
+    if run.config["fit"]["optimizer"] != "l-bfgs":
+        return ""
+    return f"the gradient vanished ({run.metrics['gradient'][-1]:.2g})"
+
+
 def _is_off(run: Learned, found: Verdict) -> bool:
     """Return whether steps that should match the data's moments did not; others stop short by their noise."""
     return found.converged is False and found.statistic >= 0 and run.config["fit"]["optimizer"] == "natural"

@@ -15,6 +15,8 @@ from ..run import Run
 from ..spec import Given, read_models
 from .task import COMPILE_SECONDS, RESULT, CellsTask
 
+MOST_NAMED = 3  # cells
+
 
 class Results(Run):
     """A run of `infer` or `compare`."""
@@ -47,6 +49,28 @@ class Results(Run):
     def converged(self) -> bool | None:
         """Whether all results converged; None where no method can decide."""
         return all_of(result.converged for result in self._results())
+
+    @property
+    def doubt(self) -> str:
+        """Why not all results converged, or why nothing decides it; empty where they have."""
+        cells = [cell for cell in self.comparison.cells if cell.result.converged is not True]
+        if len(self.config["cells"]) == 1:
+            return str(cells[0].result.detail.get("doubt", "")) if cells else "there is no result yet"
+        named = [f"{cell.method} of {cell.model} at beta = {cell.beta:g}" for cell in cells]
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        return (
+            f"{len(named)} of {len(self.config['cells'])} cells, {', '.join(named[:MOST_NAMED])}{more}" if named else ""
+        )
+
+    @property
+    def evidence(self) -> str:
+        """What speaks for results that have `converged`: an exact sum, or a witness that might have contradicted."""
+        results = self._results()
+        if len(results) > 1:
+            return f"all {len(results)} cells"
+        if results[0].bound == "exact":
+            return "an exact sum"
+        return "a witness of another kind agrees" if "witness" in results[0].detail else ""
 
     def _entries(self) -> dict[str, Any]:
         table = self.comparison.table

@@ -40,6 +40,12 @@ class RulesRun(Run):
         """Whether no cell was skipped, and no rule in any of them failed to converge."""
         return all(cell.converged is not False and cell.skipped is None for cell in self.rules.cells)
 
+    @property
+    def doubt(self) -> str:
+        """How many cells were skipped or have a rule that did not converge; empty where there are none."""
+        bad = sum(cell.converged is False or cell.skipped is not None for cell in self.rules.cells)
+        return f"{bad} of {len(self.config['cells'])} cells were skipped or did not converge" if bad else ""
+
     def _entries(self) -> dict[str, Any]:
         cells = self.rules.cells
         skipped = sum(cell.skipped is not None for cell in cells)

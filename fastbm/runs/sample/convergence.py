@@ -17,6 +17,7 @@ from .valleys import is_even, why_unseen
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
+SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
 
@@ -129,14 +130,25 @@ def judge(run: Samples) -> Judgement:
     """Judge whether a sampling run has converged; None where nothing decides it.
 
     It has where the chains agree in all quantities, the burn-in was found where it was asked for, and the stopping rule
-    was met.
+    was met. The judgement of the same records is computed once.
     """
+    about = len(run.read("samples/sweep")), run.finished
+    if run.last_judged is None or run.last_judged[0] != about or not run.has_chains:
+        run.last_judged = about, _judge(run)
+    found: Judgement = run.last_judged[1]
+    return found
+
+
+def _judge(run: Samples) -> Judgement:
     settings = run.config["sample"]
     if settings["sampler"] == "population-annealing":
         families = independent_families(run)
-        return Judgement(None if families is None else families >= SMALL_POPULATION)
+        if families is None:
+            return Judgement(None, "no replicas have come to the last temperature yet")
+        few = f"replicas come from {families:.3g} independent families, fewer than {SMALL_POPULATION:g}"
+        return Judgement(families >= SMALL_POPULATION, few if families < SMALL_POPULATION else "")
     if not run.has_chains or settings.get("keep") == "best":
-        return Judgement(None)
+        return Judgement(None, SEARCHED)
     if len(run.sweep) < 4:
         return Judgement(None, "fewer than 4 samples tell nothing")
     if run.burn_in_found is False:
@@ -145,14 +157,27 @@ def judge(run: Samples) -> Judgement:
         return Judgement(False, "the stopping rule was not met")
     series, units = quantities(run), _of_units(run)
     watched = tuple(series + units)
-    if bad := next((q for q in watched if not q.agrees), None):
-        return Judgement(False, _disagreement(bad), watched)
+    if bad := [q for q in watched if not q.agrees]:
+        return Judgement(False, _disagreement(max(bad, key=lambda q: q.r_hat)), watched)
     if len({q.name for q in series}) < len(watched_names(run)):
         return Judgement(None, "an observable is not always finite", watched)
     if _frozen(run):
         return Judgement(None, "chains that stand still cannot be compared", watched)
     reason = why_unseen(run, min(map(len, groups(run))))
     return Judgement(None if reason else True, reason, watched)
+
+
+def evidence_of(run: Samples) -> str:
+    """Return what speaks for a run that has converged: its worst R-hat, or its families."""
+    if run.config["sample"]["sampler"] == "population-annealing":
+        return f"replicas come from {independent_families(run):.4g} independent families"
+    varied = [q for q in judge(run).quantities if q.varies]
+    if not varied:
+        return ""
+    worst = max(q.r_hat for q in varied)
+    return (
+        f"r_hat is at most {worst:.4g} in {len(varied)} quantit{'y' if len(varied) == 1 else 'ies'} that were watched"
+    )
 
 
 def _of_units(run: Samples) -> list[Quantity]:
@@ -163,9 +188,10 @@ def _of_units(run: Samples) -> list[Quantity]:
 
 
 def _disagreement(q: Quantity) -> str:
+    label = q.label if q.name.startswith("|") else f"the {q.label}"
     if q.drifts:
-        return f"both halves of the run differ in the {q.label}"
-    return f"r_hat of the {q.label} is {q.r_hat:.3g}, above {q.limit:.3g}"
+        return f"both halves of the run differ in {label}"
+    return f"r_hat of {label} is {q.r_hat:.3g}, above {q.limit:.3g}"
 
 
 def has_converged(run: Samples) -> bool | None:

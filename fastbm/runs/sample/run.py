@@ -101,6 +101,11 @@ class SampleRun(Samples):
         """Why the run has not `converged`, or why nothing decides it; empty where it has."""
         return convergence.judge(self).reason
 
+    @property
+    def evidence(self) -> str:
+        """What speaks for a run that has `converged`: the worst R-hat, or the families of a population."""
+        return convergence.evidence_of(self)
+
     def thermodynamics(self) -> list[physics.Thermodynamics]:
         """Return energy, specific heat, magnetisation, susceptibility and Binder's cumulant with their errors.
 

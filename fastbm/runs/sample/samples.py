@@ -12,6 +12,8 @@ from ..run import Run
 class Samples(Run):
     """The records of a run of `sample`, without a verdict on them."""
 
+    last_judged: Any = None  # what was judged, and the judgement
+
     @property
     def _settings(self) -> dict[str, Any]:
         found: dict[str, Any] = self.config["sample"]

@@ -26,11 +26,11 @@ def summarise_sample(run: Samples) -> dict[str, Any]:
 
 
 def _verdict(run: Samples) -> dict[str, Any]:
-    """Return whether the run has converged, and why not or why nothing decides it."""
+    """Return whether the run has converged, where that can be asked."""
     converged, reason, _ = judge(run)
     if converged is None and not reason:
         return {}
-    return {"converged": converged} | ({"the reason": reason} if reason else {})
+    return {"converged": converged}
 
 
 def _told(run: Samples) -> dict[str, Any]:

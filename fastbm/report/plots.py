@@ -1,0 +1,376 @@
+"""Pictures for notebooks and papers: functions that draw into given axes and return them, and whole figures.
+
+Each function draws into `ax`, or into Matplotlib's current axes where none are given. None of them shows or saves
+anything, or changes settings of Matplotlib. Colours can be told apart without red and green.
+
+`figure` draws all that `fastbm plot` does: one figure for a run, a result, or a machine held against its data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+
+from ..inference.comparison import Comparison
+from ..inference.result import Inference
+from ..inference.temperatures import KEY, Temperatures
+from ..learning.fidelity.fidelity import Fidelity
+from ..learning.planted.comparison import RuleComparison
+from ..machine.machine import BoltzmannMachine
+from ..runs.run import Run
+from .pictures import fit, sample
+from .pictures.compare import comparison_figure, rules_figure
+from .pictures.run import draw_coupling_matrix, draw_couplings, draw_errors, draw_learning, has_errors, run_figure
+from .pictures.style import STYLE
+from .pictures.temperatures import PANELS, draw_quantity, draw_temperatures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "autocorrelation",
+    "coupling_matrix",
+    "couplings",
+    "covariances",
+    "energies",
+    "energy",
+    "figure",
+    "learning",
+    "magnetisation",
+    "means",
+    "overlaps",
+    "population_count",
+    "swaps",
+    "temperatures",
+    "trace",
+    "triples",
+]
+
+
+def figure(what: Any) -> Figure:
+    """Draw all that a run, a result or a comparison has to show.
+
+    Parameters
+    ----------
+    what : Run, Inference, Comparison, RuleComparison, Temperatures or Fidelity
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Of its own, which pyplot does not know.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If there is nothing to draw yet, or a result has no curves over temperatures.
+    """
+    with matplotlib.rc_context(STYLE):
+        if isinstance(what, Run):
+            return run_figure(what)
+        if isinstance(what, Comparison):
+            return comparison_figure(what)
+        if isinstance(what, RuleComparison):
+            return rules_figure(what)
+        if isinstance(what, Fidelity):
+            return fit.fidelity_figure(what)
+        if isinstance(what, Inference | Temperatures):
+            return draw_temperatures({"": _curves(what)})
+    raise TypeError(f"figure draws runs, results and comparisons; got {type(what).__name__}.")
+
+
+def trace(run: Any, ax: Axes | None = None, *, n_chains: int = 8) -> Axes:
+    """Draw energies of the first chains over sweeps.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`.
+    ax : matplotlib.axes.Axes, optional
+        The current axes unless given.
+    n_chains : int
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_trace, _sampled(run), n_chains)
+
+
+def energies(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw the distribution of the energies of all samples, of each clamped pattern on its own.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_energies, _sampled(run))
+
+
+def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw the autocorrelation of the energy over lags in sweeps, with tau_int in the title.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`, whose chains stay at their temperatures.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_autocorrelation, _sampled(run))
+
+
+def energy(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw the energy per unit over inverse temperatures with its errors; of square lattices beside exact values.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_energy, _sampled(run))
+
+
+def magnetisation(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw the mean size of the magnetisation per unit over inverse temperatures, with its errors.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_magnetisation, _sampled(run))
+
+
+def swaps(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw the part of accepted swaps between neighbours on a ladder of temperatures.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample` with sampler "tempering".
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_swaps, _sampled(run))
+
+
+def overlaps(run: Any, ax: Axes | None = None, *, beta: float | None = None) -> Axes:
+    """Draw P(q), the distribution of overlaps of pairs of chains, with its error as a band.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`.
+    ax : matplotlib.axes.Axes, optional
+    beta : float, optional
+        One at which chains were recorded; may be left out where there is one only.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_overlap, _sampled(run), beta)
+
+
+def learning(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw likelihoods and the moment error, or the gradient, over epochs.
+
+    Parameters
+    ----------
+    run : Run
+        Of `fit`.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        That of the likelihoods.
+    """
+    return _drawn(ax, draw_learning, _of_kind(run, "fit"))
+
+
+def couplings(what: Any, ax: Axes | None = None) -> Axes:
+    """Draw couplings in order with their standard errors, where these were computed, else their distribution.
+
+    Parameters
+    ----------
+    what : Run or BoltzmannMachine
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    if isinstance(what, Run) and what.kind == "fit" and has_errors(what):  # type: ignore[arg-type]
+        return _drawn(ax, draw_errors, what)
+    return _drawn(ax, draw_couplings, _machine(what))
+
+
+def coupling_matrix(what: Any, ax: Axes | None = None) -> Axes:
+    """Draw the matrix of couplings, visible units first.
+
+    Parameters
+    ----------
+    what : Run or BoltzmannMachine
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, draw_coupling_matrix, _machine(what).couplings.matrix())
+
+
+def means(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
+    """Draw means of units, machine against data, with a band of the data's errors.
+
+    Parameters
+    ----------
+    fidelity : Fidelity
+        As `fastbm.fidelity` returns it, or `run.fidelity`.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, fit.draw_against, fidelity, "mean")
+
+
+def covariances(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
+    """Draw covariances of pairs, machine against data, with a band of the data's errors.
+
+    Parameters
+    ----------
+    fidelity : Fidelity
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, fit.draw_against, fidelity, "covariance")
+
+
+def triples(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
+    """Draw connected moments of triples, machine against data, with a band of the data's errors.
+
+    Parameters
+    ----------
+    fidelity : Fidelity
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, fit.draw_against, fidelity, "triple")
+
+
+def population_count(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
+    """Draw P(K), the distribution of the number of units that are up, of the data and of the machine.
+
+    Parameters
+    ----------
+    fidelity : Fidelity
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, fit.draw_population, fidelity)
+
+
+def temperatures(result: Any, ax: Axes | None = None, *, quantity: str = "log_z") -> Axes:
+    """Draw a quantity over inverse temperatures, with its errors.
+
+    Parameters
+    ----------
+    result : Temperatures or Inference
+        Of "tempering" or "population-annealing".
+    ax : matplotlib.axes.Axes, optional
+    quantity : {"log_z", "energy", "heat_capacity", "entropy"}
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If the result has no curves, or there is no such quantity.
+    """
+    names = dict(PANELS)
+    if quantity not in names:
+        raise ValueError(f"quantity must be one of {', '.join(names)}; got {quantity!r}.")
+    return _drawn(ax, draw_quantity, _curves(result), quantity, names[quantity])
+
+
+def _drawn(ax: Axes | None, draw: Any, *arguments: Any) -> Axes:
+    """Draw into axes, or the current ones, and return them."""
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.gca()
+    draw(ax, *arguments)
+    return ax
+
+
+def _of_kind(run: Any, kind: str) -> Any:
+    if not isinstance(run, Run) or run.kind != kind:
+        got = f"one of {run.kind}" if isinstance(run, Run) else type(run).__name__
+        raise TypeError(f"this draws runs of {kind}; got {got}.")
+    return run
+
+
+def _sampled(run: Any) -> Any:
+    if not len(_of_kind(run, "sample").sweep):
+        raise ValueError("there is nothing to draw yet: the run has no samples.")
+    return run
+
+
+def _machine(what: Any) -> BoltzmannMachine:
+    machine = what.model if isinstance(what, Run) else what
+    if not isinstance(machine, BoltzmannMachine):
+        raise TypeError(f"this draws machines and runs; got {type(what).__name__}.")
+    return machine
+
+
+def _curves(result: Any) -> Temperatures:
+    if isinstance(result, Inference) and KEY not in result.detail:
+        raise ValueError(
+            f"a result of {result.method!r} has no curves over temperatures; those of tempering and "
+            "population-annealing have."
+        )
+    found = Temperatures.of(result) if isinstance(result, Inference) else result
+    if not isinstance(found, Temperatures) or not np.size(found.betas):
+        raise TypeError(f"this draws results of tempering and population-annealing; got {type(result).__name__}.")
+    return found
