@@ -39,7 +39,9 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-File = Annotated[Path, typer.Argument(parser=_path, metavar="FILE.toml", help="What to run; runs/ holds ready ones.")]
+File = Annotated[
+    Path, typer.Argument(parser=_path, metavar="FILE.toml", help="What to run, or the name of a ready one.")
+]
 Out = Annotated[Path, typer.Argument(parser=_path, metavar="OUT.h5", help="The file of a run.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting of the file.")
@@ -123,6 +125,18 @@ def resume(
         "resume_run", out, extend_by=extend, data=data, holdout=holdout, threads=threads, quiet=quiet,
         max_seconds=max_seconds, exact=not inexact,
     )  # fmt: skip
+
+
+@app.command()
+def examples(
+    copy: Annotated[
+        Path | None, typer.Option("--copy", parser=_path, metavar="FOLDER", help="Copy them there, to be changed.")
+    ] = None,
+) -> None:
+    """List the ready files that `run` takes by name."""
+    from .report import tables
+
+    tables.list_ready(copy)
 
 
 @app.command()

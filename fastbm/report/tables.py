@@ -30,7 +30,7 @@ from ..runs.sample.samples import Samples
 from ..runs.standing import standing_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
-from ..runs.toml import file as config
+from ..runs.toml import file as config, ready
 from ..store import Reader, open_reader
 
 WIDTHS = {
@@ -65,7 +65,9 @@ def run_file(
     only: str | None = None,
 ) -> None:
     """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says."""
+    file = ready.find(file)
     tables = config.read(file, changes)
+    ready.beside(tables, file)
     verb = config.check(tables)
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
@@ -119,6 +121,22 @@ def resume_run(
         if not bar.moved and run.finished and extend_by is None:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
+
+
+def list_ready(folder: Path | None) -> None:
+    """Print the ready files to run, or copy them into a folder."""
+    console = Console(highlight=False)
+    if folder is not None:
+        places = ready.copy_to(folder)
+        console.print(f"{len(places)} files in {folder}", markup=False)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, path in ready.files().items():
+        table.add_row(name, escape(ready.about(path)))
+    console.print(table)
+    console.print("\nRun one with: fastbm run NAME, copy all with: fastbm examples --copy FOLDER", style="dim")
 
 
 def merge_run(out: Path) -> None:
