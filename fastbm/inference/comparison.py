@@ -151,6 +151,12 @@ class Comparison:
             rows, columns = self.summary(), SUMMARY_COLUMNS
         return [list(columns.values()), *([text(row[name], name) for name in columns] for row in rows)]
 
+    def to_dataframe(self) -> Any:
+        """Return `table` as a pandas.DataFrame; needs pandas."""
+        from .._base.frame import to_frame
+
+        return to_frame(self.table)
+
     def plot(self) -> Any:
         """Draw errors and costs of all methods: `plots.figure` of the comparison."""
         from .._base.late import public

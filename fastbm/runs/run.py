@@ -72,6 +72,30 @@ class Run:
 
         return public("plots").figure(self)
 
+    def to_xarray(self) -> Any:
+        """Return all records as an xarray.DataTree: a node for each group, axes and coordinates by name.
+
+        States of a run with a file stay packed in it until they are computed with. `arviz_stats` and `arviz_base` take
+        the tree's nodes, whose axes are "draw" and "chain". Needs xarray.
+        """
+        from .export import to_xarray
+
+        return to_xarray(self)
+
+    def to_dataframe(self) -> Any:
+        """Return the table of the run as a pandas.DataFrame; needs pandas.
+
+        That is of `sample` what `thermodynamics` finds, a row for each temperature, of `fit` the metrics of each
+        look, of `compare` and `compare_rules` the cells.
+        """
+        from .._base.frame import to_frame
+
+        return to_frame(*self._frame())
+
+    def _frame(self) -> tuple[Any, ...]:
+        """Return the rows of the table, and the name of the column that leads it."""
+        raise AttributeError(f"a run of kind {self.kind!r} has no table")
+
     def __reduce__(self) -> Any:
         """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along."""
         return type(self), (self._reader,)

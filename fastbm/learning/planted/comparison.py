@@ -139,6 +139,12 @@ class RuleComparison:
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
+    def to_dataframe(self) -> Any:
+        """Return `table` as a pandas.DataFrame; needs pandas."""
+        from ..._base.frame import to_frame
+
+        return to_frame(self.table)
+
     def plot(self) -> Any:
         """Draw errors and costs of all rules: `plots.figure` of the comparison."""
         from ..._base.late import public

@@ -97,6 +97,10 @@ class FitRun(Learned):
         found, converged = summarise_fit(self), self.converged
         return found if converged is None else found | {"converged": converged}
 
+    def _frame(self) -> tuple[Any, ...]:
+        columns = {name: values for name, values in self.metrics.items() if name != "step"}
+        return {"epoch": self.metrics["step"] + 1, **columns}, "epoch"
+
     def warn_at_end(self) -> None:
         """Warn once of the worst that was found in a finished run of `fit`, with the way out."""
         warn_of_learning(self)

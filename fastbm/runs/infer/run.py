@@ -72,6 +72,9 @@ class Results(Run):
             return "an exact sum"
         return "a witness of another kind agrees" if "witness" in results[0].detail else ""
 
+    def _frame(self) -> tuple[Any, ...]:
+        return (self.comparison.table,)
+
     def _entries(self) -> dict[str, Any]:
         table = self.comparison.table
         cells = f"{len(table)} of {len(self.config['cells'])}"

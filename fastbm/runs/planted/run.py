@@ -46,6 +46,9 @@ class RulesRun(Run):
         bad = sum(cell.converged is False or cell.skipped is not None for cell in self.rules.cells)
         return f"{bad} of {len(self.config['cells'])} cells were skipped or did not converge" if bad else ""
 
+    def _frame(self) -> tuple[Any, ...]:
+        return (self.rules.table,)
+
     def _entries(self) -> dict[str, Any]:
         cells = self.rules.cells
         skipped = sum(cell.skipped is not None for cell in cells)

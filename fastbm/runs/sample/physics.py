@@ -74,6 +74,17 @@ def thermodynamics(run: Samples) -> list[Thermodynamics]:
     return rows
 
 
+def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
+    """Return averages as rows of plain numbers, errors in columns of their own."""
+    rows = []
+    for one in found:
+        row = {"beta": one.beta}
+        for name, estimate in zip(one._fields[1:], one[1:], strict=True):
+            row[name], row[f"{name}_error"] = (np.nan, np.nan) if estimate is None else estimate
+        rows.append(row)
+    return rows
+
+
 def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
     """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
 

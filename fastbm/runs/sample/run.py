@@ -164,6 +164,9 @@ class SampleRun(Samples):
     def _entries(self) -> dict[str, Any]:
         return summarise_sample(self)
 
+    def _frame(self) -> tuple[Any, ...]:
+        return physics.as_rows(self.thermodynamics()), "beta"
+
     def warn_at_end(self) -> None:
         """Warn once, when the run is finished, of what has not converged, with the way out."""
         convergence.warn_of(self)

@@ -1,0 +1,111 @@
+"""Runs as trees of xarray's, with names for every axis; states stay packed until they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .records import LazyStates
+
+if TYPE_CHECKING:
+    import xarray
+
+    from .run import Run
+
+AXES: dict[str, tuple[str, ...]] = {
+    "samples": ("draw", "chain", "unit"),
+    "observables": ("draw", "chain"),
+    "clusters": ("draw", "chain"),
+    "tempering": ("draw", "chain", "beta"),
+    "annealing": ("step", "chain"),
+    "population": ("step",),
+    "metrics": ("look",),
+    "errors": ("look",),
+    "likelihood": ("look",),
+    "weights": ("record",),
+    "results": ("cell",),
+}
+OWN_AXES = {
+    "tempering/attempted": ("draw", "gap"),
+    "tempering/accepted": ("draw", "gap"),
+    "weights/bias": ("record", "unit"),
+}
+PAIRS = ("overlap", "link_overlap")  # observables of pairs of chains
+
+
+def to_xarray(run: Run) -> xarray.DataTree:
+    """Return the records of a run as a tree, a node for each group of streams; see `Run.to_xarray`."""
+    try:
+        import xarray
+    except ImportError:
+        raise ImportError('to_xarray needs xarray: pip install "fastbm[xarray]"') from None
+    nodes: dict[str, dict[str, Any]] = {}
+    for name in run.streams:
+        group, _, last = name.rpartition("/")
+        dims = _dims(run, name)
+        values = _states(run, xarray) if name == "samples/states" else run.read(name)
+        nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values)
+    found = {}
+    for group, variables in nodes.items():
+        coords = _coords(run, group, variables)
+        left = {name: variable for name, variable in variables.items() if name not in coords}
+        found[group] = xarray.Dataset(left, coords)
+    tree: xarray.DataTree = xarray.DataTree.from_dict(found)
+    facts = {"kind": run.kind, "fastbm_version": run.meta.get("fastbm_version", "")}
+    tree.attrs.update(facts if run.path is None else facts | {"file": str(run.path)})
+    return tree
+
+
+def _dims(run: Run, name: str) -> tuple[str, ...]:
+    """Return names of the axes of a stream; those that nothing is known of are named after it."""
+    group, _, last = name.rpartition("/")
+    n_axes = 1 + len(run.streams[name].shape)
+    known = OWN_AXES.get(name, AXES.get(group.partition("/")[0], (f"{(group or 'run').replace('/', '_')}_row",)))
+    if group == "observables" and run.config["sample"]["observables"].get(last) in PAIRS:
+        known = ("draw", "pair")
+    if group == "observables" and known[1] == "chain" and run.streams[name].shape[:1] != _n_chains(run):
+        known = known[:1]
+    return (*known[:n_axes], *(f"{last}_{axis}" for axis in range(len(known), n_axes)))
+
+
+def _n_chains(run: Run) -> tuple[int, ...]:
+    return (int(run.config["sample"]["n_chains"]),)
+
+
+def _coords(run: Run, group: str, variables: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
+    """Return what stands along axes: sweeps, temperatures of chains and of ladders, epochs."""
+    dims = {dim for variable in variables.values() for dim in variable.dims}
+    found: dict[str, tuple[str, np.ndarray]] = {}
+    if "draw" in dims and "samples/sweep" in run.streams:
+        found["sweep"] = ("draw", run.read("samples/sweep"))
+    if group == "tempering":
+        found["beta"] = ("beta", np.asarray(run.betas))  # type: ignore[attr-defined]
+    elif "chain" in dims and run.kind == "sample":
+        found["beta"] = ("chain", np.asarray(run.beta))  # type: ignore[attr-defined]
+    for name in ("step", "epoch", "beta", "sweep"):
+        if name in variables and variables[name].ndim == 1:
+            found[name] = (variables[name].dims[0], variables[name].values)
+    return found
+
+
+def _states(run: Run, xarray: Any) -> Any:
+    """Return the states as an array of xarray's that reads and unpacks what is asked of it."""
+    states = run.states
+    if not isinstance(states, LazyStates):
+        return states
+    from xarray.backends import BackendArray
+    from xarray.core import indexing
+
+    class Packed(BackendArray):
+        shape = states.shape
+        dtype = states.dtype
+
+        def __getitem__(self, key: Any) -> Any:
+            return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._get)
+
+        def _get(self, key: tuple[Any, ...]) -> np.ndarray:
+            return states[key]
+
+    return indexing.LazilyIndexedArray(Packed())
