@@ -12,8 +12,6 @@ from .records import LazyStates
 if TYPE_CHECKING:
     import xarray
 
-    from .run import Run
-
 AXES: dict[str, tuple[str, ...]] = {
     "samples": ("draw", "chain", "unit"),
     "observables": ("draw", "chain"),
@@ -35,7 +33,7 @@ OWN_AXES = {
 PAIRS = ("overlap", "link_overlap")  # observables of pairs of chains
 
 
-def to_xarray(run: Run) -> xarray.DataTree:
+def to_xarray(run: Any) -> xarray.DataTree:
     """Return the records of a run as a tree, a node for each group of streams; see `Run.to_xarray`."""
     try:
         import xarray
@@ -58,7 +56,7 @@ def to_xarray(run: Run) -> xarray.DataTree:
     return tree
 
 
-def _dims(run: Run, name: str) -> tuple[str, ...]:
+def _dims(run: Any, name: str) -> tuple[str, ...]:
     """Return names of the axes of a stream; those that nothing is known of are named after it."""
     group, _, last = name.rpartition("/")
     n_axes = 1 + len(run.streams[name].shape)
@@ -70,27 +68,27 @@ def _dims(run: Run, name: str) -> tuple[str, ...]:
     return (*known[:n_axes], *(f"{last}_{axis}" for axis in range(len(known), n_axes)))
 
 
-def _n_chains(run: Run) -> tuple[int, ...]:
+def _n_chains(run: Any) -> tuple[int, ...]:
     return (int(run.config["sample"]["n_chains"]),)
 
 
-def _coords(run: Run, group: str, variables: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
+def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
     """Return what stands along axes: sweeps, temperatures of chains and of ladders, epochs."""
     dims = {dim for variable in variables.values() for dim in variable.dims}
     found: dict[str, tuple[str, np.ndarray]] = {}
     if "draw" in dims and "samples/sweep" in run.streams:
         found["sweep"] = ("draw", run.read("samples/sweep"))
     if group == "tempering":
-        found["beta"] = ("beta", np.asarray(run.betas))  # type: ignore[attr-defined]
+        found["beta"] = ("beta", np.asarray(run.betas))
     elif "chain" in dims and run.kind == "sample":
-        found["beta"] = ("chain", np.asarray(run.beta))  # type: ignore[attr-defined]
+        found["beta"] = ("chain", np.asarray(run.beta))
     for name in ("step", "epoch", "beta", "sweep"):
         if name in variables and variables[name].ndim == 1:
             found[name] = (variables[name].dims[0], variables[name].values)
     return found
 
 
-def _states(run: Run, xarray: Any) -> Any:
+def _states(run: Any, xarray: Any) -> Any:
     """Return the states as an array of xarray's that reads and unpacks what is asked of it."""
     states = run.states
     if not isinstance(states, LazyStates):
