@@ -17,7 +17,7 @@ from fastbm import StorageError, store
 
 from .problems import Problem, machine
 
-CHAINS, THIN, COMMIT_SECONDS, LOOK_SECONDS = 64, 10, 1.0, 0.1
+CHAINS, THIN, COMMIT_SECONDS, CHECK_SECONDS = 64, 10, 1.0, 0.1
 SWEEPS = {Problem("sk", 1000): 3_000, Problem("gaussian", (128, 128)): 3_000}
 BLOCK = (8_192, 64, 125)  # 65.5 MB: samples of 64 chains of 1000 units, packed
 COMMIT = "commit of 65 MB"
@@ -108,7 +108,7 @@ def look(path):
     reader, n_rows = None, set()
     cpu, started = time.process_time(), time.monotonic()
     while reader is None or reader.live:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
         try:
             reader = reader or store.open_reader(path)
         except StorageError:  # it has not begun

@@ -270,20 +270,20 @@ def _code(arguments: list[str] | None) -> int:
             warnings.showwarning = _show_warning
             result: Any = app(args=arguments, standalone_mode=False)
     except Stopped as stopped:
-        return _tell(str(stopped), stopped.code)
+        return _print_error(str(stopped), stopped.code)
     except (ValueError, TypeError, StorageError, ImportError) as error:
         if _is_ours(error):
-            return _tell(_in_words_of_the_command_line(str(error)), _code_of(error))
+            return _print_error(_in_words_of_the_command_line(str(error)), _code_of(error))
         raise
     except (KeyboardInterrupt, typer.Abort):
-        return _tell("stopped.", INTERRUPTED)
+        return _print_error("stopped.", INTERRUPTED)
     except OSError as error:
         if _is_of_output(error):
-            return _tell(f"the output cannot be written: {error.strerror}.", FAILED)
+            return _print_error(f"the output cannot be written: {error.strerror}.", FAILED)
         raise
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
-            return _tell(error.format_message(), BAD_INPUT)
+            return _print_error(error.format_message(), BAD_INPUT)
         raise
     return result if isinstance(result, int) else DONE
 
@@ -316,10 +316,10 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
     except Unshown as stopped:
         raise Stopped(str(stopped), FAILED) from None
     except Broken:
-        going_on = name == "resume_run"
-        told = "before it went on; nothing is lost." if going_on else "before anything was begun."
+        resuming = name == "resume_run"
+        told = "before it went on; nothing is lost." if resuming else "before anything was begun."
         more = f" --extend {n}" if (n := options.get("extend_by")) else ""  # nothing of it is in the file yet
-        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if going_on else None)}{more}") from None
+        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if resuming else None)}{more}") from None
     except KeyboardInterrupt:
         raise Stopped("stopped at once; what was committed is kept.") from None
 
@@ -361,7 +361,7 @@ def _show_warning(
         typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
 
 
-def _tell(text: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     with suppress(OSError):
         typer.echo(f"fastbm: {' '.join(text.split())}", err=True)
     return code

@@ -16,7 +16,7 @@ def never() -> bool:
     return False
 
 
-def look(halt: Halt) -> None:
+def stop_if_asked(halt: Halt) -> None:
     """Raise `Halted` if a stop is wanted."""
     if halt():
         raise Halted

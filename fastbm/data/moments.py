@@ -72,7 +72,7 @@ class Moments:
             raise ValueError(f"mean must have one number a unit, (n_units,); got shape {m.shape}.")
         _checks.shape("second_moment", second, (len(m), len(m)))
         checks.symmetric(second)
-        kind = checks.tell_units(m, second) if units is None else convention(units)
+        kind = checks.units_of_moments(m, second) if units is None else convention(units)
         checks.mean_in_range(m, kind)
         np.clip(m, kind.lo, kind.hi, out=m)
         checks.fill_diagonal(m, second, kind)

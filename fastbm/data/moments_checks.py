@@ -23,7 +23,7 @@ def symmetric(second: np.ndarray) -> None:
         )
 
 
-def tell_units(mean: np.ndarray, second: np.ndarray) -> Units:
+def units_of_moments(mean: np.ndarray, second: np.ndarray) -> Units:
     """Return the convention that the diagonal, or a negative moment, leaves."""
     diagonal = np.diagonal(second)
     if diagonal.any():

@@ -50,7 +50,7 @@ class Gathering:
             self._pack(values[some], None if missing is None else missing[some])
 
     def _pack(self, values: np.ndarray, missing: np.ndarray | None) -> None:
-        kind = self._tell(values, missing)
+        kind = self._units_of(values, missing)
         whole = values if missing is None else np.where(missing, kind.lo, values)
         name = self._argument if not self._n_rows else f"{self._argument} from row {self._n_rows} on"
         up = kind.bits(name, whole)
@@ -62,7 +62,7 @@ class Gathering:
             self._known.append(pack(np.ones(up.shape, np.uint8) if missing is None else ~missing))
         self._n_rows += len(up)
 
-    def _tell(self, values: np.ndarray, missing: np.ndarray | None) -> Units:
+    def _units_of(self, values: np.ndarray, missing: np.ndarray | None) -> Units:
         """Return the convention, as far as values so far show it; rows whose units are all up are the same in both."""
         if self._kind is not None:
             return self._kind

@@ -182,9 +182,9 @@ def read(data: Any, kind: Units | None, argument: str = "data") -> tuple[Rows, U
     if isinstance(data, Iterator):
         return gather(data, kind, argument, keep=False)
     if hasattr(data, "tocsr"):
-        return gather(_filled(data.tocsr()), kind or _tell(data.tocsr().data), argument, keep=True)
+        return gather(_filled(data.tocsr()), kind or _units_of(data.tocsr().data), argument, keep=True)
     whole = data if isinstance(data, np.ma.MaskedArray) else checks.any_array(argument, data)
-    return gather([whole], kind or _tell(whole), argument, keep=True)
+    return gather([whole], kind or _units_of(whole), argument, keep=True)
 
 
 def _filled(table: Any) -> Iterator[np.ndarray]:
@@ -194,7 +194,7 @@ def _filled(table: Any) -> Iterator[np.ndarray]:
         yield table[first : first + step].toarray()
 
 
-def _tell(whole: np.ndarray) -> Units:
+def _units_of(whole: np.ndarray) -> Units:
     """Spins where there is a -1, else binary units."""
     has_minus = whole.dtype.kind in "if" and bool(np.ma.filled(whole == -1, False).any())
     return SPIN if has_minus else BINARY

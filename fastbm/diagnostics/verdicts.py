@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-TOLD = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
+VERDICTS = {True: "converged", False: "NOT converged", None: "cannot tell whether it converged"}
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:

@@ -161,14 +161,14 @@ def _cheapest(found: Mapping[str, Forecast], limits: Limits) -> str | None:
 def why(best: str, found: Mapping[str, Forecast], engine: str | None = None) -> str:
     """Say why the engine `best` was taken, in a sentence."""
     if engine:
-        return f"asked for; {_told(best, found[best])} on one thread"
-    others = [_told(name, found[name]) for name in sorted(found, key=lambda k: found[k].seconds) if name != best]
+        return f"asked for; {_described(best, found[best])} on one thread"
+    others = [_described(name, found[name]) for name in sorted(found, key=lambda k: found[k].seconds) if name != best]
     if not others:
-        return f"the usual engine for so few units; {_told(best, found[best])} on one thread"
-    return f"cheapest on one thread: {_told(best, found[best])}; {', '.join(others)}"
+        return f"the usual engine for so few units; {_described(best, found[best])} on one thread"
+    return f"cheapest on one thread: {_described(best, found[best])}; {', '.join(others)}"
 
 
-def _told(name: str, forecast: Forecast, n_sums: int = 1) -> str:
+def _described(name: str, forecast: Forecast, n_sums: int = 1) -> str:
     if not math.isfinite(forecast.seconds):
         return f"{name} cannot ({forecast.size})"
     memory = f", {forecast.n_bytes / 1e9:.2g} GB" if forecast.n_bytes > 1e8 else ""
@@ -186,7 +186,7 @@ def _refusal(request: Request, found: Mapping[str, Forecast], engine: str | None
         )
     limits, threads = request.limits, request.threads
     gigabytes, seconds = f"max_gigabytes={limits.n_bytes / 1e9:g}", f"max_forecast_seconds={limits.seconds:g}"
-    told = "; ".join(_told(name, f, n_sums) for name, f in found.items())
+    told = "; ".join(_described(name, f, n_sums) for name, f in found.items())
     one = f"engine={engine!r}" if engine else "exact"
     sums = f"{n_sums} sums" if n_sums > 1 else "a sum"
     other = "Leave engine out, or use" if engine else "Use"

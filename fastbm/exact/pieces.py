@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .._base.halting import Halt, look, never
+from .._base.halting import Halt, never, stop_if_asked
 from .plan import Part, Sum, combine
 
-LOOK_SECONDS = 0.05  # between two looks for a stop while others do the work
+CHECK_SECONDS = 0.05  # between two looks for a stop while others do the work
 MOST_WAITING = 256  # pieces that are handed over at a time
 
 
@@ -68,9 +68,9 @@ class Work:
             while len(self._waiting) < min(MOST_WAITING, self.planned.n_pieces - self._n_done):
                 self._waiting.append(executor.submit(do_piece, self.planned, self._n_done + len(self._waiting)))
             while True:
-                look(halt)
+                stop_if_asked(halt)
                 try:
-                    piece = self._waiting[0].result(timeout=LOOK_SECONDS)
+                    piece = self._waiting[0].result(timeout=CHECK_SECONDS)
                 except NotYet:
                     if self._waiting[0].done():  # it is the piece that raised it
                         raise

@@ -102,17 +102,17 @@ def settle(
     if start is not None:
         check_start(machine, start)
     forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
-    told = "out of reach" if math.isinf(forecast) else duration(forecast)
+    facts = "out of reach" if math.isinf(forecast) else duration(forecast)
     if forecast <= budget and (exact or not n_sums):
-        why = f"an exact sum takes {told}, within the budget of {duration(budget)}"
+        why = f"an exact sum takes {facts}, within the budget of {duration(budget)}"
         if start is not None:
             _refuse_start("exact", f"{why}; or pass exact=False")
         return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
     refuse_beyond_range(model, beta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is a look, and says itself whether it converged
-        look = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
-    first = f"an exact sum ({told}) does not fit the budget of {duration(budget)}"
+        mean_field = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
+    first = f"an exact sum ({facts}) does not fit the budget of {duration(budget)}"
     if not exact:
         first = "no exact sum is wanted"
     method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
@@ -122,8 +122,8 @@ def settle(
         options = options | {"start": start}
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
-        "mean-field log Z": look.log_z,
-        "mean-field converged": look.converged,
+        "mean-field log Z": mean_field.log_z,
+        "mean-field converged": mean_field.converged,
     }
     note["options"] = options
     return Settled(method, options, note)

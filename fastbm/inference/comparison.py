@@ -14,7 +14,7 @@ from .result import Inference, is_sparse
 BOUND_ROUNDING = 1e-10  # a bound may miss by this much, relative to |log Z|
 NOMINAL = 1.96  # standard errors that cover 95 % of a normal distribution
 MOST_ROWS = 48  # cells that are printed one by one
-TOLD_SECONDS = 0.1  # of compiling that are worth a line
+REPORTED_SECONDS = 0.1  # of compiling that are worth a line
 COMPILING = "Compiling took {:.2g} s, which are not among the seconds."
 
 
@@ -165,18 +165,18 @@ class Comparison:
 
     def _skipped(self) -> list[str]:
         """Return lines on which methods were skipped, why, and how often."""
-        told: dict[str, int] = {}
+        facts: dict[str, int] = {}
         for cell in self.cells:
             if cell.skipped:
                 line = f"{cell.method} was skipped: {cell.skipped}"
-                told[line] = told.get(line, 0) + 1
-        return [line + (f" ({n} times)" if n > 1 else "") for line, n in told.items()]
+                facts[line] = facts.get(line, 0) + 1
+        return [line + (f" ({n} times)" if n > 1 else "") for line, n in facts.items()]
 
     @property
     def compiling(self) -> list[str]:
         """Return a line on how long compiling took, if it is worth one."""
         seconds = sum(cell.result.compile_seconds for cell in self.cells)
-        return [COMPILING.format(seconds)] if seconds >= TOLD_SECONDS else []
+        return [COMPILING.format(seconds)] if seconds >= REPORTED_SECONDS else []
 
 
 def _row(cell: Cell, reference: Reference | None) -> dict[str, Any]:

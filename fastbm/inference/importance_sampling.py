@@ -209,17 +209,17 @@ def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixtur
             with single_threaded_blas():
                 second += (whole * share[:, None]).T @ whole
     energy = float(weights @ energies)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "energy": energy,
         "energy_error": math.sqrt(weights**2 @ ((energies - energy) ** 2 + spread)),
         "energy_variance": float(weights @ (spread + (energies - energy) ** 2)),
         "entropy": found.all.log_mean + beta * energy,
     }
     if not moments:
-        return told
+        return facts
     mean, ess = drift[0], found.all.ess
     np.fill_diagonal(second, mean)
     variance = drift[2] - 2.0 * mean * drift[1] + mean**2 * float(weights @ weights)
     error = np.maximum(np.sqrt(np.maximum(variance, 0.0)), rarely(ess))
     pairs = units.span**2 * second + units.lo * units.span * (mean[:, None] + mean) + units.lo**2
-    return told | moments_of(units.lo + units.span * mean, pairs) | {"mean_error": units.span * error}
+    return facts | moments_of(units.lo + units.span * mean, pairs) | {"mean_error": units.span * error}

@@ -18,7 +18,7 @@ from .._base import checks, rng, threads as threads_module
 from .._base.threads import fan_out
 from ..data import datasets
 from ..data.moments import smoothed_rates
-from ..diagnostics.verdicts import TOLD
+from ..diagnostics.verdicts import VERDICTS
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
@@ -82,7 +82,7 @@ class LogLikelihood:
             lines.append(f"  bracket {self.interval[0]:.6g} to {self.interval[1]:.6g}")
         if self.log_z is not None and self.log_z.converged is not True:
             doubt = f": {self.log_z.detail['doubt']}" if "doubt" in self.log_z.detail else ""
-            lines.append(f"  log Z {TOLD[self.log_z.converged]}{doubt}")
+            lines.append(f"  log Z {VERDICTS[self.log_z.converged]}{doubt}")
         return "\n".join(lines)
 
 

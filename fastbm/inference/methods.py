@@ -136,8 +136,8 @@ def _dispatch(model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: di
             if "start" in chosen.names() and (getattr(chosen, "start", None) is None or MEANS in found.detail):
                 chosen = chosen.filled(start=found.detail.get(MEANS, found.detail["start"]))
             if k and found.detail.get("doubt") == UNASKED:
-                told = {name: value for name, value in found.detail.items() if name != "doubt"}
-                found = replace(found, converged=results[0].converged, detail=told)
+                facts = {name: value for name, value in found.detail.items() if name != "doubt"}
+                found = replace(found, converged=results[0].converged, detail=facts)
         results.append(expand(found, clamped, k))
     return stack(results) if np.ndim(values) == 2 else results[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics.verdicts import TOLD, all_of
+from ..diagnostics.verdicts import VERDICTS, all_of
 from ..machine.clamping import Clamped
 from ..machine.couplings import DENSE_LIMIT
 from ..machine.units import Units
@@ -96,7 +96,7 @@ class Inference:
         return f"<Inference: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
-        lines = [f"{self.method}: {TOLD[self.converged]}, {self.seconds:.3g} s"]
+        lines = [f"{self.method}: {VERDICTS[self.converged]}, {self.seconds:.3g} s"]
         if "doubt" in self.detail:
             lines.append(f"  {self.detail['doubt']}")
         return "\n".join([*lines, *(f"  {name:<6}  {value}" for name, value in self._numbers())])
@@ -104,8 +104,8 @@ class Inference:
     def _repr_html_(self) -> str:
         from .._base import html
 
-        told, doubt = TOLD[self.converged], self.detail.get("doubt")
-        verdict = f"{told}: {doubt}" if doubt else told
+        facts, doubt = VERDICTS[self.converged], self.detail.get("doubt")
+        verdict = f"{facts}: {doubt}" if doubt else facts
         about = [["method", self.method], ["verdict", verdict]]
         return html.table([*about, *self._numbers(), ["seconds", f"{self.seconds:.3g}"]])
 

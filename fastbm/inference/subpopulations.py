@@ -98,10 +98,10 @@ class Subpopulations:
             parents[group] += group.start
         self.family = self.family[parents]
         self.engine.gather(parents)
-        self._stand_at(beta)
+        self._set_beta(beta)
         self.beta, self._n_steps = beta, self._n_steps + 1
 
-    def _stand_at(self, beta: float) -> None:
+    def _set_beta(self, beta: float) -> None:
         self.engine.set_beta(np.full(self.engine.n_chains, beta))
 
     def sweep(self, n_sweeps: int) -> None:
@@ -132,5 +132,5 @@ class BasedPopulations(Subpopulations):
         """Return the energies of all replicas in the machine, without offset, and D, which weighs them."""
         return self._chains.measure()
 
-    def _stand_at(self, beta: float) -> None:
-        self._chains.stand_at(beta)
+    def _set_beta(self, beta: float) -> None:
+        self._chains.set_beta(beta)

@@ -60,7 +60,7 @@ class Verdict:
     seen: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The verdict as plain values, for `Inference.detail`."""
         return {"witness": self.seen} | ({"doubt": self.reason} if self.reason else {})
 

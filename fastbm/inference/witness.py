@@ -43,18 +43,18 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
         return found
     seconds = float(found.detail.get("n_updates", 0)) * attempt_seconds(model)
     seen = scout(model, beta, SCOUT_PART * seconds, rng.derive(seed, SCOUT), threads)
-    told: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
+    facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = "" if log_z is None else below_bound(log_z, error, seen)
     sure: bool | None = None if seen.up is None else True
     if not reason and found.converged and seen.up is not None:
-        look = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
-        reason, more, sure = look(model, found, seen, beta, seconds, seed, threads)
-        told |= more
+        check = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
+        reason, more, sure = check(model, found, seen, beta, seconds, seed, threads)
+        facts |= more
     if reason:
         checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted: {way_out('run longer')}.")
     unsure = too_short() if seen.up is None else f"the look around was not sure itself; {way_out('run longer')}"
-    verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), told)
-    detail = found.detail | verdict.told if reason else verdict.told | found.detail
+    verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), facts)
+    detail = found.detail | verdict.facts if reason else verdict.facts | found.detail
     return replace(found, converged=all_of([found.converged, verdict.converged]), detail=detail)
 
 
@@ -74,12 +74,12 @@ def _mixed(
     if mixture.doubt:
         return "", {"importance sampling": mixture.doubt}, None
     other = averages(model, beta, seen.side, mixture, False)
-    told = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
+    facts = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
     log_z, error = _claim(found)
     gap = 0.0 if log_z is None else mixture.all.log_mean - log_z
     if apart(abs(gap), error, mixture.all.error):
-        return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", told, True
-    return _energies_apart(found, other["energy"], other["energy_error"]), told, True
+        return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", facts, True
+    return _energies_apart(found, other["energy"], other["energy_error"]), facts, True
 
 
 def _energies_apart(found: Inference, energy: float, error: float) -> str:
@@ -118,10 +118,10 @@ def _walked(
     walk.load(seen.some(FEWEST_WITNESSES))
     walk.follow(path[::-1])
     down = average(walk.log_w - walk.log_z0)
-    told = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
+    facts = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
     healthy = up.healthy and down.healthy
     if healthy and apart(up.log_mean - log_z, error, up.error):
-        return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", told, True
+        return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", facts, True
     if healthy and apart(log_z + down.log_mean, error, down.error):
-        return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", told, True
-    return "", told, True if healthy or (seen.round_trips and not model.is_layered) else None
+        return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", facts, True
+    return "", facts, True if healthy or (seen.round_trips and not model.is_layered) else None

@@ -187,7 +187,7 @@ class Learner:
         whole = epoch >= self.settings.pretrain_epochs * len(self.start.couplings.arrays)
         if whole:
             self.stopping.follow(metrics, self.driver.chain_noise)
-            self.stopping.look(metrics, epoch)  # `until` holds between looks of the monitors too
+            self.stopping.judge(metrics, epoch)  # `until` holds between looks of the monitors too
         if self._watch is not None:
             self._watch.count(max(self._n_rows // self.settings.batch_size, 1))
         packed = self.driver.samples()
@@ -195,11 +195,11 @@ class Learner:
         if self.due(self.settings.monitor_every):
             found = metrics | self._monitors(model)
             if self._watch is not None:
-                self._watch.look(found, parameters)
+                self._watch.update(found, parameters)
             if self._chains is not None and packed is not None:
                 found["r_hat"] = self._chains.r_hat
-                rows |= self._chains.look(model, packed, epoch)
-            if whole and self.stopping.look(found, epoch) and self.settings.patience:
+                rows |= self._chains.measure(model, packed, epoch)
+            if whole and self.stopping.judge(found, epoch) and self.settings.patience:
                 self._best = parameters
             rows |= {f"metrics/{name}": np.array([value]) for name, value in found.items()}
             rows["metrics/step"] = np.array([epoch])

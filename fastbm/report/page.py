@@ -29,7 +29,7 @@ from ..runs.planted.run import RulesRun
 from ..runs.run import Run
 from ..runs.sample.physics import thermodynamics
 from ..runs.sample.samples import Samples
-from ..runs.standing import DAMAGED, standing_of
+from ..runs.status import DAMAGED, status_of
 from ..runs.summary import format_value
 from ..store import Reader, open_reader
 
@@ -92,11 +92,11 @@ def is_ours(path: Path) -> bool:
 
 def page(reader: Reader) -> str:
     """Return a run as a page of HTML."""
-    run, standing = run_of(reader), standing_of(reader)
+    run, status = run_of(reader), status_of(reader)
     summary = run.summary()
     title = f"{run.kind}: {summary.get('model', Path(summary['file']).name)}"
-    mood = {True: " good", False: " bad", None: ""}[False if standing.state == DAMAGED else run.converged]
-    state = f"{standing.state}: {standing.text}" + (f". Go on with: {standing.command}" if standing.command else "")
+    mood = {True: " good", False: " bad", None: ""}[False if status.state == DAMAGED else run.converged]
+    state = f"{status.state}: {status.text}" + (f". Go on with: {status.command}" if status.command else "")
     head = f"<h1>{escape(title)}</h1><p><b>{escape(summary.pop('verdict'))}</b></p>"
     parts = [f'<section class="verdict{mood}">{head}<p class="dim">{escape(state)}</p>{_warnings(run)}</section>']
     rows = [[name, format_value(value)] for name, value in summary.items() if name not in ("kind", "finished")]

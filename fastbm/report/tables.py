@@ -27,7 +27,7 @@ from ..runs.loop import Task
 from ..runs.planted.run import RulesRun
 from ..runs.run import Run
 from ..runs.sample.samples import Samples
-from ..runs.standing import standing_of
+from ..runs.status import status_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
 from ..runs.toml import file as config, ready
@@ -111,13 +111,13 @@ def resume_run(
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, None, max_seconds)
     run = open_run(out)
-    go_on: Callable[..., Run] = resume
+    continue_run: Callable[..., Run] = resume
     if extend_by is not None:
         more: dict[str, Any] = {run.counted or "n_sweeps": checks.whole("--extend", extend_by, least=1)}
-        go_on = partial(extend, **more)
+        continue_run = partial(extend, **more)
     with stop.breaking(False):
         with Bar(quiet) as bar:
-            go_on(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=bar, stop=stop)
+            continue_run(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=bar, stop=stop)
         if not bar.moved and run.finished and extend_by is None:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
@@ -159,13 +159,13 @@ def finish(out: Path, seconds: float, stop: Stop) -> None:
                 show(out)
     except KeyboardInterrupt:
         if run.finished:
-            told = f"{out} is finished; only its table and picture were cut short."
-            raise Unshown(f"{told} See: fastbm plot {shlex.quote(str(out))}") from None
+            message = f"{out} is finished; only its table and picture were cut short."
+            raise Unshown(f"{message} See: fastbm plot {shlex.quote(str(out))}") from None
     except OSError:  # where the table of a stopped run cannot be shown, its exit code still tells that it can go on
         if run.finished:
             raise
     if not run.finished:
-        raise checks.Interrupted(f"{stop.told} nothing is lost.", run)
+        raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
 
 
 def _show_finished(run: Run, out: Path, seconds: float) -> None:
@@ -198,16 +198,16 @@ def show(out: Path, *, trust: bool = False) -> bool:
 
 
 def _show(console: Console, reader: Reader) -> None:
-    run, standing = run_of(reader), standing_of(reader)
+    run, status = run_of(reader), status_of(reader)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in run.summary().items():
         table.add_row(name, escape(format_value(value)))
         if name == "finished":
-            table.add_row("state", escape(f"{standing.state}: {standing.text}"))
-            if standing.command:
-                table.add_row("go on with", escape(standing.command))
+            table.add_row("state", escape(f"{status.state}: {status.text}"))
+            if status.command:
+                table.add_row("go on with", escape(status.command))
     console.print(table)
     if isinstance(run, Results):
         print_comparison(console, run.comparison)

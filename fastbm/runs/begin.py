@@ -110,9 +110,9 @@ def _breaking(stop: Stop, path: Any = None) -> Iterator[None]:
         with stop.breaking():
             yield
     except Broken:
-        told = "before anything was begun." if path is None else "before it went on; nothing is lost."
+        message = "before anything was begun." if path is None else "before it went on; nothing is lost."
         run = None if path is None else open(path)
-        raise checks.Interrupted(f"stopped by {stop.requested} {told}", run) from None
+        raise checks.Interrupted(f"stopped by {stop.requested} {message}", run) from None
 
 
 def _check_storage(
@@ -147,21 +147,21 @@ def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
     except BrokenExecutor as error:
         if isinstance(writer, store.Memory):
             raise
-        told = f"stopped, as a worker of the executor died ({error}); what was committed is safe."
-        raise checks.Interrupted(told, _written(writer)) from error
+        message = f"stopped, as a worker of the executor died ({error}); what was committed is safe."
+        raise checks.Interrupted(message, _written(writer)) from error
     run = _written(writer)
     if done:
         run.warn_at_end()
     if not done and stop.signalled:
-        raise checks.Interrupted(f"{stop.told} nothing is lost.", run)
+        raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
     if done and stop.signalled and stop.requested != "SIGINT":
         raise checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
     return run
 
 
 def _unmerged(stop: Stop, writer: Any) -> checks.Interrupted:
-    told = f"stopped by {stop.requested} while the run, which is finished, was merged; nothing is lost."
-    return checks.Interrupted(told, _written(writer))
+    message = f"stopped by {stop.requested} while the run, which is finished, was merged; nothing is lost."
+    return checks.Interrupted(message, _written(writer))
 
 
 def run_of(reader: store.Reader | store.Memory) -> Run:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .._base.checks import StorageError
-from ..diagnostics.verdicts import TOLD
+from ..diagnostics.verdicts import VERDICTS
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import units as convention
 from ..store import Extension, Memory, Reader
@@ -330,7 +330,7 @@ class Run:
         """Whether the run has `converged`, and why or why not, in one sentence."""
         converged = self.converged
         why = self.evidence if converged else self.doubt
-        told = TOLD[converged] + (f": {why}" if why else "")
+        told = VERDICTS[converged] + (f": {why}" if why else "")
         return told if self.finished else f"not finished; so far {told}"
 
     def _entries(self) -> dict[str, Any]:

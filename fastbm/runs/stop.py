@@ -77,7 +77,7 @@ class Stop:
         return self.requested not in ("", MAX_SECONDS)
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """What stopped the run, and where, as text."""
         return f"stopped by {self.requested} after {self.reached};"
 

@@ -132,14 +132,14 @@ def _refusal(costs: Mapping[str, Forecast], settings: SampleSettings, subject: C
     of = f"{count} machines (betas and clamped patterns) of {n_units} units" if count > 1 else f"{n_units} units"
     on = f"{threads} thread{'s' if threads > 1 else ''}"
     limits = f"max_forecast_seconds={own.max_forecast_seconds:g} and max_gigabytes={own.max_gigabytes:g}"
-    told = "; ".join(_told(name, cost) for name, cost in costs.items())
+    told = "; ".join(_described(name, cost) for name, cost in costs.items())
     return (
         f"sampler='exact' cannot make its tables for {of} on {on} within {limits}: {told}. Raise the limits, use "
         'sampler="gibbs" or "tempering", or clamp units.'
     )
 
 
-def _told(engine: str, cost: Forecast) -> str:
+def _described(engine: str, cost: Forecast) -> str:
     if not math.isfinite(cost.seconds):
         return f"{engine} cannot ({cost.size})"
     return f"{engine} {duration(cost.seconds)}, {cost.n_bytes / 1e9:.2g} GB ({cost.size})"

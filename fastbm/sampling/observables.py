@@ -20,7 +20,7 @@ OF_PAIRS = ("overlap", "link_overlap")
 # names of rows of a run's summary, in which observables have theirs
 TAKEN = frozenset({
     "acceptance", "beta", "burn-in", "converged", "culled", "energy", "engine", "ess", "families", "file", "finished",
-    "kernel", "kind", "model", "r_hat", "sampler", "samples", "tau_int", "until",
+    "kernel", "kind", "model", "r_hat", "sampler", "samples", "tau_int", "until", "verdict",
 })  # fmt: skip
 
 

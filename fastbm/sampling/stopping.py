@@ -11,19 +11,19 @@ from ..diagnostics import MANY_CHAINS, R_HAT_LIMIT, Binned, LogBins
 from ..diagnostics.binning import N_BINS
 from ..diagnostics.stationarity import UNIT
 
-FIRST_LOOK, GROWTH = 64, 1.25
+FIRST_CHECK, GROWTH = 64, 1.25
 AGAIN = 2.0  # times as many samples as at the first look at which a stopping rule held, until it is believed
 FEWEST = 1024  # samples of all chains of a group together: a few chains have not seen much at their first looks
 MOST_BINNED, FEWEST_BINS = 1 << 19, 16
 FALSE_ALARM = 0.0455  # of one look at all quantities together: two standard errors for one of them
 
 
-def look_after(n_samples: int) -> int:
+def check_after(n_samples: int) -> int:
     """Return the first count of samples above `n_samples` at which to test: 64 times a power of 1.25, rounded up."""
-    count, k = FIRST_LOOK, 0
+    count, k = FIRST_CHECK, 0
     while count <= n_samples:
         k += 1
-        count = int(np.ceil(FIRST_LOOK * GROWTH**k))
+        count = int(np.ceil(FIRST_CHECK * GROWTH**k))
     return count
 
 
@@ -95,7 +95,7 @@ class Rule:
         for name, values in self._grouped.split(rows).items():
             self._bins[name].add(values)
         n_samples = next(iter(self._bins.values())).n_samples
-        if look_after(n_samples - 1) != n_samples:
+        if check_after(n_samples - 1) != n_samples:
             return None
         good = all(self._good(bins) for bins in self._bins.values())
         self._since = (self._since or n_samples) if good else 0
@@ -142,12 +142,12 @@ class Relaxation:
         """Number of rows added so far."""
         return next(iter(self._bins.values())).n_rows
 
-    def rows_to_look(self) -> int:
+    def rows_to_check(self) -> int:
         """Return the number of rows until the next test."""
-        look = 4 * UNIT
-        while look <= self.n_rows:
-            look *= 2
-        return look - self.n_rows
+        n_next = 4 * UNIT
+        while n_next <= self.n_rows:
+            n_next *= 2
+        return n_next - self.n_rows
 
     def over(self, rows: Mapping[str, np.ndarray]) -> bool:
         """Add rows, which must not reach beyond the next test; return whether the run is stationary there."""

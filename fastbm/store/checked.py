@@ -135,11 +135,11 @@ def _table_of(path: Path, digest: str) -> bytes:
     table = read_table(path, digest)
     if table is not None:
         return table
-    stand = _stand(path)
+    identity = _identity_of(path)
     known, table = _tables.get(digest, (None, b""))
-    if known != stand:
+    if known != identity:
         table = _check_whole(path, digest)
-        _tables[digest] = (stand, table)
+        _tables[digest] = (identity, table)
         if len(_tables) > _KEPT_TABLES:
             _tables.popitem(last=False)
     return table
@@ -160,7 +160,7 @@ def _check_whole(path: Path, digest: str) -> bytes:
     return blocks.table()
 
 
-def _stand(path: Path) -> tuple[int, ...]:
+def _identity_of(path: Path) -> tuple[int, ...]:
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -170,12 +170,12 @@ _believed: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
 
 def _open_checked(path: Path, image: CheckedFile) -> h5py.File:
-    stand = _stand(path)
+    identity = _identity_of(path)
     file = h5py.File(image, "r")
-    if _believed.get(image.sha256) == stand:
+    if _believed.get(image.sha256) == identity:
         return file
     believed(file)
-    _believed[image.sha256] = stand
+    _believed[image.sha256] = identity
     if len(_believed) > _KEPT_TABLES:
         _believed.popitem(last=False)
     return file

@@ -25,9 +25,9 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     if os.path.isfile(path) and files.check_seal(Path(path)):
         return _of_file(Path(path))
     names = Names(path)
-    standing = find(names)
-    merged = [names.merged] if standing.merged is not None else []
-    if standing.origin is None:
+    status = find(names)
+    merged = [names.merged] if status.merged is not None else []
+    if status.origin is None:
         return _of_file(names.merged)
     parts = [one for one in names.own_files() if not one.name.endswith(TEMPORARY) and ".bad" not in one.name]
     lines = [f"{_of_file(one)}  {one.name}\n" for one in (*merged, *sorted(parts))]

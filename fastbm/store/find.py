@@ -87,7 +87,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Status:
     """The files of a run that count, merged and in parts, leftovers left out.
 
     Attributes
@@ -106,7 +106,7 @@ class Standing:
     leftover_merged: bool = False
 
 
-def find(names: Names, *, trust: bool = False) -> Standing:
+def find(names: Names, *, trust: bool = False) -> Status:
     """Find the files of a run; raise StorageError if there are none, or if they do not belong together.
 
     A merged file without a seal is refused unless one is to `trust` it.
@@ -119,30 +119,30 @@ def find(names: Names, *, trust: bool = False) -> Standing:
         raise unreadable(names, error) from error
 
 
-def _find(names: Names, trust: bool) -> Standing:
+def _find(names: Names, trust: bool) -> Status:
     # A writer makes the merged file before it removes the parts, and the first segment of a run that replaces a merged
     # file before it removes that. So one of two looks, parts first, finds a run that is there.
-    merged, origin = _look(names, trust)
+    merged, origin = _parts_and_merged(names, trust)
     if merged is None and origin is None:
-        merged, origin = _look(names, trust)
+        merged, origin = _parts_and_merged(names, trust)
     if merged is None and origin is None:
         raise missing(names)
     if merged is None or origin is None:
         if origin is not None and origin.header.base_sha256:
             raise StorageError(f"{names.shown}, the first part of the run in {names.shown}.parts, is missing.")
-        return Standing(merged, origin)
+        return Status(merged, origin)
     if merged.merged_from == origin.header.sha256:
-        return Standing(merged, None, leftover_parts=True)
+        return Status(merged, None, leftover_parts=True)
     if origin.header.base_sha256 and origin.header.base_sha256 == merged.sha256:
-        return Standing(merged, origin)
+        return Status(merged, origin)
     if merged.run_id in origin.replaced:
-        return Standing(None, origin, leftover_merged=True)
+        return Status(None, origin, leftover_merged=True)
     raise StorageError(
         f"{names.shown} and {names.shown}.parts are of different runs. Nothing was changed. Move one of them away."
     )
 
 
-def _look(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
+def _parts_and_merged(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
     names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):

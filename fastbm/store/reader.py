@@ -30,7 +30,7 @@ from .schema import INPUTS, STATE, Arrays
 from .segment import read_state
 
 MAX_OPEN_FILES = 8
-_LOOKS, _PAUSE = 3, 0.02
+_TRIALS, _PAUSE = 3, 0.02
 T = TypeVar("T")
 
 
@@ -61,22 +61,22 @@ class Reader:
 
     def refresh(self) -> None:
         """Read what was committed since the last call."""
-        self._looking(lambda: None, look_first=True)
+        self._retrying(lambda: None, reopen_first=True)
 
     @property
     def spec(self) -> dict[str, Any]:
         """Spec of the run: everything that decides the rows."""
-        return self._looking(lambda: parse_spec(self._read_spec()))
+        return self._retrying(lambda: parse_spec(self._read_spec()))
 
     @property
     def inputs(self) -> Arrays:
         """Arrays that the run started from."""
-        return self._looking(self._read_inputs)
+        return self._retrying(self._read_inputs)
 
     @property
     def state(self) -> Arrays:
         """State at the last commit."""
-        return self._looking(self._read_state)
+        return self._retrying(self._read_state)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -146,14 +146,14 @@ class Reader:
         if step < 1:
             raise ValueError(f"step must be at least 1; got {step}.")
         self.n_rows(name)  # which refuses other names
-        return self._looking(lambda: self._read_rows(name, slice(start, stop, step)))
+        return self._retrying(lambda: self._read_rows(name, slice(start, stop, step)))
 
     def verify(self) -> None:
         """Check every byte of the run; raise StorageError at the first damage."""
         if self._merged is not None:
             self._merged.check()
         if self._parts is not None:
-            self._looking(self._check_parts)
+            self._retrying(self._check_parts)
 
     def close(self) -> None:
         """Close the files; reading opens them again."""
@@ -173,13 +173,13 @@ class Reader:
         assert self._merged is not None
         return self._merged
 
-    def _looking(self, act: Callable[[], T], *, look_first: bool = False) -> T:
+    def _retrying(self, act: Callable[[], T], *, reopen_first: bool = False) -> T:
         """Call `act`; where files were merged, removed or computed again meanwhile, find them again and repeat."""
-        for attempt in range(_LOOKS):
+        for attempt in range(_TRIALS):
             try:
-                if look_first or attempt or self._is_replaced():
-                    self._look()
-                if look_first:
+                if reopen_first or attempt or self._is_replaced():
+                    self._reopen()
+                if reopen_first:
                     self._run_id = self._id()
                 elif self._id() != self._run_id:
                     raise StorageError(f"{self.path} is another run than it was when it was opened. Open it again.")
@@ -203,23 +203,23 @@ class Reader:
     def _id(self) -> str:
         return self._parts.origin.header.run_id if self._parts else self._whole.run_id
 
-    def _look(self) -> None:
-        for _ in range(_LOOKS):
+    def _reopen(self) -> None:
+        for _ in range(_TRIALS):
             seen = self._stamps()
-            self._look_once(seen)
+            self._reopen_once(seen)
             if self._stamps() == seen:  # else parts were listed that a merge was about to remove, from the last one on
                 return
 
     def _stamps(self) -> Any:
         return stamp(self._names.merged), stamp(self._names.segment(0))
 
-    def _look_once(self, seen: Any) -> None:
+    def _reopen_once(self, seen: Any) -> None:
         if seen != self._seen or seen == (None, None):
             self.close()
             self._parts, self.damage = None, ""
-            standing = find(self._names, trust=self._trust)
-            self._merged = standing.merged
-            self._parts = self._parts_of(standing.origin) if standing.origin else None
+            status = find(self._names, trust=self._trust)
+            self._merged = status.merged
+            self._parts = self._parts_of(status.origin) if status.origin else None
             if self.settings["compression"] == "zstd":
                 hdf.zstd()  # HDF5 knows the filter once it is imported
             self._seen = seen

@@ -14,7 +14,7 @@ from . import disk
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
 from .creation import clear_leftovers, give_up, write_first
-from .find import Merged, Standing, find
+from .find import Merged, Status, find
 from .hdf import copy_arrays
 from .image import Damaged
 from .lock import Lock
@@ -80,11 +80,11 @@ def resume(
         If there is no such run, it is being written, or it cannot be continued as asked.
     """
     names = Names(path)
-    standing = find(names)
-    if standing.merged is not None and standing.origin is None and not names.parts.exists():
-        _check_spec(spec, standing.merged.spec)
-        if not _goes_on(extend_spec, standing.merged.spec):
-            return _done(names, standing.merged)
+    status = find(names)
+    if status.merged is not None and status.origin is None and not names.parts.exists():
+        _check_spec(spec, status.merged.spec)
+        if not _continues(extend_spec, status.merged.spec):
+            return _done(names, status.merged)
     lock = Lock(names)
     try:
         warn_of_place(names, lock.lacks)
@@ -96,23 +96,23 @@ def resume(
 
 
 def _resume(
-    names: Names, lock: Lock, standing: Standing, spec: dict[str, Any] | None, extend: dict[str, Any] | Extend | None,
+    names: Names, lock: Lock, status: Status, spec: dict[str, Any] | None, extend: dict[str, Any] | Extend | None,
     exact: bool, changes: dict[str, Any],
 ) -> Writer:  # fmt: skip
-    if standing.origin is not None:
-        return _continue(names, lock, standing, standing.origin, spec, extend, exact, changes)
-    assert standing.merged is not None
-    _check_spec(spec, standing.merged.spec)
-    if not _goes_on(extend, standing.merged.spec):
+    if status.origin is not None:
+        return _continue(names, lock, status, status.origin, spec, extend, exact, changes)
+    assert status.merged is not None
+    _check_spec(spec, status.merged.spec)
+    if not _continues(extend, status.merged.spec):
         remove_parts(names)
         lock.release()
-        return _done(names, standing.merged)
+        return _done(names, status.merged)
     check_replaceable(names)
-    _check_versions(names, standing.merged.meta, exact)
-    return _extend_merged(names, lock, standing.merged, extend, changes)
+    _check_versions(names, status.merged.meta, exact)
+    return _extend_merged(names, lock, status.merged, extend, changes)
 
 
-def _goes_on(extend: dict[str, Any] | Extend | None, text: str) -> bool:
+def _continues(extend: dict[str, Any] | Extend | None, text: str) -> bool:
     """Return whether a run is to be longer than it is, and has not been extended so already."""
     return callable(extend) or (extend is not None and canonical_json(extend) != text)
 
@@ -128,7 +128,7 @@ def _done(names: Names, merged: Merged) -> Writer:
 
 
 def _continue(
-    names: Names, lock: Lock, standing: Standing, origin: Origin, spec: dict[str, Any] | None,
+    names: Names, lock: Lock, status: Status, origin: Origin, spec: dict[str, Any] | None,
     extend: dict[str, Any] | Extend | None, exact: bool, changes: dict[str, Any],
 ) -> Writer:  # fmt: skip
     check_replaceable(names)  # at once, and not when the run is merged
@@ -140,16 +140,16 @@ def _continue(
     last = chain.headers[-1]
     text = read_spec(names, chain.headers, origin.spec)
     _check_spec(spec, text)
-    goes_on = _goes_on(extend, text)
-    if goes_on and not last.finished:
+    continues = _continues(extend, text)
+    if continues and not last.finished:
         raise StorageError(
             f"{names.shown} is not finished ({last.end_block} blocks). Resume it to its end, then extend it."
         )
-    if not last.finished or goes_on:
+    if not last.finished or continues:
         _check_versions(names, origin.meta, exact)
     inputs = read_inputs(names)
-    extension = _extension(extend, text, inputs, state) if goes_on else None
-    _clean(names, chain, standing)
+    extension = _extension(extend, text, inputs, state) if continues else None
+    _clean(names, chain, status)
     settings = Settings(**{**origin.settings, **changes})
     writer = Writer(names, lock, text, inputs, origin.streams, state, settings, last)
     if extension is not None:
@@ -195,12 +195,12 @@ def _last_whole_state(chain: Chain) -> Arrays:
     raise StorageError(f"{chain.names.shown}: no state of the run is whole. Nothing was changed.")
 
 
-def _clean(names: Names, chain: Chain, standing: Standing) -> None:
+def _clean(names: Names, chain: Chain, status: Status) -> None:
     """Remove what a killed writer left, and set damaged segments aside."""
     for path in names.temporaries():
         disk.unlink(path)
-    if chain.stale or standing.leftover_merged:
-        clear_leftovers(names, merged=standing.leftover_merged)
+    if chain.stale or status.leftover_merged:
+        clear_leftovers(names, merged=status.leftover_merged)
     if chain.bad:
         _set_aside(names, chain)
     prune_states(names, chain.headers[-1].segment)

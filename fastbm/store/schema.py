@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -48,7 +48,11 @@ def chunk_shape(stream: Stream, n_rows: int = 0) -> tuple[int, ...]:
 
 def check_names(argument: str, names: Iterable[str], reserved: Iterable[str] = ()) -> None:
     """Check slash paths: plain words, none inside another, none in a reserved group."""
-    names = set(names)
+    _check_names(argument, frozenset(names), frozenset(reserved))
+
+
+@lru_cache(maxsize=256)  # runs of one kind have the same names, and short ones are begun by the thousand
+def _check_names(argument: str, names: frozenset[str], reserved: frozenset[str]) -> None:
     for name in sorted(names):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{argument}: {name!r} is not a name; use words of letters, digits, _ . + - joined by /.")

@@ -31,7 +31,7 @@ from .parts import stamp
 from .segment import Header, check_attributes
 
 SLOWEST = 5e6  # bytes of a file that are verified in a second
-LOOKS = 3
+TRIALS = 3
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         If there is no such run, it is of a newer format, or files of others or of another run are among its own.
     """
     names = Names(path)
-    for _ in range(LOOKS):
+    for _ in range(TRIALS):
         before = stamp(names.merged)
-        found = _look(names)
+        found = _verify(names)
         if stamp(names.merged) == before:  # else the parts were merged while they were looked at
             break
     return found
@@ -117,7 +117,7 @@ def verify_apart(path: str | os.PathLike[str], *, seconds: float | None = None) 
         found = apart.call(plain, str(path), apart.SECONDS + n_bytes / SLOWEST if seconds is None else seconds)
     except apart.Lost as error:
         problem = f"{names.shown} cannot be looked at: the process that verified it {error}. {DISTRUST}"
-        return _told(_Findings(names, len(files), n_bytes, [problem]), lost=True)
+        return _verification(_Findings(names, len(files), n_bytes, [problem]), lost=True)
     if "refused" in found:
         raise StorageError(found["refused"])
     told: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
@@ -132,38 +132,38 @@ def plain(path: str) -> dict[str, Any]:
         return {"refused": str(error)}
 
 
-def _look(names: Names) -> Verification:
+def _verify(names: Names) -> Verification:
     found = _Findings(names)
     sealed = _check_seal(found)
     if sealed is None:  # its tables are not to be trusted
         _check_seals(found, 0)
-        return _told(found, lost=not names.has_segments())
+        return _verification(found, lost=not names.has_segments())
     try:
-        standing = find(names, trust=True)
+        status = find(names, trust=True)
     except DamagedRun as error:
         found.problems.append(str(error))
         _check_seals(found, 1)
-        return _told(found, lost=True)
-    either = standing.origin or standing.merged
+        return _verification(found, lost=True)
+    either = status.origin or status.merged
     if either is not None and either.settings["compression"] == "zstd":
         hdf.zstd()  # HDF5 knows the filter once it is imported
-    n_blocks, finished = 0, standing.origin is None
-    if standing.merged is not None:
-        _check_merged(found, standing.merged, sealed=sealed)
-        n_blocks = int(standing.merged.meta["n_blocks"])
+    n_blocks, finished = 0, status.origin is None
+    if status.merged is not None:
+        _check_merged(found, status.merged, sealed=sealed)
+        n_blocks = int(status.merged.meta["n_blocks"])
     sound = not found.problems
-    if standing.origin is not None:
-        last = _check_parts(found, standing.origin)
+    if status.origin is not None:
+        last = _check_parts(found, status.origin)
         n_blocks, finished = last.end_block, last.finished
     notes = []
-    if standing.leftover_parts:
+    if status.leftover_parts:
         notes.append(f"{names.shown}.parts is merged already")
-    if standing.leftover_merged:
+    if status.leftover_merged:
         notes.append(f"{names.shown} was replaced by the run in {names.shown}.parts")
-    return _told(found, n_blocks if sound else 0, finished=finished, merged=standing.origin is None, notes=notes)
+    return _verification(found, n_blocks if sound else 0, finished=finished, merged=status.origin is None, notes=notes)
 
 
-def _told(
+def _verification(
     found: _Findings, n_blocks: int = 0, *, finished: bool = False, merged: bool | None = None, lost: bool = False,
     notes: Iterable[str] = (),
 ) -> Verification:  # fmt: skip

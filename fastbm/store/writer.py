@@ -65,7 +65,7 @@ class Writer:
         # Acknowledged blocks and waiting ones change together, in one assignment, so that Ctrl-C finds them whole.
         self._progress: tuple[int, list[Arrays]] = (last.end_block, [])
         self._pending_bytes = 0
-        self._told = False
+        self._warned = False
 
     @property
     def n_blocks(self) -> int:
@@ -138,7 +138,7 @@ class Writer:
         if self._lock is None:
             return
         try:
-            if not self._told:
+            if not self._warned:
                 self._collect(wait=True)
         finally:
             self._lock.release()
@@ -191,7 +191,7 @@ class Writer:
         if wait:
             committer.wait()
         if committer.failure is not None:
-            self._told = True
+            self._warned = True
             raise committer.failure
         if committer.last is not self._acknowledged:
             self._acknowledged, self._state = committer.last, committer.state

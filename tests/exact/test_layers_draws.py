@@ -57,7 +57,7 @@ def test_draws_do_not_depend_on_how_they_are_asked_for(monkeypatch):
     model = machine((20, 12), "binary", 0.5)
     whole_streams = np.ascontiguousarray(rng.streams(4, 7).T)
     whole = source(model).draw(whole_streams, 30, 1)
-    monkeypatch.setattr(draws, "LOOK_SECONDS", 1e-4)
+    monkeypatch.setattr(draws, "CHECK_SECONDS", 1e-4)
     split_streams, split = np.ascontiguousarray(rng.streams(4, 7).T), source(model)
     parts = [split.draw(split_streams, n, threads) for n, threads in ((1, 3), (20, 2), (9, 1))]
     assert np.array_equal(whole, np.concatenate(parts)) and np.array_equal(whole_streams, split_streams)
@@ -72,7 +72,7 @@ def test_draws_of_couplings_of_any_range_are_numbers():
 
 
 def test_draws_can_be_stopped_and_leave_their_streams(monkeypatch, small_blocks):
-    monkeypatch.setattr(draws, "LOOK_SECONDS", 1e-5)
+    monkeypatch.setattr(draws, "CHECK_SECONDS", 1e-5)
     drawn = source(machine((25, 12), "spin"))
     streams = np.ascontiguousarray(rng.streams(6, 8).T)
     before = streams.copy()

@@ -3,7 +3,7 @@
 import pytest
 
 import fastbm as bm
-from fastbm.report.watch.look import Watch
+from fastbm.report.watch.view import Watch
 from fastbm.runs import begin as run_module
 from fastbm.runs.progress import COUNTERS, progress_of
 from fastbm.runs.spec import Given, build
@@ -64,9 +64,9 @@ def test_progress_is_what_the_task_says(name, told, tmp_path, monkeypatch):
     for said, state in told:
         counters = {name: state[name] for name in COUNTERS if name in state}
         assert tuple(progress_of(spec, counters, watch._n_sums)) == said
-    view = watch.look()
+    view = watch.view()
     assert view.progress.done == view.progress.total == told[-1][0][0]
-    assert view.standing.state == "finished"
+    assert view.status.state == "finished"
 
 
 def test_pieces_of_one_sum(tmp_path):

@@ -15,8 +15,8 @@ from rich.console import Console
 import fastbm as bm
 from fastbm import cli
 from fastbm.report.watch import screen
-from fastbm.report.watch.look import Watch
-from fastbm.runs.standing import Standing, span, standing_of
+from fastbm.report.watch.view import Watch
+from fastbm.runs.status import Status, span, status_of
 from fastbm.store import open_reader
 from tests.support import runs, samples
 from tests.support.watching import Steps, begun, flip, hold, parts_of
@@ -121,11 +121,11 @@ def test_a_stopped_run_is_told_once_with_the_way_out(path, monkeypatch, capsys, 
 def test_a_killed_writer_is_seen(path):
     begun(gibbs, path, 2)
     watch = Watch(path)
-    assert watch.look().standing.state == "live"
+    assert watch.view().status.state == "live"
     hold(path, born="1")
-    view = watch.look()
-    assert view.standing.state == "stopped"
-    assert f"pid {os.getpid()}" in view.standing.text and "is gone" in view.standing.text
+    view = watch.view()
+    assert view.status.state == "stopped"
+    assert f"pid {os.getpid()}" in view.status.text and "is gone" in view.status.text
     assert view.seconds_left is None
 
 
@@ -133,14 +133,14 @@ def test_a_writer_on_another_host_is_told_by_its_commits(path):
     begun(gibbs, path, 2)
     hold(path, host="node7")
     watch = Watch(path)
-    view = watch.look()
-    assert view.standing.state == "live"
-    assert re.search(r"pid \d+ on node7 since .*, not to be seen from here; last commit \d+ s ago", view.standing.text)
+    view = watch.view()
+    assert view.status.state == "live"
+    assert re.search(r"pid \d+ on node7 since .*, not to be seen from here; last commit \d+ s ago", view.status.text)
     before = time.time() - 7200.0
     os.utime(parts_of(path), (before, before))
-    view = watch.look()
-    assert view.standing.state == "silent"
-    assert view.standing.command == f"fastbm resume {path}"
+    view = watch.view()
+    assert view.status.state == "silent"
+    assert view.status.command == f"fastbm resume {path}"
 
 
 def test_the_last_commit_before_a_writer_leaves_is_not_missed(path, monkeypatch):
@@ -149,7 +149,7 @@ def test_the_last_commit_before_a_writer_leaves_is_not_missed(path, monkeypatch)
     reader = open_reader(path)
     bm.resume(path)
     assert not reader.finished
-    assert standing_of(reader) == Standing("finished", "one file")
+    assert status_of(reader) == Status("finished", "one file")
 
 
 @pytest.mark.parametrize("number", [2, 3])
@@ -169,13 +169,13 @@ def test_damage_that_is_computed_again_is_watched_on(path):
     flip(parts_of(path) / "seg-00000006.h5")
     (parts_of(path) / "lock").write_text("")
     watch = Watch(path)
-    assert watch.look().standing.state == "damaged"
+    assert watch.view().status.state == "damaged"
     with pytest.warns(UserWarning, match="will be recomputed"):
         bm.resume(path, max_seconds=0.0)
     hold(path)
     watch._again = 0.0
-    view = watch.look()
-    assert view.standing.state == "live"
+    view = watch.view()
+    assert view.status.state == "live"
     assert not watch._reader.damage
 
 
@@ -245,17 +245,17 @@ def test_bad_options(words, capsys):
 def test_a_look_where_nothing_is_new_opens_no_file(path, monkeypatch):
     begun(gibbs, path, 4)
     watch = Watch(path)
-    first = watch.look()
+    first = watch.view()
     monkeypatch.setattr(h5py, "File", lambda *a, **k: pytest.fail("HDF5 was asked"))
     monkeypatch.setattr(os, "listdir", lambda *a: pytest.fail("the folder was listed"))
-    second = watch.look()
-    assert replace(second, standing=first.standing) == first
+    second = watch.view()
+    assert replace(second, status=first.status) == first
 
 
 def test_a_look_at_one_commit_more_opens_a_few_files(path, monkeypatch):
     begun(gibbs, path, 8)
     watch = Watch(path)
-    before = watch.look().progress.done
+    before = watch.view().progress.done
     bm.resume(path, max_seconds=0.0)
     hold(path)
     opened = []
@@ -263,7 +263,7 @@ def test_a_look_at_one_commit_more_opens_a_few_files(path, monkeypatch):
     monkeypatch.setattr(
         h5py, "File", lambda name, *a, **k: opened.append(os.path.basename(name)) or file(name, *a, **k)
     )
-    view = watch.look()
+    view = watch.view()
     assert view.progress.done > before
     assert len(set(opened)) <= 4
     assert view.rate is None or view.rate > 0.0
@@ -277,7 +277,7 @@ def test_the_rate_is_that_of_the_last_commits(path):
         if file.exists():
             os.utime(file, (1000.0 + 10.0 * number, 1000.0 + 10.0 * number))
     watch = Watch(path)
-    view = watch.look()
+    view = watch.view()
     (first, before), (last, done) = watch._past[0], watch._past[-1]
     assert last.time - first.time == 10.0 * (last.number - first.number)
     assert view.rate == (done - before) / (last.time - first.time)
@@ -288,14 +288,14 @@ def test_the_rate_is_that_of_the_last_commits(path):
 def test_every_sampler_can_be_watched_from_its_first_commit_on(name, path):
     samples.work(name, path, max_seconds=0.0, commit_seconds=0.0, merge=False)
     for k in range(4):
-        for view in (Watch(path).look(),):
+        for view in (Watch(path).view(),):
             assert view.progress.done <= view.progress.total
             for line in view.lines:
                 assert line.text and "nan" not in line.text
-        if view.standing.state == "finished":
+        if view.status.state == "finished":
             break
         samples.calm(bm.resume, path, max_seconds=0.0 if k < 2 else None)
-    assert view.standing.state == "finished"
+    assert view.status.state == "finished"
     assert "energy" in {line.label for line in view.lines}
     if name == "tempering":
         assert {"swap rates", "round trips"} <= {line.label for line in view.lines}
@@ -328,7 +328,7 @@ def test_rates(rate, text):
 def test_sparks_fit_beside_long_names(path, columns):
     runs.fit(path, epochs=70, holdout=runs.ROWS[:4])
     console = Console(file=io.StringIO(), width=columns)
-    console.print(screen.drawn(Watch(str(path)).look(), console))
+    console.print(screen.drawn(Watch(str(path)).view(), console))
     lines = console.file.getvalue().splitlines()
     bars = [line.strip() for line in lines if set(line.strip()) & set("▁▂▃▄▅▆▇█")]
     assert any("holdout-pseudo-likelihood" in line for line in lines)

@@ -159,8 +159,8 @@ def test_before_anything_is_begun(
         with monkeypatch.context() as patch:
             patch.setattr(place, function, before(getattr(place, function), number))
             assert call("resume", "a.h5", "-q") == 3
-        told = f"fastbm: stopped by {name} before it went on; nothing is lost. Go on with: fastbm resume a.h5\n"
-        assert capsys.readouterr().err == told
+        message = f"fastbm: stopped by {name} before it went on; nothing is lost. Go on with: fastbm resume a.h5\n"
+        assert capsys.readouterr().err == message
     assert call("resume", "a.h5", "-q") == 0
 
 
@@ -198,11 +198,11 @@ def test_at_any_file_operation(step: int, capsys: pytest.CaptureFixture[str], mo
         capsys.readouterr()
         with signal_at_operation(step * len(codes), signal.SIGTERM) as seen:
             codes.append(call("run", file, "--out", "a.h5", "-q"))
-        told = capsys.readouterr().err
+        message = capsys.readouterr().err
         if len(seen) > step * (len(codes) - 1):
-            assert codes[-1] == 3, told
-            assert told.startswith("fastbm: stopped by SIGTERM") and told.count("\n") == 1, told
-            assert told.endswith("Go on with: fastbm resume a.h5\n"), told
+            assert codes[-1] == 3, message
+            assert message.startswith("fastbm: stopped by SIGTERM") and message.count("\n") == 1, message
+            assert message.endswith("Go on with: fastbm resume a.h5\n"), message
             assert call("resume", "a.h5", "-q") == 0
         assert_same_run(Path("whole.h5"), Path("a.h5"))
         Path("a.h5").unlink()
@@ -211,11 +211,11 @@ def test_at_any_file_operation(step: int, capsys: pytest.CaptureFixture[str], mo
 
 def test_a_merge_is_left_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_stop, "MERGE_SECONDS", 0.0)
-    look = merging.look
-    told = "stopped by SIGTERM while the run, which is finished, was merged; nothing is lost"
+    look = merging.stop_if_asked
+    message = "stopped by SIGTERM while the run, which is finished, was merged; nothing is lost"
     for begin in (sample, bm.resume):
-        monkeypatch.setattr(merging, "look", before(look, signal.SIGTERM))
-        with pytest.raises(bm.Interrupted, match=told) as caught:
+        monkeypatch.setattr(merging, "stop_if_asked", before(look, signal.SIGTERM))
+        with pytest.raises(bm.Interrupted, match=message) as caught:
             begin(Path("run.h5"))
         assert caught.value.run.finished
         assert not Path("run.h5").exists() and not list(Path().rglob("*.tmp"))
@@ -225,7 +225,7 @@ def test_a_merge_is_left_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_merge_that_is_nearly_done_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_stop, "MERGE_SECONDS", 1e9)
-    monkeypatch.setattr(merging, "look", before(merging.look, signal.SIGTERM))
+    monkeypatch.setattr(merging, "stop_if_asked", before(merging.stop_if_asked, signal.SIGTERM))
     with pytest.raises(bm.Interrupted, match="stopped by SIGTERM when the run was finished; nothing is lost"):
         sample("run.h5")
     assert Path("run.h5").is_file() and not Path("run.h5.parts").exists()
@@ -336,7 +336,7 @@ def test_the_clock_breaks_off_a_long_block() -> None:
     stop.limit(0.5)
     assert not execute(task, memory, stop=stop)
     assert stop.requested == "max_seconds" and not stop.signalled
-    assert stop.told == "stopped by max_seconds after step 1 of 3;"
+    assert stop.message == "stopped by max_seconds after step 1 of 3;"
     assert int(memory.state["n"]) == 1
 
 
@@ -357,9 +357,9 @@ def test_max_seconds_on_the_command_line(text: str, capsys: pytest.CaptureFixtur
         assert call("compare", file, "--out", "a b.h5", "-q", "--max-seconds", "0") == 3
     else:
         assert call("run", file, "--out", "a b.h5", "-q", "--set", "store.max_seconds=0.0") == 3
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1].startswith("fastbm: stopped by max_seconds after ")
-    assert told[-1].endswith("; nothing is lost. Go on with: fastbm resume 'a b.h5'")
+    message = capsys.readouterr().err.splitlines()
+    assert message[-1].startswith("fastbm: stopped by max_seconds after ")
+    assert message[-1].endswith("; nothing is lost. Go on with: fastbm resume 'a b.h5'")
     for _ in range(3):
         assert call("resume", "a b.h5", "-q", "--max-seconds", "0") in (0, 3)
     assert call("resume", "a b.h5", "-q") == 0
@@ -381,8 +381,8 @@ def test_time_counts_from_the_start_of_the_process_where_that_is_the_command() -
     file = write(FILE.replace("n_sweeps = 20", "n_sweeps = 100_000\nthin = 100"))
     words = ["run", file, "-q", "--max-seconds", "900"]
     with stopping.start(*words, "--out", "a.h5", before=stopping.SLOW, code=code + stopping.MAIN) as child:
-        told = "".join(child.communicate(timeout=stopping.DEADLINE))
-    assert child.returncode == 3 and "stopped by max_seconds after sweep" in told, told
+        message = "".join(child.communicate(timeout=stopping.DEADLINE))
+    assert child.returncode == 3 and "stopped by max_seconds after sweep" in message, message
     assert stopping.n_blocks("a.h5") == 1
     assert call(*words, "--out", "b.h5") == 0
 

@@ -14,7 +14,7 @@ import pytest
 
 import fastbm as bm
 from fastbm._base import rng
-from fastbm._base.halting import Halt, Halted, look, never
+from fastbm._base.halting import Halt, Halted, never, stop_if_asked
 from fastbm.exact.plan import Forecast
 from fastbm.sampling import exact
 from fastbm.sampling.exact import ExactChains, Group
@@ -35,7 +35,7 @@ class Listed:
 
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
         self.calls += 1
-        look(halt)
+        stop_if_asked(halt)
         found = np.empty((n_draws, streams.shape[1], self.up.shape[1]), np.uint8)
         for c, stream in enumerate(streams.T.copy()):
             for t in range(n_draws):
@@ -125,7 +125,7 @@ class Stuck(Listed):
     def draw(self, streams: np.ndarray, n_draws: int, threads: int, halt: Halt = never) -> np.ndarray:
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         for _ in range(1000):
-            look(halt)
+            stop_if_asked(halt)
             time.sleep(0.01)
         raise AssertionError("nobody stopped it")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._base.halting import Halt, look, never
+from ..._base.halting import Halt, never, stop_if_asked
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.exact.blocks import draw_blocks, draw_uniforms, form_blocks
 from ...machine.machine import BoltzmannMachine
@@ -57,7 +57,7 @@ class BlocksSource:
         drawn = np.empty((n_draws, n_chains, self._form.n_units), np.uint8)
         step = max(1, DRAWS // n_chains)
         for first in range(0, n_draws, step):
-            look(halt)
+            stop_if_asked(halt)
             some = drawn[first : first + step]
             uniforms = np.empty((len(some), n_chains, 4))
             draw_uniforms(after, uniforms)
@@ -92,7 +92,7 @@ class BlocksSource:
         tables = []
         with single_threaded_blas():
             for leaf in self._leaves:
-                look(halt)
+                stop_if_asked(halt)
                 tables.append(self._tables_of(leaf, threads, halt))
         top = max(one.log_z for one in tables)
         self._shares = np.cumsum([math.exp(one.log_z - top) for one in tables])
@@ -122,7 +122,7 @@ def _draw(tables: Tables, levels: np.ndarray, settings: np.ndarray, threads: int
     """`draw_blocks` on threads."""
 
     def some(rows: slice) -> None:
-        look(halt)
+        stop_if_asked(halt)
         draw_blocks(levels[rows], tables.by_a, tables.by_ac, tables.left, tables.right, settings[rows])
 
     fan_out(some, [slice(r, r + ROWS) for r in range(0, len(levels), ROWS)], threads)

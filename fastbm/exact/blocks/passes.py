@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..._base.halting import Halt, look
+from ..._base.halting import Halt, stop_if_asked
 from ..._base.threads import fan_out
 from ...kernels.exact.blocks import covary, covary_products, fill_table, sum_product, weigh, weigh_product
 
@@ -167,7 +167,7 @@ class Large:
 
     def _each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         def one(item: Any) -> Any:
-            look(self._halt)
+            stop_if_asked(self._halt)
             return function(item)
 
         return fan_out(one, items, self._threads)

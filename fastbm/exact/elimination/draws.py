@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..._base import threads as pools
-from ..._base.halting import Halt, look, never
+from ..._base.halting import Halt, never, stop_if_asked
 from ...kernels.exact.elimination import draw_states, draw_uniforms
 from ...machine.machine import BoltzmannMachine
 from ..plan import Forecast, Speeds, Wanted
@@ -66,7 +66,7 @@ class EliminationSource:
     def _draw_block(self, bits: np.ndarray, streams: np.ndarray, steps: Steps) -> None:
         n_draws, n_chains, n_units = bits.shape
         uniforms, up = np.empty((n_units, n_draws * n_chains)), np.empty((n_units, n_draws * n_chains), np.uint8)
-        look(steps.halt)
+        stop_if_asked(steps.halt)
         draw_uniforms(uniforms, streams, n_draws)
         program = steps.program
         size = min(COLUMNS, max(8, PLACES // len(program.places)))
@@ -80,7 +80,7 @@ class EliminationSource:
                 up[:, block] = columns
 
             for group in range(0, len(blocks), 4 * steps.threads):
-                look(steps.halt)
+                stop_if_asked(steps.halt)
                 pools.fan_out(draw, blocks[group : group + 4 * steps.threads], steps.threads)
         bits[:] = up.T.reshape(bits.shape)
 

@@ -16,7 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 WIDEST = 30  # no table has more than 2^WIDEST entries
-TOLD, TOLD_UNITS = 100, 10_000  # widths up to here are found so that they can be told, of machines up to this size
+REPORTED, REPORTED_UNITS = (
+    100,
+    10_000,
+)  # widths up to here are found so that they can be told, of machines up to this size
 MOST_WORK = 30_000_000  # couplings that the search by degree looks at, about a second; beyond it gives up
 FILL_UNITS = 2000  # machines up to this size are searched by fill ...
 FILL_ENTRIES = 1 << 21  # ... where all other orders cost more entries than this, about as much time as the search
@@ -58,13 +61,13 @@ def best_order(neighbours: Neighbours) -> tuple[Order | None, str]:
     if best is None or best.width > 2:  # up to 2 the least degree is never wider than need be
         for name, sweep in _sweeps(neighbours):
             best = _cheaper(best, evaluate(name, sweep, neighbours, best))
-        if len(neighbours) <= FILL_UNITS and (best is None or best.n_entries > FILL_ENTRIES) and width <= TOLD:
+        if len(neighbours) <= FILL_UNITS and (best is None or best.n_entries > FILL_ENTRIES) and width <= REPORTED:
             best = _cheaper(best, evaluate("min-fill", by_fill(neighbours), neighbours, best))
     if best is not None:
         return best, f"width {best.width}"
     if len(units) == len(neighbours):
         return None, f"width {width}"
-    return None, f"width above {TOLD if width > TOLD else WIDEST}"
+    return None, f"width above {REPORTED if width > REPORTED else WIDEST}"
 
 
 def _cheaper(one: Order | None, other: Order | None) -> Order | None:
@@ -105,7 +108,7 @@ def by_degree(neighbours: Neighbours) -> tuple[list[int], int]:
     Some units are left out where the width exceeds `TOLD` (`WIDEST` where there are many units), or the search takes
     too long.
     """
-    widest = TOLD if len(neighbours) <= TOLD_UNITS else WIDEST
+    widest = REPORTED if len(neighbours) <= REPORTED_UNITS else WIDEST
     left: list[set[int] | None] = [set(others) for others in neighbours]
     heap = [(len(others), unit) for unit, others in enumerate(neighbours)]
     heapq.heapify(heap)

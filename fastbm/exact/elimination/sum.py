@@ -21,7 +21,7 @@ import numpy as np
 from ..._base.halting import Halt, never
 from ...machine.machine import BoltzmannMachine
 from ..plan import Forecast, Part, Speeds, Wanted
-from .order import TOLD, Neighbours, Order, best_order
+from .order import REPORTED, Neighbours, Order, best_order
 from .program import (
     Finder,
     Program,
@@ -155,8 +155,8 @@ def plan(
 def _laid_out(indptr: bytes, indices: bytes, pairs: bytes) -> tuple[Order | None, Program | None, str, tuple[int, ...]]:
     """Return the order for a graph and the pairs asked for, laid out; the width, in words; units to be given."""
     starts, units = (np.frombuffer(text, np.int64) for text in (indptr, indices))
-    if np.diff(starts).min() > TOLD:  # no order is less wide than the least degree
-        return None, None, f"width above {TOLD}", ()
+    if np.diff(starts).min() > REPORTED:  # no order is less wide than the least degree
+        return None, None, f"width above {REPORTED}", ()
     neighbours = neighbours_in(starts, units)
     order, size = best_order(neighbours)
     given: tuple[int, ...] = ()

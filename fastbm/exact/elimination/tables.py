@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from ..._base import threads as pools
-from ..._base.halting import Halt, look
+from ..._base.halting import Halt, stop_if_asked
 from ...kernels.exact import elimination as kernels, elimination_marginals as marginals_kernels
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
@@ -64,7 +64,7 @@ class Steps:
             if self._is_large(begin):
                 self._fan_out(compute, [(begin, end, *span) for span in _ranges(int(self.sizes[begin]))])
             else:
-                look(self.halt)
+                stop_if_asked(self.halt)
                 compute((begin, end, 0, 1 << 62))
 
     def marginalise(self, sums: np.ndarray, marginals: np.ndarray, chances: np.ndarray, first: int, stop: int) -> None:
@@ -77,7 +77,7 @@ class Steps:
             if self._is_large(begin):
                 self._marginalise_large(sums, marginals, chances, begin)
             else:
-                look(self.halt)
+                stop_if_asked(self.halt)
                 marginals_kernels.marginalise(sums, marginals, chances, program.steps, program.places, begin, end)
 
     def _marginalise_large(self, sums: np.ndarray, marginals: np.ndarray, chances: np.ndarray, k: int) -> None:
@@ -125,7 +125,7 @@ class Steps:
     def _fan_out(self, function: Callable, parts: list) -> list:
         found = []
         for first in range(0, len(parts), GROUP):
-            look(self.halt)
+            stop_if_asked(self.halt)
             found += pools.fan_out(function, parts[first : first + GROUP], self.threads)
         return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base.halting import Halt, look
+from ..._base.halting import Halt, stop_if_asked
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.exact.gray import list_lowest, sum_slice, sum_slice_distribution, sum_slice_moments, tabulate_low
 from ..integers import IntegerMachine
@@ -77,7 +77,7 @@ class Block:
         starts = [self.start + (k << depth) for k in range(1 << cut)]
         group = SLICES_A_THREAD * self.threads
         for k in range(0, len(starts), group):
-            look(self.halt)
+            stop_if_asked(self.halt)
             yield from fan_out(lambda start: function(start, depth), starts[k : k + group], self.threads)
 
 

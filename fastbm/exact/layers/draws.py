@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..._base.halting import Halt, look, never
+from ..._base.halting import Halt, never, stop_if_asked
 from ..._base.threads import fan_out
 from ...kernels.exact.layers import draw_layers
 from ...machine.machine import BoltzmannMachine
@@ -21,7 +21,7 @@ from .sum import BATCH, MOST_SUMMED, block_rows, in_batches, low_units, state_te
 
 SECONDS_PER_UNIT = 1.5e-8  # two words of a stream and an exponential
 SECONDS_PER_ADDITION = 3e-10
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 
 
 @dataclass
@@ -48,7 +48,7 @@ class LayerSource:
         width = max(-(-n_chains // (4 * threads)), 1)
         blocks = [slice(first, min(first + width, n_chains)) for first in range(0, n_chains, width)]
         moved = [np.ascontiguousarray(streams[:, block]) for block in blocks]
-        step = max(int(LOOK_SECONDS / (4 * width * self.draw_seconds)), 1)
+        step = max(int(CHECK_SECONDS / (4 * width * self.draw_seconds)), 1)
 
         def draw_block(b: int) -> None:
             found = np.empty((len(rows), moved[b].shape[1], len(order)), np.uint8)
@@ -56,7 +56,7 @@ class LayerSource:
             up[rows.start : rows.stop, blocks[b], order] = found
 
         for first in range(0, n_draws, step):
-            look(halt)
+            stop_if_asked(halt)
             rows = range(first, min(first + step, n_draws))
             fan_out(draw_block, range(len(blocks)), threads)
         for block, stream in zip(blocks, moved, strict=True):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..._base.halting import Halt, look, never
+from ..._base.halting import Halt, never, stop_if_asked
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.exact.layers import LANES, fill_conditionals
 from ...machine.machine import BoltzmannMachine
@@ -52,7 +52,7 @@ def in_batches(task: Callable[[Any], T], items: range, size: int, threads: int, 
     results: list[T] = []
     step = size * threads
     for first in range(0, len(items), step):
-        look(halt)
+        stop_if_asked(halt)
         results += fan_out(task, items[first : first + step], threads)
     return results
 
@@ -86,7 +86,7 @@ class LayerSum:
 
     def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
         """Sum piece `k`."""
-        look(halt)
+        stop_if_asked(halt)
         tables = StateWeights(self.form, self.beta, self.n_low)
         n_high = 1 << (self.n_inside - self.n_low)
         rows = min(block_rows(tables.cost, tables.n_low_states), n_high)
@@ -134,7 +134,7 @@ class LayerSum:
         pairs, up = np.zeros((n, n)), np.zeros(n)
         starts = range(0, len(states), size)
         for at in range(0, len(starts), threads):
-            look(halt)
+            stop_if_asked(halt)
             with single_threaded_blas():
                 done = fan_out(average, starts[at : at + threads], threads)
             for product, single in done:

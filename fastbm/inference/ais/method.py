@@ -65,7 +65,7 @@ class Job:
     threads: int
     rival: tuple[str, float] | None
     scout: Scout | None
-    told: dict[str, Any]
+    facts: dict[str, Any]
 
     def up(self, n_chains: int | None = None, seed: int | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return log w, the final states as bits, and details of the walk."""
@@ -80,12 +80,12 @@ class Job:
         """Return log w of walks from samples of the machine, whether these are samples, and details."""
         if source == "tempering":
             found = self.scout or self._scout(must=True)
-            log_w, told = self._descend(found.some(self.n_chains), DOWN)
-            return log_w, None, told | {"source": source, "round_trips": found.round_trips}
+            log_w, facts = self._descend(found.some(self.n_chains), DOWN)
+            return log_w, None, facts | {"source": source, "round_trips": found.round_trips}
         samples = rng.derive(self.seed, SAMPLES)
         starts = draw_starts(self.model, self.beta, self.n_chains, source, n_sweeps, samples, self.threads)
-        log_w, told = self._descend(starts.up, DOWN)
-        return log_w, starts.converged, told | starts.detail
+        log_w, facts = self._descend(starts.up, DOWN)
+        return log_w, starts.converged, facts | starts.detail
 
     def witness_down(self) -> Average | None:
         """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
@@ -111,10 +111,10 @@ class Job:
 
     def _scout(self, must: bool = False) -> Scout:
         work = self.n_chains * len(self.path)
-        return look(self.model, self.beta, self.walk, work, self.seed, self.threads, must)
+        return survey(self.model, self.beta, self.walk, work, self.seed, self.threads, must)
 
 
-def look(
+def survey(
     model: BoltzmannMachine, beta: float, walk: str, n_sweeps: float, seed: int, threads: int, must: bool = False,
     purpose: int = SCOUT,
 ) -> Scout:  # fmt: skip
@@ -187,12 +187,12 @@ class _Paths(Examined):
         if judged or named == "tempering":
             # means that are given may be those of the first scout
             purpose = SCOUT if start is None or named else SECOND
-            found = look(model, beta, kind, work, seed, threads, must or named == "tempering", purpose)
-        rival, told = None, {}
+            found = survey(model, beta, kind, work, seed, threads, must or named == "tempering", purpose)
+        rival, facts = None, {}
         if start is None and self.witness:
             trials = tried(model, beta, kind, len(steps), found, seed, threads)
             start, base = trials[0].name, trials[0].base
-            told = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
+            facts = {"trials": {one.name: {"log_z": one.log_z, "ess": one.ess} for one in trials}}
             rival = (trials[1].name, trials[1].lower) if len(trials) > 1 else None
         else:
             if start is None:
@@ -200,11 +200,11 @@ class _Paths(Examined):
             base = log_odds(model, beta, start, found)
         if isinstance(start, str) and start == "tempering":
             second = SECOND_PART * work
-            found = _other(found, look(model, beta, kind, second, seed, threads, must, SECOND)) if judged else None
+            found = _other(found, survey(model, beta, kind, second, seed, threads, must, SECOND)) if judged else None
         if self.path == "adaptive":
             steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
         name = start if isinstance(start, str) else "means"
-        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, told)
+        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, facts)
 
 
 @options
@@ -269,9 +269,9 @@ class AIS(_Paths):
         detail = _detail(job, log_w, found) | about
         back, holds, chains = None, None, None
         if self.bracket:
-            log_w, holds, told = self._down(job)
-            back, chains = average(-log_w), told if holds is False else None
-            detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **told}
+            log_w, holds, facts = self._down(job)
+            back, chains = average(-log_w), facts if holds is False else None
+            detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **facts}
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
         verdict = _judge("ais", job, found, judged, chains, self.witness)
         if back is not None:
@@ -279,7 +279,7 @@ class AIS(_Paths):
             detail |= _ends(found, back) | {"upper_holds": certain}
         return Inference(
             "ais", **result, converged=verdict.converged, n_samples=self.n_chains, ess=found.ess,
-            detail=detail | verdict.told,
+            detail=detail | verdict.facts,
         )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ class ReverseAIS(_Paths):
             converged=verdict.converged,
             n_samples=self.n_chains,
             ess=found.ess,
-            detail=_detail(job, log_w, found) | about | verdict.told,
+            detail=_detail(job, log_w, found) | about | verdict.facts,
         )
 
 
@@ -340,7 +340,7 @@ def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:
     if job.start == "tempering":  # can be passed as `start`, where another tempering would only cost
         units = job.model.convention
         about[MEANS] = units.lo + units.span * expit(job.base)
-    return about | job.told
+    return about | job.facts
 
 
 def _ends(lower: Average, upper: Average) -> dict[str, Any]:

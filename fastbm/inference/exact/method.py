@@ -135,11 +135,11 @@ def _sum_few(
         return None
     if planned.forecast.seconds > FEW_SECONDS:
         return None
-    told = why("blocks", {"blocks": planned.forecast})
+    facts = why("blocks", {"blocks": planned.forecast})
     part = run(planned, threads)
     if not math.isfinite(part.log_z):
         return None
-    return inference_of(model, part, beta, detail_of(planned, told, planned.forecast.seconds))
+    return inference_of(model, part, beta, detail_of(planned, facts, planned.forecast.seconds))
 
 
 def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1) -> float:

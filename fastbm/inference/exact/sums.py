@@ -248,7 +248,7 @@ class ExactSums:
         work = self._work
         work.advance(halt)
         if work.done:
-            self._results.append(self._told(work.planned, work.result, pattern))
+            self._results.append(self._result_of(work.planned, work.result, pattern))
             self._work = None
         return max(work.planned.forecast.seconds / work.planned.n_pieces, 1e-4)
 
@@ -266,7 +266,7 @@ class ExactSums:
         assert settled.settings.engine is not None
         return Work(request.plan(settled.settings.engine), self._threads, self._executor)
 
-    def _told(self, planned: Sum, part: Part, pattern: int) -> Inference:
+    def _result_of(self, planned: Sum, part: Part, pattern: int) -> Inference:
         machine, settled = self._machine(pattern), self.settled
         detail = detail_of(planned, settled.why, settled.seconds)
         detail |= lists_of(planned, part, self._clamped, pattern)

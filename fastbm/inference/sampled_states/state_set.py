@@ -64,9 +64,9 @@ class StateSet:
         while done < len(words):
             room = int(FULLEST * len(self._counts)) - self._n_states
             args = self._keys, self._energies, self._counts, words[done:], energies[done:]
-            n_looked, n_new = insert_states(*args, room, self.ceiling)
+            n_searched, n_new = insert_states(*args, room, self.ceiling)
             self._n_states += n_new
-            done += n_looked
+            done += n_searched
             if done < len(words):
                 self._make_room()
         return energies < self.ceiling

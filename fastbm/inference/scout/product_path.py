@@ -99,7 +99,7 @@ class LevelChains:
         self.engine = path.chains(n_chains, np.zeros(1), seed, threads)
         self.engine.load_bits(path.draw(rng.keyed(seed, rng.STARTS), n_chains))
 
-    def stand_at(self, t: float) -> None:
+    def set_beta(self, t: float) -> None:
         """Move the chains to the machine at level `t`; states stay."""
         self.t = t
         self.engine.set_beta(np.full(self.engine.n_chains, t * self.path.beta))
@@ -137,7 +137,7 @@ def make_levels(path: ProductPath, n_levels: int | None, seed: int, threads: int
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))
     mean, std = [float(first.mean())], [spread_of(first)]
     for t in grid[1:]:
-        chains.stand_at(float(t))
+        chains.set_beta(float(t))
         chains.engine.sweep(n_sweeps // 2)
         seen = []
         for _ in range(n_sweeps - n_sweeps // 2):

@@ -94,9 +94,9 @@ def scout(
 
     With `must` the fewest rounds are done however long they take.
     """
-    look = _on_one_side if has_marginal(model) else _in_temperature
+    search = _on_one_side if has_marginal(model) else _in_temperature
     seconds = max(seconds, LEAST_SECONDS)
-    found = look(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
+    found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
     if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
         return found
     lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)

@@ -128,7 +128,7 @@ def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed:
     return bootstrap.errors()
 
 
-def tell_once(told: list[warnings.WarningMessage], n_resamples: int) -> None:
+def warn_of_errors(told: list[warnings.WarningMessage], n_resamples: int) -> None:
     """Repeat the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
     ours = [one for one in told if issubclass(one.category, checks.ConvergenceWarning)]
     for one in told:

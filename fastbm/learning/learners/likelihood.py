@@ -70,7 +70,7 @@ class Descent:
         """Return the metrics of iteration `number`; none if the optimiser stopped before it."""
         # one iteration ahead, so that the last one is known to be the last
         wanted = min(number + 2, self._settings.epochs)
-        self._go_on(wanted)
+        self._continue(wanted)
         while self._lbfgs.done and not self._at_end and len(self._before) + len(self._path) <= wanted:
             self._end_leg(wanted)
         path = self._before + self._path
@@ -82,7 +82,7 @@ class Descent:
         self.parameters = self._parameters(point)
         return [self._metrics(value) | {"gradient": self._lbfgs.size(point, value, slope)}]
 
-    def _go_on(self, wanted: int) -> None:
+    def _continue(self, wanted: int) -> None:
         """Do iterations of the present leg, until there are `wanted` in all."""
         most = self._settings.epochs - len(self._before)
         while len(self._before) + len(self._path) < wanted and not (self._path and self._lbfgs.done):
@@ -100,7 +100,7 @@ class Descent:
             self._before += self._path
             self._path = []
             self._lbfgs = self._leg(lower)
-            self._go_on(wanted)
+            self._continue(wanted)
 
     def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
         """Return a point lower than one where the gradient vanishes, or None where none is known."""

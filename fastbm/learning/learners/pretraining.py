@@ -177,10 +177,10 @@ class Pretraining:
             return self._whole.epoch(number)
         found = self._pair.epoch(number)
         if found and (number + 1) % self._settings.pretrain_epochs == 0:
-            self._go_on()
+            self._continue()
         return found
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Pass from a learned pair of layers to the next one, or to the whole machine."""
         assert self._pair is not None
         assert self._rows is not None
@@ -216,5 +216,5 @@ class Pretraining:
         self._pair = self._next_pair(self._sample.rows)
         while learned := without_prefix(f"pretraining/learned/{len(self._learned)}", state):
             self._pair.parameters = Parameters.from_state(learned)
-            self._go_on()
+            self._continue()
         self._pair.restore(pair)

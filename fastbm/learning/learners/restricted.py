@@ -234,7 +234,7 @@ class RestrictedSteps:
         words = in_words(self._rows.packed(mine)) if self._words is None else self._words[mine]
         block.visible[:, : block.n_chains] = words.T
         self._infer(block)
-        self._tell(block, 1.0 / len(chosen))
+        self._write(block, 1.0 / len(chosen))
 
     def _run(self, k: int, chosen: np.ndarray) -> None:
         """Do the sweeps of some persistent chains, for the free phase."""
@@ -243,7 +243,7 @@ class RestrictedSteps:
             self._draw_visible(block)
             self._infer(block)
             draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
-        self._tell(block, -1.0 / self._settings.n_chains)
+        self._write(block, -1.0 / self._settings.n_chains)
 
     def _reconstruct(self, k: int, chosen: np.ndarray) -> None:
         """Do the sweeps of chains that start at rows of the batch, for both phases."""
@@ -254,7 +254,7 @@ class RestrictedSteps:
             draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
             self._draw_visible(block)
             self._infer(block)
-        self._tell(block, -1.0 / len(chosen))
+        self._write(block, -1.0 / len(chosen))
 
     def _draw_visible(self, block: Block) -> None:
         block.visible_fields[: self._n] = self._visible_bias
@@ -266,7 +266,7 @@ class RestrictedSteps:
         block.hidden_fields[: self._m] = self._hidden_bias
         add_bits(block.hidden_fields, self._single.T, block.visible)
 
-    def _tell(self, block: Block, part: float) -> None:
+    def _write(self, block: Block, part: float) -> None:
         """Write visible bits and hidden means, times `part`, where the sums of both phases read them."""
         first = block.first
         write_means(self._means, block.hidden_fields, first, block.n_chains, part)

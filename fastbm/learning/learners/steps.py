@@ -108,10 +108,10 @@ class Steps:
         """
         if self._whole is None and number < N_CALLS:
             return
-        while self._test is not None and self._tested < number and self._look(number):
+        while self._test is not None and self._tested < number and self._run_test(number):
             pass
 
-    def _look(self, number: int) -> bool:
+    def _run_test(self, number: int) -> bool:
         """Add one call of both phases at constant parameters to the test; return whether it needs more."""
         assert self._test is not None
         model = self.parameters.machine(self._like)
@@ -147,7 +147,7 @@ class Steps:
         """
         settings = self._settings
         if settings.optimizer == "natural" and self._is_due(number):
-            self._look(number)
+            self._run_test(number)
             return []
         last = min(self._batch + self._batches_a_call, self._n_batches)
         order = np.zeros(0, np.int64)
@@ -204,10 +204,10 @@ class Steps:
         offsets = {} if self._offsets is None else {"offsets": self._offsets.values}
         phases = with_prefix("clamped", self._clamped.state()) | with_prefix("free", self.free.state())
         mine = {**self.parameters.to_state(), **optimizer, **gap, **offsets, "epoch/batch": np.array(self._batch)}
-        test = {} if self._test is None else with_prefix("test", self._test.state() | self._told())
+        test = {} if self._test is None else with_prefix("test", self._test.state() | self._test_state())
         return mine | phases | with_prefix("noise", self._noise.state()) | test
 
-    def _told(self) -> dict[str, np.ndarray]:
+    def _test_state(self) -> dict[str, np.ndarray]:
         """Return the results of tests of moments, for a checkpoint."""
         found = {"tested": np.array(self._tested)}
         return found if self.verdict is None else found | {"verdict": self.verdict.to_array()}

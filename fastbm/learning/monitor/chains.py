@@ -229,7 +229,7 @@ class ChainMonitor:
         """Record the chains after an epoch, by their packed states; return whether that was due."""
         return self._mixing.record(model, self._bits(packed))
 
-    def look(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
+    def measure(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
         """Return one row of the histograms."""
         return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
 

@@ -35,7 +35,7 @@ class Watch:
         self.independent = self._least = np.nan
         if self._name is not None:
             self.independent = monitors(independent(start, sample, beta))[self._name]
-            self.look(monitors(start), Parameters.of(start))
+            self.update(monitors(start), Parameters.of(start))
             self._least = float(np.nanmin([self.independent, self._last]))  # where learning may start far off
         self._n_steps = 0
         self._margin = MARGIN * np.log(2.0) * start.n_visible
@@ -44,7 +44,7 @@ class Watch:
         """Add a number of steps that learning has taken."""
         self._n_steps += n_steps
 
-    def look(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
+    def update(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
         """Compare a row of metrics with the best, and keep its parameters where they are better."""
         if self._name is None or self._name not in metrics:
             return

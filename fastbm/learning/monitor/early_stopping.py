@@ -53,7 +53,7 @@ class Stopping:
         if "moment_error" in self._until and "moment_error" in metrics:
             self._errors = np.concatenate([self._errors, [[metrics["moment_error"], chain_noise]]])[-EPOCHS:]
 
-    def look(self, metrics: Mapping[str, float], epoch: int) -> bool:
+    def judge(self, metrics: Mapping[str, float], epoch: int) -> bool:
         """Test a row of metrics; return whether held-out rows are likelier than ever."""
         found = next((metrics[name] for name in HELD_OUT if name in metrics), None)
         better = found is not None and found > self.best

@@ -129,7 +129,7 @@ class Monitors:
 
     def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
         """Return the value of every metric by its name."""
-        found = {f"{prefix}pseudo_likelihood": look(model) for prefix, look in self._pseudo.items()}
+        found = {f"{prefix}pseudo_likelihood": measure(model) for prefix, measure in self._pseudo.items()}
         if self._exact:
             s = self._settings
             log_z = run_method(

@@ -91,7 +91,7 @@ def refuse_long_rows(start: BoltzmannMachine, rows: Iterable[Rows], settings: Fi
             )
 
 
-def refuse_long_look(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
+def refuse_long_evaluation(model: BoltzmannMachine, tables: Iterable[Rows], evaluate: str | None) -> None:
     """Refuse a likelihood that was asked for where the sums over missing entries would take long."""
     if evaluate in ("exact", "ais"):
         way = "Use evaluate='none', or hold out rows that lack fewer"

@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     sampler: str
 
 
-class Look(NamedTuple):
+class MachineMoments(NamedTuple):
     """Quantities of a machine at a temperature: log Z, and moments of its visible units in spins.
 
     `method` computed them.
@@ -90,7 +90,7 @@ def _draw_tempered(model: BoltzmannMachine, beta: float, n_samples: int, seed: i
     return packed
 
 
-def look(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, threads: int) -> Look:
+def measure(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, threads: int) -> MachineMoments:
     """Measure a machine, and the likelihood of rows of bits under it.
 
     By a sum over all states where that is short, else by tempering.
@@ -105,7 +105,7 @@ def look(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int, t
     sums, error, _ = log_sums(spins, spins.convention.values(holdout, np.float64), beta, threads)
     log_p_error = math.hypot(float(found.log_z_error or 0.0), error or 0.0)
     log_p = float(sums.mean() - found.log_z)
-    return Look(method, found.mean[:n], _pairs(found.second_moment, n), log_p, log_p_error)
+    return MachineMoments(method, found.mean[:n], _pairs(found.second_moment, n), log_p, log_p_error)
 
 
 def _pairs(second_moment: Any, n: int) -> np.ndarray:

@@ -19,10 +19,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...runs.standing import DAMAGED, FINISHED, LIVE, SILENT, STOPPED, span
+from ...runs.status import DAMAGED, FINISHED, LIVE, SILENT, STOPPED, span
 from ...store import is_there
 from ..tables import show
-from .look import View, Watch
+from .view import View, Watch
 
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
 LABEL, BAR, LONGEST_SPARK, FREE = 11, 16, 60, 3  # columns; the free ones at the edge are for an echoed ^C
@@ -41,17 +41,17 @@ def watch(out: Path, *, every: float, wait: float, once: bool, trust: bool = Fal
     try:
         _await(out, wait)
         seen = Watch(out, trust=trust)
-        view = seen.look()
+        view = seen.view()
         if once:
             console.print(drawn(view, console))
-            return CODES[view.standing.state]
+            return CODES[view.status.state]
         view = (_live if console.is_terminal else _lines)(seen, console, every)
     except KeyboardInterrupt:
         return 0
-    if view.standing.state == FINISHED:
+    if view.status.state == FINISHED:
         console.print()
         show(out)
-    return CODES[view.standing.state]
+    return CODES[view.status.state]
 
 
 def _await(out: Path, seconds: float) -> None:
@@ -63,12 +63,12 @@ def _await(out: Path, seconds: float) -> None:
 
 def _live(seen: Watch, console: Console, every: float) -> View:
     """Draw the view again and again in its place."""
-    view = seen.look()
+    view = seen.view()
     drawing = Live(drawn(view, console), console=console, auto_refresh=False, vertical_overflow="crop")
     with _signals_wait(), drawing as live:
-        while view.standing.state not in ENDS:
+        while view.status.state not in ENDS:
             time.sleep(every)
-            view = seen.look()
+            view = seen.view()
             live.update(drawn(view, console), refresh=True)
     return view
 
@@ -100,11 +100,11 @@ def _lines(seen: Watch, console: Console, every: float) -> View:
     """Print one line for every change."""
     told = None
     while True:
-        view = seen.look()
-        if (key := (view.standing.state, view.commit)) != told:
+        view = seen.view()
+        if (key := (view.status.state, view.commit)) != told:
             console.print(in_one_line(view), markup=False, soft_wrap=True)
             told = key
-        if view.standing.state in ENDS:
+        if view.status.state in ENDS:
             return view
         time.sleep(every)
 
@@ -117,10 +117,10 @@ def drawn(view: View, console: Console) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row("run", Text(view.path))
     table.add_row("", Text(f"{view.title}; {view.machine}"))
-    state = view.standing.state
-    table.add_row(Text(state, style=COLOURS[state]), Text(view.standing.text))
-    if view.standing.command:
-        table.add_row("go on with", Text(view.standing.command))
+    state = view.status.state
+    table.add_row(Text(state, style=COLOURS[state]), Text(view.status.text))
+    if view.status.command:
+        table.add_row("go on with", Text(view.status.command))
     table.add_row(view.progress.unit.split()[-1] + ("s" if view.progress.unit != "part of the way" else ""), _bar(view))
     for line in view.lines:
         table.add_row(line.label, Text(line.text))
@@ -144,7 +144,7 @@ def how_far(view: View) -> str:
     done, total, unit = view.progress
     percent = f"{100.0 * done / max(total, 1):.1f} %"
     words = [percent if unit == "part of the way" else f"{done} of {total}, {percent}"]
-    if view.rate and view.standing.state == LIVE:
+    if view.rate and view.status.state == LIVE:
         words.append(_rate(view.rate, unit))
     if view.seconds_left is not None:
         words.append(f"{span(view.seconds_left)} left")
@@ -168,7 +168,7 @@ def _short(value: float) -> str:
 def in_one_line(view: View) -> str:
     """Say what there is to say, in one plain line with the time before it."""
     said = [f"{line.label} {line.text}" for line in view.lines if line.label in OF_LINE]
-    state, text, command = view.standing
+    state, text, command = view.status
     what = f"{state}: {text.rstrip('.')}" if state in (STOPPED, SILENT, DAMAGED) else state
     what += f". Go on with: {command}" if command and state != FINISHED else ""
     unit = "" if view.progress.unit == "part of the way" else f"{view.progress.unit}s "

@@ -104,8 +104,8 @@ class Recent:
         energy = self._rows("samples/energy")
         if not len(energy):
             burn_in = self._run.config["sample"]["burn_in"]
-            looked_for = "its end is looked for" if burn_in == "auto" else f"{burn_in} sweeps"
-            return [Line("burn-in", f"{looked_for}; no samples yet")] if burn_in else []
+            sought = "its end is looked for" if burn_in == "auto" else f"{burn_in} sweeps"
+            return [Line("burn-in", f"{sought}; no samples yet")] if burn_in else []
         lines = [Line("energy", self._energy(), energy.mean(axis=1) / self._n_units)]
         series = {name: self._later_half(stream) for name, stream in watched_names(self._samples).items()}
         lines += self._diagnostics({k: v for k, v in series.items() if len(v) >= 4 and np.isfinite(v).all()})

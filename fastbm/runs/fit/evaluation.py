@@ -16,7 +16,7 @@ from ...inference.conditional.completions import forecast_of_known
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import run_method
 from ...learning.classifier.classifier import BoltzmannClassifier
-from ...learning.errors.bootstrap import bootstrap_errors, tell_once
+from ...learning.errors.bootstrap import bootstrap_errors, warn_of_errors
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units
@@ -83,7 +83,7 @@ class Evaluation:
         return self._settings.evaluate == "ais" and self._start.is_layered
 
     @property
-    def _likelihoods_told(self) -> list[str]:
+    def _n_likelihoods(self) -> list[str]:
         """Names of the likelihoods of rows and of held-out rows that can be computed."""
         kind = self._likelihood or "log_likelihood"
         names = [kind] if self._sample.up is None or "rows" in self._judged else []
@@ -93,7 +93,7 @@ class Evaluation:
     def _bracket_names(self) -> list[str]:
         return [
             "log_z_lower", "log_z_lower_error", "log_z_upper", "log_z_upper_error", "upper_holds",
-            *(f"{name}_{end}" for name in self._likelihoods_told for end in ("lower", "upper")),
+            *(f"{name}_{end}" for name in self._n_likelihoods for end in ("lower", "upper")),
         ]  # fmt: skip
 
     def _can_judge(self, rows: Rows) -> bool:
@@ -106,7 +106,7 @@ class Evaluation:
         """Streams that a run writes of its evaluation."""
         names = []
         if self.method:
-            names += ["log_z", "log_z_error", *self._likelihoods_told]
+            names += ["log_z", "log_z_error", *self._n_likelihoods]
             names += self._bracket_names if self._has_bracket else []
         names += ["classifier_error"] if self._classify is not None else []
         found = {f"evaluation/{name}": FLOAT for name in names}
@@ -174,7 +174,7 @@ class Evaluation:
         nothing.
         """
         ends = {name: float(detail[name]) for name in self._bracket_names if name in detail}
-        for name in self._likelihoods_told:
+        for name in self._n_likelihoods:
             ends[f"{name}_lower"] = found[name] + log_z - ends["log_z_upper"]
             ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
         return ends
@@ -209,7 +209,7 @@ class Evaluation:
                     n_resamples=s.n_resamples,
                     seed=seed,
                 )
-            tell_once(told, s.n_resamples)
+            warn_of_errors(told, s.n_resamples)
             return found
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
         rows = self._sample.rows if enough else None  # without, samples of the machine tell the information

@@ -73,8 +73,8 @@ def _mixing(run: Learned) -> dict[str, Any]:
 
 def _ais(run: Learned) -> dict[str, Any]:
     """Return the last likelihood by annealed importance sampling."""
-    looks = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
-    error = looks.get("log_z_error")
+    last = {name: values[-1] for name, values in run.likelihood.items() if len(values)}
+    error = last.get("log_z_error")
     labels = {
         "log_likelihood": "log-likelihood by ais",
         "holdout_log_likelihood": "log-likelihood by ais, held out",
@@ -82,9 +82,9 @@ def _ais(run: Learned) -> dict[str, Any]:
         "holdout_log_likelihood_bound": "log-likelihood by ais, held out, lower bound",
     }
     return {
-        f"{label}, epoch {looks['epoch'] + 1}": (float(looks[name]), float(error))
+        f"{label}, epoch {last['epoch'] + 1}": (float(last[name]), float(error))
         for name, label in labels.items()
-        if error is not None and name in looks
+        if error is not None and name in last
     }
 
 

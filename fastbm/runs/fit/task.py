@@ -20,7 +20,7 @@ from ...learning.learners.likelihood import Descent
 from ...learning.missing import refuse_long_phase
 from ...learning.moments import Parameters, with_prefix, without_prefix
 from ...learning.monitor.ais import AisLooks
-from ...learning.monitor.row_sums import refuse_long_look, refuse_long_rows
+from ...learning.monitor.row_sums import refuse_long_evaluation, refuse_long_rows
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
@@ -111,7 +111,7 @@ class FitTask:
         self._refuse_long_sums(Sample.of(start, data))
         self.learner = Learner(start, data, settings, threads=threads)
         self._ais = AisLooks(start, data, settings, threads) if settings.ais_every else None
-        self._n_looked = 0  # epochs at the last look by annealed importance sampling
+        self._n_measured = 0  # epochs at the last look by annealed importance sampling
         self._evaluation = Evaluation(start, data, settings, classify, threads)
         self.method = self._evaluation.method
 
@@ -123,7 +123,7 @@ class FitTask:
         if sample.up is not None:
             refuse_long_phase(self.start, sample.up, settings)
             tables = (Rows.of(self.data[name]) for name in ("rows", "holdout") if name in self.data)
-            refuse_long_look(self.start, tables, settings.evaluate)
+            refuse_long_evaluation(self.start, tables, settings.evaluate)
         # by ais the rows of deep machines get bounds in place of sums
         summed = settings.evaluate == "exact" or (settings.evaluate == "ais" and self.start.layout != "deep")
         if hidden_coupled and (settings.clamped == "exact" or summed):
@@ -192,12 +192,12 @@ class FitTask:
     def _ais_due(self) -> bool:
         """Whether the likelihood is to be estimated before anything else."""
         every = self.settings.ais_every
-        return self._ais is not None and self._n_looked < self.n_epochs and self.learner.due(every)
+        return self._ais is not None and self._n_measured < self.n_epochs and self.learner.due(every)
 
     def advance(self) -> dict[str, np.ndarray]:
         """Do one epoch, an estimate of its likelihood, or the evaluation when the epochs are done; return the rows."""
         if self._ais_due:
-            return self._look_by_ais()
+            return self._measure_by_ais()
         over = self.learner.over
         if self.n_epochs == self.settings.epochs - 1 and not over:
             self._ending.begin(self._state, self.n_written)
@@ -207,15 +207,15 @@ class FitTask:
         if not over:
             self._ending.forget()
         if self._ais_due:  # the driver came to its end without an epoch more
-            return self._look_by_ais()
+            return self._measure_by_ais()
         rows = self._evaluation(self.model)
         found = self.learner.verdict()
         self._evaluated = True
         return rows | (found if self._judged else {})
 
-    def _look_by_ais(self) -> dict[str, np.ndarray]:
+    def _measure_by_ais(self) -> dict[str, np.ndarray]:
         assert self._ais is not None
-        self._n_looked = self.n_epochs
+        self._n_measured = self.n_epochs
         return self._ais(self.learner.driver.parameters.machine(self.start), self.n_epochs - 1)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -223,10 +223,10 @@ class FitTask:
         return {**self._state(), **self._ending.state()}
 
     def _state(self) -> dict[str, np.ndarray]:
-        return self.learner.state({"n_looked": np.array(self._n_looked), "evaluated": np.array(self._evaluated)})
+        return self.learner.state({"n_looked": np.array(self._n_measured), "evaluated": np.array(self._evaluated)})
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
-        self._evaluated, self._n_looked = bool(state["evaluated"]), int(state["n_looked"])
+        self._evaluated, self._n_measured = bool(state["evaluated"]), int(state["n_looked"])
         self._ending.restore(state)
         self.learner.restore(state)

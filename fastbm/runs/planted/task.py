@@ -38,7 +38,7 @@ class InverseTask:
         self._warm: set[tuple[str, bool]] = set()
         self._place: tuple[Any, ...] = ()
         self._rows: planted.Rows
-        self._truth: planted.Look | str
+        self._truth: planted.MachineMoments | str
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -103,13 +103,13 @@ class InverseTask:
         model, beta, seed = self._models[cell["model"]], cell["beta"], cell["seed"]
         self._rows = planted.draw(model, beta, cell["n_rows"], seed, self._threads)
         try:
-            self._truth = planted.look(model, beta, self._rows.holdout, seed, self._threads)
+            self._truth = planted.measure(model, beta, self._rows.holdout, seed, self._threads)
         except (ValueError, TypeError) as error:
             self._truth = str(error)
         self._place = place
 
-    def _held_against(self, truth: planted.Look, learned: Learned, seed: int) -> dict[str, Any]:
-        ours = planted.look(learned.machine, 1.0, self._rows.holdout, seed, self._threads)
+    def _held_against(self, truth: planted.MachineMoments, learned: Learned, seed: int) -> dict[str, Any]:
+        ours = planted.measure(learned.machine, 1.0, self._rows.holdout, seed, self._threads)
         return {
             "moments_by": ours.method,
             "mean_off": planted.root_mean_square(ours.mean - truth.mean),

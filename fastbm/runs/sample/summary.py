@@ -16,7 +16,7 @@ from .valleys import is_even, starts_at_one_point
 
 def summarise_sample(run: Samples) -> dict[str, Any]:
     """Return the entries of the summary of a run of `sample`; empty ones are left out."""
-    found = {**_told(run), **_moves(run)}
+    found = {**_settings(run), **_moves(run)}
     if not len(run.sweep):
         return found | _population(run)
     best = run.config["sample"].get("keep") == "best"  # then there may be no burn-in, and averages mean little
@@ -33,7 +33,7 @@ def _verdict(run: Samples) -> dict[str, Any]:
     return {"converged": converged}
 
 
-def _told(run: Samples) -> dict[str, Any]:
+def _settings(run: Samples) -> dict[str, Any]:
     """Return the machine, the sampler, and the progress of a run, as entries."""
     settings = run.config["sample"]
     sampler, rule, order = settings["sampler"], settings.get("rule", ""), settings.get("order", "")
@@ -114,11 +114,11 @@ def _chains(run: Samples) -> dict[str, Any]:
         found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
     if starts_at_one_point(run):
         found["begun at"] = "one state, the same for all chains, which may hide other valleys"
-    stood = [q.label for q in watched if not q.varies]
+    frozen = [q.label for q in watched if not q.varies]
     watched = [q for q in watched if q.varies]
-    if stood:
-        more = f" (and {len(stood) - 1} more)" if len(stood) > 1 else ""
-        found["never changed"] = f"the {stood[0]}{more}: r_hat and ess are not known"
+    if frozen:
+        more = f" (and {len(frozen) - 1} more)" if len(frozen) > 1 else ""
+        found["never changed"] = f"the {frozen[0]}{more}: r_hat and ess are not known"
     if watched:
         some = f" in one of {step} records" if (step := spacing(run)) > 1 else ""
         ess = f"{_least(watched, 'ess_bulk'):.4g} bulk, {_least(watched, 'ess_tail'):.4g} tail"

@@ -13,7 +13,7 @@ import numpy as np
 from ...sampling.clamped import Conditioned
 from ...sampling.memory import check_rows
 from ...sampling.settings import SampleSettings
-from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, look_after
+from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, check_after
 from ...sampling.tempering import Tempering
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
@@ -89,7 +89,7 @@ class SampleTask(SamplingTask):
             return self._sweep(left - 1)
         most = 1 if odd else s.n_samples - n_done
         if self._rule is not None:
-            most = min(most, look_after(n_done) - n_done)
+            most = min(most, check_after(n_done) - n_done)
         rows = self._record(most, left)
         if rows is None:
             return None
@@ -136,7 +136,7 @@ class SampleTask(SamplingTask):
         """Burn in up to the next test at most; samples begin where the run looks stationary, or at the limit."""
         assert self._relaxation is not None
         most = max(1, self.settings.n_samples)
-        left = min(self._relaxation.rows_to_look(), most - self._relaxation.n_rows)
+        left = min(self._relaxation.rows_to_check(), most - self._relaxation.n_rows)
         rows = self._record(left, self.settings.thin)
         if rows is None:
             return None

@@ -80,7 +80,7 @@ class Engine:
         self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
         self.halt: Callable[[], bool] = never
         self._broken, self._flips = False, [0] * len(self.blocks)
-        self._since_look = [0] * len(self.blocks)
+        self._since_check = [0] * len(self.blocks)
         self._allocate()
         self._load(up, streams)
 
@@ -189,9 +189,9 @@ class Engine:
 
     def _must_stop(self, k: int, attempts: int) -> bool:
         """Return whether block `k` is to be left before its next `attempts`; asks `halt` once in `PIECE_SECONDS`."""
-        self._since_look[k] += attempts
-        if self._since_look[k] > self._longest_piece():
-            self._since_look[k] = attempts
+        self._since_check[k] += attempts
+        if self._since_check[k] > self._longest_piece():
+            self._since_check[k] = attempts
             return self._stopped()
         return self._broken
 
@@ -229,7 +229,7 @@ class Engine:
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._prepare()
-        self._since_look = [0] * len(self.blocks)
+        self._since_check = [0] * len(self.blocks)
         self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
         self.n_swept += n_sweeps
 
@@ -246,7 +246,7 @@ class Engine:
         """
         self._prepare()
         self._prepare_energies()
-        self._since_look = [0] * len(self.blocks)
+        self._since_check = [0] * len(self.blocks)
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = np.empty((n_samples, self.n_chains))
 

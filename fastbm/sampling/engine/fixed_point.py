@@ -11,9 +11,9 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.sampling.field_energies import STEPS
 from ...kernels.sampling.rounding import round_rows
-from ...machine.couplings import Couplings, row_blocks
+from ...machine.couplings import Couplings
 from ...machine.units import Units
-from ...machine.up_form import up_form
+from ...machine.up_form import up_bias
 from .lanes import Lanes
 
 LOG_ODDS_ERROR = (
@@ -89,10 +89,11 @@ def sparse_integers(
     couplings: Couplings, bias: np.ndarray, units: Units, highest_beta: float, *, spare: int = 0
 ) -> SparseIntegers:
     """Return couplings in terms of units that are up; int64 leave `spare` bits for sums of fields."""
-    form, field = up_form(couplings, bias, units)
-    indptr, indices, rises = form.csr()
-    for point in _candidates(form.absolute_sums(), np.atleast_2d(field), highest_beta, spare):
-        found = point.judged(_worst(form, np.atleast_2d(field), point.exponent))
+    factor, field = float(units.span**2), up_bias(couplings, bias, units)
+    indptr, indices, values = couplings.csr()
+    rises, rows = factor * values, np.atleast_2d(field)
+    for point in _candidates(factor * couplings.absolute_sums(), rows, highest_beta, spare):
+        found = point.judged(_worst(indptr, rises, rows, point.exponent))
         if found.error <= LOG_ODDS_ERROR:
             break
     return SparseIntegers(found, (indptr, indices, found.integers(rises)), found.integers(field))
@@ -140,21 +141,16 @@ def _exponent(highest: float, largest: float) -> int:
     return min(math.frexp(above[0] / below[0])[1] - 1 + above[1] - below[1], FINEST)
 
 
-def _worst(form: Couplings, field: np.ndarray, exponent: int) -> float:
+def _worst(indptr: np.ndarray, values: np.ndarray, field: np.ndarray, exponent: int) -> float:
     """Return the largest error of a field in any state, in units of 2^-exponent: roundings of one sign add up."""
     start = np.abs(_rounding(field, exponent)).max(axis=0)
-    if form.kind == "sparse":
-        indptr, _, values = form.csr()
-        change = _rounding(values, exponent)
-        rows = np.repeat(np.arange(form.n_units), np.diff(indptr))
-        raised, lowered = (np.bincount(rows, np.maximum(c, 0.0), form.n_units) for c in (change, -change))
-        return float((np.maximum(raised, lowered) + start).max())
-    matrix, worst = form.matrix(), 0.0
-    for block in row_blocks(form.n_units, form.n_units):
-        change = _rounding(matrix[block], exponent)
-        raised, lowered = (np.maximum(c, 0.0).sum(axis=1) for c in (change, -change))
-        worst = max(worst, float((np.maximum(raised, lowered) + start[block]).max()))
-    return worst
+    change = _rounding(values, exponent)
+    if not change.any():
+        return float(start.max())
+    n_units = len(indptr) - 1
+    rows = np.repeat(np.arange(n_units), np.diff(indptr))
+    raised, lowered = (np.bincount(rows, np.maximum(c, 0.0), n_units) for c in (change, -change))
+    return float((np.maximum(raised, lowered) + start).max())
 
 
 def _rounding(values: np.ndarray, exponent: int) -> np.ndarray:

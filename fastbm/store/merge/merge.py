@@ -11,7 +11,7 @@ from ..._base.halting import Halt, never
 from .. import disk
 from ..chain import Chain, blocks_safe, follow
 from ..commit import disk_errors
-from ..find import Standing, find
+from ..find import Status, find
 from ..image import Damaged
 from ..lock import Lock
 from ..names import Names
@@ -52,20 +52,20 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
 
 def merge_chain(names: Names, halt: Halt = never) -> None:
     """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
-    standing = find(names)
-    if standing.origin is not None:
+    status = find(names)
+    if status.origin is not None:
         check_replaceable(names)
         for path in names.temporaries():
             disk.unlink(path)
-        chain = _check_whole(names, standing)
+        chain = _check_whole(names, status)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
             try:
-                write_merged(names, standing, chain, halt)
+                write_merged(names, status, chain, halt)
             except BaseException as error:
                 with suppress(OSError):
                     disk.unlink(names.merged_temporary)
                 if isinstance(error, Damaged):
-                    whole = follow(names, standing.origin, hash_last=None)
+                    whole = follow(names, status.origin, hash_last=None)
                     raise _damaged(str(error), whole.headers[-1].end_block) from None
                 raise
     with disk_errors(names):
@@ -114,17 +114,17 @@ def parts_bytes(names: Names) -> int:
     return sizes
 
 
-def _check_whole(names: Names, standing: Standing) -> Chain:
+def _check_whole(names: Names, status: Status) -> Chain:
     """Follow the chain to its end; refuse parts that lack it."""
-    assert standing.origin is not None
-    chain = follow(names, standing.origin, hash_last=0)  # bytes are checked as they are read
+    assert status.origin is not None
+    chain = follow(names, status.origin, hash_last=0)  # bytes are checked as they are read
     end = chain.headers[-1].end_block
     if chain.bad:
         raise _damaged(chain.reason, end)
     if not chain.headers[-1].finished:
         raise StorageError(f"{names.shown} is not finished ({end} blocks). Resume it to its end, then merge.")
-    if standing.merged is not None:
-        standing.merged.check()
+    if status.merged is not None:
+        status.merged.check()
     return chain
 
 

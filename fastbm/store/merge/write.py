@@ -18,11 +18,11 @@ import h5py
 import numpy as np
 
 from ..._base.checks import StorageError
-from ..._base.halting import Halt, look
+from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
 from .. import disk as files, hdf
 from ..chain import Chain, Origin, damage, read_inputs, read_spec
-from ..find import Merged, Standing
+from ..find import Merged, Status
 from ..image import Damaged, check_hash, hasher_of, open_image
 from ..names import Names
 from ..reader import Reader
@@ -136,7 +136,7 @@ def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -
             yield name, max(low, start), min(high, end)
 
 
-def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> None:
+def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None:
     """Write ``run.h5`` beside the parts, under a temporary name until it is whole.
 
     Raises
@@ -146,16 +146,16 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
     Halted
         If a stop is asked for.
     """
-    assert standing.origin is not None
-    streams = standing.origin.streams
+    assert status.origin is not None
+    streams = status.origin.streams
     n_rows = dict(zip(streams, chain.headers[-1].index.sum(axis=1).tolist(), strict=True))
-    compression = str(standing.origin.settings["compression"] or "") or None
+    compression = str(status.origin.settings["compression"] or "") or None
     raw = {name for name, stream in streams.items() if not compression and stream.dtype != "str" and stream.row_bytes}
     disk = DiskFile(names.merged_temporary)
     try:
         holes, copied = {}, {}
         with disk.hdf5() as file, ExitStack() as stack:
-            _write_about(file, names, standing.origin, chain)
+            _write_about(file, names, status.origin, chain)
             reader = stack.enter_context(Reader(names.parts)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
@@ -165,7 +165,7 @@ def write_merged(names: Names, standing: Standing, chain: Chain, halt: Halt) -> 
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-        blocks = _fill_holes(disk, holes, n_rows, names, standing, chain, halt)
+        blocks = _fill_holes(disk, holes, n_rows, names, status, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(blocks)
         disk.sync()
@@ -209,7 +209,7 @@ def _copy(dataset: h5py.Dataset, reader: Reader, name: str, stream: Stream, halt
     """Write rows through HDF5; return their hash."""
     digest, batch = hashlib.sha256(), batch_rows(stream)
     for start in range(0, len(dataset), batch):
-        look(halt)
+        stop_if_asked(halt)
         rows = reader.read(name, start, start + batch)
         update_hash(digest, rows)
         if rows.size:
@@ -222,13 +222,13 @@ def _fill_holes(
     holes: dict[str, list[int]],
     n_rows: dict[str, int],
     names: Names,
-    standing: Standing,
+    status: Status,
     chain: Chain,
     halt: Halt,
 ) -> BlockHash:
     """Fill the holes with the rows of all segments, and return the hash of the file."""
-    assert standing.origin is not None
-    streams = standing.origin.streams
+    assert status.origin is not None
+    streams = status.origin.streams
     sizes = ((place, chunk_bytes(streams[name], n_rows[name])) for name, places in holes.items() for place in places)
     follower = Follower(disk.handle, disk.size, sizes)
 
@@ -238,13 +238,13 @@ def _fill_holes(
 
     try:
         chunks = {name: Chunks(streams[name], n_rows[name], holes[name], write) for name in holes}
-        n_base, kept = kept_rows(chain.headers, standing.origin.header.index[:, 0])
+        n_base, kept = kept_rows(chain.headers, status.origin.header.index[:, 0])
         columns = {name: (column, stream) for column, (name, stream) in enumerate(streams.items()) if name in holes}
-        if standing.merged is not None:
-            _feed_base(standing.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
+        if status.merged is not None:
+            _feed_base(status.merged, {name: (int(n_base[columns[name][0]]), one) for name, one in chunks.items()})
         found, large = row_bytes(names, chain.headers[1:], kept[1:], columns), disk.size >= PIECE
         for pieces in one_ahead(found) if large else found:
-            look(halt)
+            stop_if_asked(halt)
             for name, data in pieces:
                 chunks[name].feed(data)
         for one in chunks.values():

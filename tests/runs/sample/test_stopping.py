@@ -12,7 +12,7 @@ import pytest
 import fastbm as bm
 from fastbm import diagnostics
 from fastbm.runs.sample.convergence import quantities
-from fastbm.sampling.stopping import Grouped, Relaxation, Rule, bins_for, look_after
+from fastbm.sampling.stopping import Grouped, Relaxation, Rule, bins_for, check_after
 from tests.support import machines
 from tests.support.machines import UNITS, calm, flat
 from tests.support.samples import FERRO, SK, small
@@ -32,10 +32,10 @@ def ar1(n_samples: int, n_chains: int, rho: float, seed: int, start: float = 0.0
 def test_looks_depend_on_nothing_but_their_number() -> None:
     looks, n = [], 0
     for _ in range(8):
-        n = look_after(n)
+        n = check_after(n)
         looks.append(n)
     assert looks == [64, 80, 100, 125, 157, 196, 245, 306]
-    assert look_after(99) == 100 and look_after(100) == 125
+    assert check_after(99) == 100 and check_after(100) == 125
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 64])
@@ -44,10 +44,10 @@ def test_the_rule_is_met_at_the_first_look_that_shows_it_whatever_the_pieces(pie
     grouped = Grouped({"energy": 8}, 2)
     rule, n, verdicts = Rule({"ess": 300}, grouped), 0, []
     while n < len(series):
-        step = min(pieces, look_after(n) - n, len(series) - n)
+        step = min(pieces, check_after(n) - n, len(series) - n)
         verdict = rule.met({"energy": series[n : n + step]})
         n += step
-        assert (verdict is not None) == (look_after(n - 1) == n)
+        assert (verdict is not None) == (check_after(n - 1) == n)
         if verdict is not None:
             verdicts.append((n, verdict))
             if verdict:
@@ -68,7 +68,7 @@ def test_both_limits_must_hold() -> None:
     for series, met in ((together, True), (apart, False)):
         rule, n = Rule({"ess": 10, "r_hat": 1.05}, Grouped({"energy": 8}, 1)), 0
         while n < 382:
-            step = look_after(n) - n
+            step = check_after(n) - n
             last = rule.met({"energy": series[n : n + step]})
             n += step
         assert last is met
@@ -79,7 +79,7 @@ def test_what_looked_settled_is_looked_at_again() -> None:
     series = ar1(4_000, 1, 0.3, seed=4) + 6.0 * (np.arange(4_000) >= 1_200)[:, None]
     rule, n = Rule({"ess": 100}, Grouped({"energy": 1}, 1)), 0
     while n < 3_500:
-        step = look_after(n) - n
+        step = check_after(n) - n
         n += step
         assert not rule.met({"energy": series[n - step : n]}), n
 
@@ -89,7 +89,7 @@ def test_chains_that_relax_side_by_side_do_not_stop() -> None:
     series = ar1(2_000, 8, 0.0, seed=5) + 0.3 * np.exp(-np.arange(2_000) / 400.0)[:, None]
     rule, n, looks = Rule({"ess": 100}, Grouped({"energy": 8}, 1)), 0, []
     while n < 1_500:
-        step = look_after(n) - n
+        step = check_after(n) - n
         n += step
         looks.append(rule.met({"energy": series[n - step : n]}))
     assert not any(looks)
@@ -99,7 +99,7 @@ def test_a_run_stops_when_it_knows_enough() -> None:
     run = bm.sample(SK, beta=0.4, n_chains=16, n_sweeps=50_000, until={"ess": 2_000}, observables=["magnetisation"])
     assert run.finished and run.until_met and run.converged
     n = len(run.sweep)
-    assert look_after(n - 1) == n
+    assert check_after(n - 1) == n
     assert n < 2_000
     assert run.sweep[-1] == run.burn_in + n
     assert min(diagnostics.ess(run.energy), diagnostics.ess(run.observables["magnetisation"])) > 1_500
@@ -159,7 +159,7 @@ def test_one_look_at_many_quantities_rings_no_more_than_at_one() -> None:
     rung = 0
     for seed in range(60):
         relaxation = Relaxation(Grouped({"energy": 30 * 8}, 30))
-        rows = ar1(relaxation.rows_to_look(), 240, 0.0, seed=seed)
+        rows = ar1(relaxation.rows_to_check(), 240, 0.0, seed=seed)
         rung += not relaxation.over({"energy": rows})
     assert rung <= 12
 

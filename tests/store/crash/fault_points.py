@@ -118,7 +118,7 @@ FAULTS: dict[str, Callable[[Operation, Do, int], Any]] = {
 }
 OF_WRITES = ("short write", "zero write")
 # What a commit or a merge cannot do without; a fault there that is not told would be a promise broken.
-TOLD = ("create", "write", "sync", "rename", "sync_folder")
+VERDICTS = ("create", "write", "sync", "rename", "sync_folder")
 
 
 def trial(name: str, path: Path, number: int, fault: str) -> None:
@@ -134,7 +134,7 @@ def trial(name: str, path: Path, number: int, fault: str) -> None:
         assert crash.run_child(tell) < 0, f"{point} was not reached"
     elif fault == "short write":
         tell()
-    elif POINTS[point][0] in TOLD:
+    elif POINTS[point][0] in VERDICTS:
         with pytest.raises(StorageError, match=r"Free space|[tT]hen resume|cannot write"):
             tell()
     else:

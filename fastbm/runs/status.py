@@ -12,7 +12,7 @@ LIVE, SILENT, STOPPED, FINISHED, DAMAGED = "live", "silent", "stopped", "finishe
 _SPANS = ((1.0, 120, "s"), (60.0, 120, "min"), (3600.0, 48, "h"), (86400.0, 1 << 60, "days"))
 
 
-class Standing(NamedTuple):
+class Status(NamedTuple):
     """The status of a run in one word, a text about it, and the command that continues the run, where one would."""
 
     state: str
@@ -20,32 +20,32 @@ class Standing(NamedTuple):
     command: str = ""
 
 
-def standing_of(reader: Reader) -> Standing:
+def status_of(reader: Reader) -> Status:
     """Return the status of a run, without taking its lock."""
-    found = _standing(reader)
+    found = _status(reader)
     if found.state != STOPPED or reader.damage:
         return found
     reader.refresh()  # the writer may have made its last commits, and left, since the reader looked
-    return _standing(reader)
+    return _status(reader)
 
 
-def _standing(reader: Reader) -> Standing:
+def _status(reader: Reader) -> Status:
     if reader.damage:
-        return Standing(DAMAGED, reader.damage, f"fastbm resume {shlex.quote(reader.path)}")
+        return Status(DAMAGED, reader.damage, f"fastbm resume {shlex.quote(reader.path)}")
     if reader.finished:
         return _finished(reader)
     holder, resume = reader.holder, f"fastbm resume {shlex.quote(reader.path)}"
     commit = f"last commit {ago(last_commit(reader).time)}"
     if holder is None:
-        return Standing(STOPPED, commit, resume)
+        return Status(STOPPED, commit, resume)
     alive = holder.alive
     if alive:
-        return Standing(LIVE, f"{holder}; {commit}")
+        return Status(LIVE, f"{holder}; {commit}")
     if alive is None and reader.live:
-        return Standing(LIVE, f"{holder}, not to be seen from here; {commit}")
+        return Status(LIVE, f"{holder}, not to be seen from here; {commit}")
     if alive is None:
-        return Standing(SILENT, f"{holder}, not to be seen from here; {commit}. If it has ended, go on", resume)
-    return Standing(STOPPED, f"{commit}; pid {holder.pid} on {holder.host} is gone", resume)
+        return Status(SILENT, f"{holder}, not to be seen from here; {commit}. If it has ended, go on", resume)
+    return Status(STOPPED, f"{commit}; pid {holder.pid} on {holder.host} is gone", resume)
 
 
 def ago(when: float) -> str:
@@ -59,10 +59,10 @@ def span(seconds: float) -> str:
     return f"{seconds / unit:.0f} {word}"
 
 
-def _finished(reader: Reader) -> Standing:
+def _finished(reader: Reader) -> Status:
     number = last_commit(reader).number
     if number < 0:
-        return Standing(FINISHED, "one file")
+        return Status(FINISHED, "one file")
     if reader.live:
-        return Standing(FINISHED, f"{number + 1} files; {reader.holder} is still at it")
-    return Standing(FINISHED, f"{number + 1} files, to be made one", f"fastbm merge {shlex.quote(reader.path)}")
+        return Status(FINISHED, f"{number + 1} files; {reader.holder} is still at it")
+    return Status(FINISHED, f"{number + 1} files, to be made one", f"fastbm merge {shlex.quote(reader.path)}")

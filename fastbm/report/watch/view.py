@@ -18,7 +18,7 @@ from ..._base.checks import StorageError
 from ...runs.begin import run_of
 from ...runs.progress import COUNTERS, Progress, progress_of
 from ...runs.run import Run
-from ...runs.standing import FINISHED, LIVE, Standing, standing_of
+from ...runs.status import FINISHED, LIVE, Status, status_of
 from ...store import Commit, Reader, commit_at, counters, last_commit, open_reader
 from .series import Line, Recent
 
@@ -46,7 +46,7 @@ class View:
     path: str
     title: str
     machine: str
-    standing: Standing
+    status: Status
     progress: Progress
     commit: Commit
     rate: float | None
@@ -55,7 +55,7 @@ class View:
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the end, if it goes on like this; None where nothing tells."""
-        if self.standing.state != LIVE or not self.rate:
+        if self.status.state != LIVE or not self.rate:
             return None
         left = (self.progress.total - self.progress.done) / self.rate
         return max(0.0, left - max(0.0, time.time() - self.commit.time))
@@ -86,7 +86,7 @@ class Watch:
         self._run_id = reader.meta.get("run_id")
         self._past: deque[tuple[Commit, int]] = deque(maxlen=COMMITS_OF_RATE + 1)
         self._seen: Any = None
-        self._view: View
+        self._current: View
         self._n_sums = _n_sums(reader)
 
     @property
@@ -94,19 +94,19 @@ class Watch:
         """The run that is looked at."""
         return self._run
 
-    def look(self) -> View:
+    def view(self) -> View:
         """Return what there is to be seen; the same view as before, but for its standing, where nothing is new."""
         try:
-            return self._look()
+            return self._read_current()
         except FileNotFoundError:  # the parts were merged during the look
-            return self._look()
+            return self._read_current()
         except StorageError:
             started = time.monotonic()
             self._begin(open_reader(self._path, cut=True, trust=self._trust))
             self._again = time.monotonic() + CHECK_EVERY * (time.monotonic() - started)
-            return self._look()
+            return self._read_current()
 
-    def _look(self) -> View:
+    def _read_current(self) -> View:
         reader = self._reader
         if not reader.damage:
             reader.refresh()
@@ -114,13 +114,13 @@ class Watch:
                 self._begin(reader)
         elif reader.live and time.monotonic() > self._again:  # what was damaged is computed again
             self._begin(_open(self._path, self._trust))
-            return self._look()
-        standing = standing_of(self._reader)
+            return self._read_current()
+        status = status_of(self._reader)
         at = last_commit(self._reader)
         if at != self._seen:
-            self._view, self._seen = self._new_view(at), at
-        self._view = replace(self._view, standing=standing)
-        return self._view
+            self._current, self._seen = self._new_view(at), at
+        self._current = replace(self._current, status=status)
+        return self._current
 
     def _new_view(self, at: Commit) -> View:
         done, total, unit = self._progress(at)
@@ -134,7 +134,7 @@ class Watch:
             path=self._reader.path,
             title=_title(self._run.config) + (" (no seal: nothing is checked)" if self._run.unchecked else ""),
             machine=_machine(self._run.config),
-            standing=Standing(FINISHED, ""),
+            status=Status(FINISHED, ""),
             progress=Progress(done, total, unit),
             commit=at,
             rate=self._rate(),
