@@ -101,3 +101,14 @@ def test_chains_that_do_not_move_have_finite_numbers() -> None:
     assert found.energy == pytest.approx(-2701.1, abs=1e-9)
     assert found.detail["tau_int"] == 0.5
     assert found.ess == 6 * 333
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", ["gibbs", "importance-sampling"])
+def test_means_and_errors_are_in_the_units_of_the_machine(method: str) -> None:
+    """The same machine told in spins has means from -1 to 1, and errors twice as large."""
+    model = machine("restricted", "binary")
+    binary, spin = (bm.infer(one, method, seed=4) for one in (model, model.to_units("spin")))
+    np.testing.assert_allclose(spin.mean, 2.0 * binary.mean - 1.0, atol=0.02)
+    np.testing.assert_allclose(spin.mean_error, 2.0 * binary.mean_error, rtol=0.2)
+    assert spin.log_z == pytest.approx(binary.log_z, abs=0.02)

@@ -11,7 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm.kernels.bits import count_triples
 from fastbm.learning.fidelity.fidelity import Fidelity
-from fastbm.learning.fidelity.moments import ORDERS, Counts, UpMoments, count, pack_rows, some_triples
+from fastbm.learning.fidelity.moments import ORDERS, Counts, UpMoments, count, pack_rows, some_triples, weighted
 from fastbm.machine.units import units as convention
 from tests.support.machines import parameters
 from tests.twins import fidelity as reference
@@ -260,3 +260,13 @@ def test_a_picture_has_four_panels(n, tmp_path):
         return
     path = draw_fidelity(found, tmp_path / "new" / "fidelity.png")
     assert path.read_bytes()[:4] == b"\x89PNG" and [p.name for p in path.parent.iterdir()] == ["fidelity.png"]
+
+
+def test_weighted_rows_are_as_rows_that_are_repeated() -> None:
+    generator = np.random.default_rng(8)
+    up, n_times = (generator.random((30, 6)) < 0.4).astype(np.uint8), generator.integers(1, 5, 30)
+    chosen = np.array([[0, 1, 2], [1, 3, 5], [0, 4, 5]])
+    found = weighted(up, n_times.astype(float), chosen)
+    counted = UpMoments.of(count(np.repeat(up, n_times, axis=0), chosen, 1), chosen)
+    for name in ("up", "pairs", "triples", "population"):
+        np.testing.assert_allclose(getattr(found, name), getattr(counted, name), rtol=1e-13, atol=1e-15)

@@ -82,6 +82,11 @@ def test_tables() -> None:
     rows = run.thermodynamics()
     assert table["specific_heat"].tolist() == [row.specific_heat.value for row in rows]
     assert table["binder_cumulant_error"].tolist()[-1] == rows[-1].binder_cumulant.error
+    np.testing.assert_array_equal(rows.energy, [row.energy.value for row in rows])
+    np.testing.assert_array_equal(rows.binder_cumulant_error, table["binder_cumulant_error"])
+    np.testing.assert_array_equal(rows.beta, run.betas)
+    with pytest.raises(AttributeError, match="there is no heat; columns are beta, energy, specific_heat"):
+        _ = rows.heat
     assert np.isnan(table["binder_cumulant"].tolist()[0])  # states of the coldest alone are kept
     table = fitted.to_dataframe()
     assert table.index.name == "epoch" and table.index.tolist() == [1, 2, 3, 4, 5]

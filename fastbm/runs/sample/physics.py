@@ -55,12 +55,26 @@ class Thermodynamics(NamedTuple):
     binder_cumulant: Estimate | None = None
 
 
-def thermodynamics(run: Samples) -> list[Thermodynamics]:
+class Curves(list[Thermodynamics]):
+    """Rows of `Thermodynamics`, and each of their columns as an array: `energy`, `energy_error`, ..., (n_betas,).
+
+    What is not known at a temperature is NaN.
+    """
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        """Return a column."""
+        field = name.removesuffix("_error")
+        if name.startswith("_") or field not in Thermodynamics._fields or name == "beta_error":
+            raise AttributeError(f"there is no {name}; columns are {', '.join(Thermodynamics._fields)}, with _error")
+        return np.array([row[name] for row in as_rows(self)])
+
+
+def thermodynamics(run: Samples) -> Curves:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
     _check_one_pattern(run, "thermodynamics")
     n_units, spins, even = run._start.n_units, _spin_magnetisation(run), is_even(run)
-    rows = []
+    rows = Curves()
     for beta, energy, chains in _temperatures(run):
         heat = diagnostics.specific_heat(energy, beta, n_units)
         energies = (

@@ -106,13 +106,14 @@ class SampleRun(Samples):
         """What speaks for a run that has `converged`: the worst R-hat, or the families of a population."""
         return convergence.evidence_of(self)
 
-    def thermodynamics(self) -> list[physics.Thermodynamics]:
+    def thermodynamics(self) -> physics.Curves:
         """Return energy, specific heat, magnetisation, susceptibility and Binder's cumulant with their errors.
 
         Returns
         -------
         list of Thermodynamics
-            One row for each inverse temperature, those of a ladder included.
+            One row for each inverse temperature, those of a ladder included. Columns are arrays, (n_betas,): `beta`,
+            `energy`, `energy_error`, ...; NaN where nothing is known.
 
         Raises
         ------
