@@ -79,7 +79,7 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
     if path.endswith((".npy", ".npz")):
         yield _numpy(path, member)
     else:
-        with _hdf5(path) as file:
+        with opened_hdf5(path) as file:
             names: list[str] = []
             file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
             found = file.get(member or names[0]) if member or len(names) == 1 else None
@@ -109,7 +109,8 @@ def _numpy(path: str, member: str) -> np.ndarray:
     raise _no_member(path, member, names)
 
 
-def _hdf5(path: str) -> h5py.File:
+def opened_hdf5(path: str) -> h5py.File:
+    """Open an HDF5 file to read from; a StorageError says where it is none."""
     try:
         return h5py.File(path, "r")
     except OSError as error:

@@ -1,0 +1,171 @@
+"""Spike times to rows of bits: a unit is up in a bin in which it fired."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from .._base import checks
+from .datasets import opened_hdf5
+
+EDGE = 1e-6  # bins: a time so close below an edge is taken to lie on it, as 0.58 / 0.02 is 28.999999999999996
+MOST_ENTRIES = 1 << 32  # of the rows
+UNITS = "units"  # the table of units in files of Neurodata Without Borders
+
+
+class Binned(NamedTuple):
+    """Rows of bits, and where they come from.
+
+    Attributes
+    ----------
+    rows : (n_bins, n_units) uint8 array
+        1 where a unit fired in a bin, however often.
+    trial : (n_bins,) int64 array
+        Which trial a bin belongs to; all 0 without trials.
+    start : (n_bins,) array
+        When a bin begins, in the unit of the times.
+    names : tuple of str
+        Of the units: those of a mapping, of a file their ids, else their numbers.
+    """
+
+    rows: np.ndarray
+    trial: np.ndarray
+    start: np.ndarray
+    names: tuple[str, ...]
+
+
+def from_spike_times(
+    times: Any,
+    bin_width: float,
+    *,
+    start: float | None = None,
+    stop: float | None = None,
+    trials: Sequence[tuple[float, float]] | None = None,
+) -> Binned:
+    """Bin spike times.
+
+    Parameters
+    ----------
+    times : sequence of arrays, mapping of name to array, or str
+        The times of each unit, in any order, seconds for instance; or "FILE.nwb", a file of Neurodata Without Borders
+        (HDF5) with a table of units, "FILE.nwb:processing/x/units" where it lies elsewhere.
+    bin_width : float
+        In the unit of the times.
+    start, stop : float, optional
+        Bins cover times from `start` (0 unless given) up to `stop` (the bin of the last spike unless given). A last bin
+        that would be cut is left out, and so are spikes outside.
+    trials : sequence of pairs (start, stop), optional
+        Bins are aligned to the beginning of each trial, in place of `start` and `stop`; spikes between trials are left
+        out.
+
+    Returns
+    -------
+    Binned
+
+    Raises
+    ------
+    TypeError, ValueError
+        If times are no numbers, not finite, or negative without a `start`; if there are no spikes or no whole bin; or
+        if rows would not fit into memory.
+    StorageError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import fastbm as bm
+    >>> binned = bm.data.from_spike_times([[0.01, 0.03], [0.05]], bin_width=0.02)
+    >>> binned.rows
+    array([[1, 0],
+           [1, 0],
+           [0, 1]], dtype=uint8)
+    """
+    width = checks.real("bin_width", bin_width, above=0.0)
+    names, units = _units(times)
+    n_spikes = sum(map(len, units))
+    if trials is not None:
+        if start is not None or stop is not None:
+            raise ValueError("pass trials, or start and stop, not both.")
+        spans = [_span(k, one) for k, one in enumerate(trials)]
+        if not spans:
+            raise ValueError("trials is empty: pass at least one pair (start, stop).")
+    else:
+        if not n_spikes and stop is None:
+            raise ValueError("times holds no spike, so that it has no end: pass stop.")
+        first = min((float(one.min()) for one in units if len(one)), default=0.0)
+        if start is None and first < 0.0:
+            raise ValueError(f"times begin at {first:g}, before 0: pass start.")
+        begin = 0.0 if start is None else checks.real("start", start)
+        last = max((float(one.max()) for one in units if len(one)), default=begin)
+        end = begin + width * (np.floor((last - begin) / width + EDGE) + 1.0) if stop is None else stop
+        spans = [(begin, checks.real("stop", end))]
+    counts = [max(0, int(np.floor((end - begin) / width + EDGE))) for begin, end in spans]
+    if not sum(counts):
+        raise ValueError(f"no whole bin of {width:g} fits: lower bin_width, or pass a later stop.")
+    if sum(counts) * len(units) > MOST_ENTRIES:
+        raise ValueError(
+            f"{sum(counts)} bins of {len(units)} units are too many: raise bin_width, or pass start, stop or trials."
+        )
+    rows = np.zeros((sum(counts), len(units)), np.uint8)
+    ends = np.cumsum(counts)
+    for (begin, _), n_bins, after in zip(spans, counts, ends, strict=True):
+        for k, one in enumerate(units):
+            bins = np.floor((one - begin) / width + EDGE)
+            rows[after - n_bins + bins[(bins >= 0) & (bins < n_bins)].astype(np.int64), k] = 1
+    starts = [begin + width * np.arange(n) for (begin, _), n in zip(spans, counts, strict=True)]
+    return Binned(rows, np.repeat(np.arange(len(spans)), counts), np.concatenate(starts), names)
+
+
+def _units(times: Any) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Return names and times of all units."""
+    if isinstance(times, str | Path):
+        return _read(str(times))
+    if isinstance(times, Mapping):
+        return tuple(map(str, times)), [_times(f"times[{name!r}]", one) for name, one in times.items()]
+    if not isinstance(times, Iterable):
+        raise TypeError(f"times must hold the times of each unit; got {type(times).__name__}.")
+    found = [_times(f"times[{k}]", one) for k, one in enumerate(times)]
+    if not found:
+        raise ValueError("times is empty: pass the times of each unit.")
+    return tuple(map(str, range(len(found)))), found
+
+
+def _times(name: str, values: Any) -> np.ndarray:
+    found = np.asarray(values, np.float64) if len(np.shape(values)) == 1 else None
+    if found is None:
+        raise TypeError(f"{name} must be the times of one unit, of one axis; got shape {np.shape(values)}.")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} holds a time that is not finite: leave it out.")
+    return found
+
+
+def _span(k: int, pair: Any) -> tuple[float, float]:
+    if np.shape(pair) != (2,):
+        raise ValueError(f"trials[{k}] must be a pair (start, stop); got {pair!r}.")
+    begin, end = (checks.real(f"trials[{k}]", value) for value in pair)
+    if end <= begin:
+        raise ValueError(f"trials[{k}] ends at {end:g}, which is not after its start, {begin:g}.")
+    return begin, end
+
+
+def _read(source: str) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Return ids and times of the units of a file: `spike_times`, of unit k up to `spike_times_index[k]`."""
+    match = re.fullmatch(r"(.+?\.(?:nwb|h5|hdf5))(?::(.*))?", source, re.DOTALL)
+    path, place = (match[1], match[2] or UNITS) if match else (source, UNITS)
+    if not Path(path).is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    with opened_hdf5(path) as file:
+        table = file.get(place)
+        if not isinstance(table, h5py.Group) or "spike_times" not in table or "spike_times_index" not in table:
+            raise ValueError(f"{path} has no table of units with spike times at {place!r}; name it: {path}:PATH.")
+        times, ends = np.asarray(table["spike_times"][...]), np.asarray(table["spike_times_index"][...], np.int64)
+        ids = np.asarray(table["id"][...]) if "id" in table else np.arange(len(ends))
+    begins = np.concatenate([[0], ends[:-1]])
+    if (ends < begins).any() or not len(ends) or ends[-1] > len(times) or len(ids) != len(ends):
+        raise ValueError(f"the index of spike times of {path} makes no sense: it does not cut them into units.")
+    units = [_times(f"unit {one}", times[a:b]) for one, a, b in zip(ids, begins, ends, strict=True)]
+    return tuple(map(str, ids)), units
