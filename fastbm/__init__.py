@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .report import plots
     from .runs.begin import merge, open, resume
     from .runs.extend import extend
+    from .runs.fit.pairs import PairInformation, pair_information
     from .runs.fit.verb import fit
     from .runs.infer.compare import compare
     from .runs.infer.verb import infer
@@ -50,6 +51,7 @@ _PLACES = {
     "LogLikelihood": "inference.likelihood",
     "Moments": "data.moments",
     "Packed": "data.sources",
+    "PairInformation": "runs.fit.pairs",
     "RuleComparison": "learning.planted.comparison",
     "Run": "runs.run",
     "Source": "data.sources",
@@ -67,6 +69,7 @@ _PLACES = {
     "log_likelihood": "inference.likelihood",
     "merge": "runs.begin",
     "open": "runs.begin",
+    "pair_information": "runs.fit.pairs",
     "pseudo_likelihood": "inference.likelihood",
     "reconstruct": "inference.conditional.apply",
     "resume": "runs.begin",
@@ -96,6 +99,7 @@ __all__ = [
     "LogLikelihood",
     "Moments",
     "Packed",
+    "PairInformation",
     "RuleComparison",
     "Run",
     "Source",
@@ -118,6 +122,7 @@ __all__ = [
     "methods",
     "models",
     "open",
+    "pair_information",
     "plots",
     "pseudo_likelihood",
     "reconstruct",

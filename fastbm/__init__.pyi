@@ -42,6 +42,7 @@ from .models import square_lattice as lattice
 from .report import plots as plots
 from .runs.begin import merge as merge, open as open, resume as resume
 from .runs.extend import extend as extend
+from .runs.fit.pairs import PairInformation as PairInformation, pair_information as pair_information
 from .runs.infer.compare import compare as compare
 from .runs.planted.verb import compare_rules as compare_rules
 from .runs.run import Run as Run
@@ -59,6 +60,7 @@ __all__ = [
     "LogLikelihood",
     "Moments",
     "Packed",
+    "PairInformation",
     "RuleComparison",
     "Run",
     "Source",
@@ -81,6 +83,7 @@ __all__ = [
     "methods",
     "models",
     "open",
+    "pair_information",
     "plots",
     "pseudo_likelihood",
     "reconstruct",

@@ -1,0 +1,67 @@
+"""I_2 / I_N: machines of pairs and of triples, error bars that know of time, and refusals."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+
+
+def draws(p: np.ndarray, n_units: int, n_rows: int, seed: int) -> np.ndarray:
+    states = np.array(list(itertools.product((0, 1), repeat=n_units)), np.uint8)
+    return states[np.random.default_rng(seed).choice(len(p), n_rows, p=p)]
+
+
+def test_entropies_are_those_of_the_distribution() -> None:
+    """Parity of three units, mixed with independent ones: pairs explain nothing, and of a pairwise machine all."""
+    states = np.array(list(itertools.product((0, 1), repeat=3)))
+    p = np.where(states.sum(axis=1) % 2, 0.22, 0.03)
+    found = bm.pair_information(draws(p, 3, 20_000, 0), n_resamples=20)
+    assert found.data == pytest.approx(-(p * np.log(p)).sum(), abs=0.01)
+    assert found.independent == pytest.approx(3 * np.log(2.0), abs=0.001)
+    assert found.i_2 == pytest.approx(0.0, abs=0.001) and found.ratio == pytest.approx(0.0, abs=0.01)
+    model = bm.models.curie_weiss(5, coupling=1.5)
+    states = np.array(list(itertools.product((-1, 1), repeat=5)))
+    p = np.exp(-model.energy(states) - bm.infer(model, "exact").log_z)
+    found = bm.pair_information(draws(p, 5, 20_000, 1), n_resamples=20)
+    entropy = bm.infer(model, "exact").entropy
+    assert found.pairwise == pytest.approx(entropy, abs=0.02) and found.data == pytest.approx(entropy, abs=0.02)
+    assert abs(found.ratio - 1.0) < 4 * found.ratio_error
+    assert found.block <= 10
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_neighbours_in_time_widen_the_errors(seed: int) -> None:
+    """Every row twenty times in a row: a twentieth of the rows is known, and errors by blocks say so."""
+    states = np.array(list(itertools.product((-1, 1), repeat=4)))
+    energy = bm.models.curie_weiss(4, coupling=1.0).energy(states)
+    p = np.exp(-energy) / np.exp(-energy).sum()
+    rows = np.repeat(draws(p, 4, 1000, seed), 20, axis=0)
+    found = bm.pair_information(rows, n_resamples=40)
+    alone = bm.pair_information(rows, block=1, n_resamples=40)
+    assert found.block > 60
+    assert 2.5 < found.i_n_error / alone.i_n_error < 8.0  # the square root of 20 is 4.5
+
+
+def test_refusals_and_odd_rows() -> None:
+    rows = draws(np.full(8, 1 / 8), 3, 400, 2)
+    for data, options, match in (
+        (rows[:, :1], {}, "2 to 20 units"),
+        (np.zeros((200, 21), np.uint8), {}, "2 to 20 units"),
+        (rows[:50], {}, "at least 100 rows"),
+        (np.where(np.arange(400)[:, None] == 3, np.nan, rows.astype(float)), {}, "must be complete"),
+        (rows, {"block": 100}, "block must be at most 20"),
+        (rows, {"n_resamples": 1}, "n_resamples"),
+        (np.zeros((200, 3), np.uint8), {}, "do not depend on one another"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bm.pair_information(data, **options)
+    model = bm.models.curie_weiss(4, coupling=2.0)
+    spins = bm.sample(model, "exact", n_sweeps=20, n_chains=50, seed=3).states.reshape(-1, 4)
+    binary = bm.pair_information((spins + 1) // 2, n_resamples=3)
+    assert binary == bm.pair_information(spins, n_resamples=3)  # units do not matter
+    silent = np.concatenate([(spins + 1) // 2, np.zeros((1000, 1), int)], axis=1)
+    assert bm.pair_information(silent, n_resamples=3).i_2 == pytest.approx(binary.i_2)
