@@ -68,7 +68,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
         _error_bars(right, rows, styles)
     handles = [_legend_line(style, method) for method, style in styles.items()]
     if handles:
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
     return figure
 
 
@@ -129,6 +129,7 @@ def _costs(axes: Any, comparison: Comparison, styles: dict[str, Any]) -> None:
                 max(row["seconds"], 1e-5), max(row["log_z_off"], LEAST), lw=0, **(styles[row["method"]] | {"ms": 8.0})
             )
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="|error of log Z|", title="what it costs")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _error_bars(axes: Any, rows: Rows, styles: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ def rules_figure(found: RuleComparison) -> Figure:
                 axes.set_title(model)
     _costs_of_rules(figure.add_subplot(grid[-1, :]), found, models, styles)
     handles = [Line2D([], [], lw=1.0, label=short(rule), **style) for rule, style in styles.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(2 * n_across, 6))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(2 * n_across, 6))
     return figure
 
 
