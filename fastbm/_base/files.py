@@ -18,6 +18,24 @@ from .checks import StorageError
 SEAL = struct.Struct("<8sQ32s")
 _MAGIC = b"FBMFILE1"
 _PIECE = 1 << 20
+_HEAD = 4096  # bytes in which a picture or a page says what made it
+
+
+def refuse_foreign(path: Path, mark: bytes, what: str) -> None:
+    """Refuse to replace what was not made here: a file that is not empty and lacks the `mark` at its beginning.
+
+    Raises
+    ------
+    StorageError
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_file():
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+        if not head or mark in head:
+            return
+    raise StorageError(f"{path} exists and is no {what} of fastbm. Nothing was changed. Move it or write elsewhere.")
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 
-def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), caption: str = "") -> str:
+def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
     """Return rows of texts as a table; without a `head` the first column holds names."""
-    parts = [f"<caption>{escape(caption)}</caption>" if caption else ""]
+    parts = []
     if head:
         parts.append("<tr>" + "".join(f"<th>{escape(name)}</th>" for name in head) + "</tr>")
     for row in rows:

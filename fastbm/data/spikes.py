@@ -103,7 +103,7 @@ def from_spike_times(
         last = max((float(one.max()) for one in units if len(one)), default=begin)
         end = begin + width * (np.floor((last - begin) / width + EDGE) + 1.0) if stop is None else stop
         spans = [(begin, checks.real("stop", end))]
-    counts = [max(0, int(np.floor((end - begin) / width + EDGE))) for begin, end in spans]
+    counts = [int(np.clip((end - begin) / width + EDGE, 0, MOST_ENTRIES + 1)) for begin, end in spans]
     if not sum(counts):
         raise ValueError(f"no whole bin of {width:g} fits: lower bin_width, or pass a later stop.")
     if sum(counts) * len(units) > MOST_ENTRIES:

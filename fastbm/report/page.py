@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import shlex
 import warnings
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from typing import Any
 from .. import __version__
 from .._base import html
 from .._base.checks import StorageError
-from .._base.files import write_whole
+from .._base.files import refuse_foreign, write_whole
 from ..diagnostics.jackknife import Estimate
 from ..inference.comparison import Comparison
 from ..runs.begin import run_of
@@ -34,7 +33,6 @@ from ..runs.summary import format_value
 from ..store import Reader, open_reader
 
 GENERATOR = '<meta name="generator" content="fastbm">'
-_HEAD = 512  # bytes in which a page says what made it
 ABOUT = ("toml", "settings", "n_blocks", "merged_from", "replaces")  # of `meta`, which are no facts of the machine
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --dim: #5b6570; --line: #d5dae0; --card: #fff; --page: #f5f6f8;
@@ -49,7 +47,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .verdict { border-left: 6px solid var(--open); font-size: 1.1rem }
 .good { border-left-color: var(--good) } .bad { border-left-color: var(--bad) }
 .scroll { overflow-x: auto } p { margin: .4rem 0 } .dim { color: var(--dim) }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums } caption { text-align: left; color: var(--dim) }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { text-align: left; vertical-align: top; padding: .15rem .9rem .15rem 0; border-bottom: 1px solid var(--line) }
 th { font-weight: 600; overflow-wrap: normal }
 .grid td, .grid th { text-align: right; white-space: nowrap; overflow-wrap: normal }
@@ -67,8 +65,7 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         If there is a file that is no page of fastbm, there is no run, or the disk refuses.
     """
     path = out.with_suffix(".html") if place is None else place
-    if path.is_dir() or (os.path.lexists(path) and not is_ours(path)):
-        raise StorageError(f"{path} exists and is no page of fastbm. Nothing was changed. Move it or write elsewhere.")
+    refuse_foreign(path, GENERATOR.encode(), "page")
     whole = True
     try:
         text = page(open_reader(out, trust=trust))
@@ -79,15 +76,6 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         text, whole = page(reader), False
     write_whole(path, text.encode())
     return path, whole
-
-
-def is_ours(path: Path) -> bool:
-    """Return whether a file is a page that was written here, or empty."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        head = file.read(_HEAD)
-    return not head or GENERATOR.encode() in head
 
 
 def page(reader: Reader) -> str:

@@ -75,6 +75,8 @@ def test_a_file(tmp_path: Path) -> None:
         (lambda _: bin_times([[-0.2]], 0.1), ValueError, "times begin at -0.2, before 0: pass start"),
         (lambda _: bin_times([[0.1]], 0.1, start=1.0, stop=1.05), ValueError, "no whole bin"),
         (lambda _: bin_times([[1e12]], 1e-3), ValueError, "too many"),
+        (lambda _: bin_times([[1e200]], 1e-200), ValueError, "stop must be finite"),
+        (lambda _: bin_times([[1.0]], 1e-200, stop=1e200), ValueError, "too many"),
         (lambda _: bin_times([[0.1]], 0.1, trials=[]), ValueError, "trials is empty"),
         (lambda _: bin_times([[0.1]], 0.1, trials=[(1.0, 1.0)]), ValueError, r"trials\[0\] ends at 1"),
         (lambda _: bin_times([[0.1]], 0.1, trials=[3]), ValueError, r"trials\[0\] must be a pair"),

@@ -16,10 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 WIDEST = 30  # no table has more than 2^WIDEST entries
-REPORTED, REPORTED_UNITS = (
-    100,
-    10_000,
-)  # widths up to here are found so that they can be told, of machines up to this size
+REPORTED, REPORTED_UNITS = 100, 10_000  # widths up to here are found to be reported, of machines up to this size
 MOST_WORK = 30_000_000  # couplings that the search by degree looks at, about a second; beyond it gives up
 FILL_UNITS = 2000  # machines up to this size are searched by fill ...
 FILL_ENTRIES = 1 << 21  # ... where all other orders cost more entries than this, about as much time as the search

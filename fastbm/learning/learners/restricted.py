@@ -166,10 +166,11 @@ class RestrictedSteps:
         for total, blocks in ((settings.batch_size, self._data), (n_chains, self._chains)):
             # few blocks, as each makes tables of its own, but one for every thread
             size = max(-(-total // self._threads // TILE) * TILE, TILE)
-            self._lanes = Lanes(total, size, LANES if total <= TILE else TILE)
-            for k in range(len(self._lanes.blocks)):
-                blocks.append(Block(self._lanes, k, first, n, m))
+            lanes = Lanes(total, size, LANES if total <= TILE else TILE)
+            for k in range(len(lanes.blocks)):
+                blocks.append(Block(lanes, k, first, n, m))
                 first += -(-blocks[-1].n_chains // WORD) * WORD
+        self._lanes = lanes  # of the chains
         self._turned = np.zeros((first // WORD, n), np.uint32)
         self._means = arrays.zeros((m, first), np.float32)
         self._free_from = self._chains[0].first

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ..._base.checks import StorageError
-from ..._base.files import write_whole
+from ..._base.files import refuse_foreign, write_whole
 
 SOFTWARE = "fastbm, with Matplotlib"
-_HEAD = 4096  # bytes in which a PNG file says what made it
 
 
 def write_picture(figure: Figure, path: Path) -> None:
@@ -23,19 +20,7 @@ def write_picture(figure: Figure, path: Path) -> None:
     StorageError
         If there is a file that is no picture of fastbm, or the disk refuses.
     """
-    if path.is_dir() or (os.path.lexists(path) and not is_ours(path)):
-        raise StorageError(
-            f"{path} exists and is no picture of fastbm. Nothing was changed. Move it or write elsewhere."
-        )
+    refuse_foreign(path, b"Software\0" + SOFTWARE.encode(), "picture")
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150, format="png", metadata={"Software": SOFTWARE})
     write_whole(path, buffer.getbuffer())
-
-
-def is_ours(path: Path) -> bool:
-    """Whether a file is a picture that was drawn here, or empty."""
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        head = file.read(_HEAD)
-    return not head or b"Software\0" + SOFTWARE.encode() in head
