@@ -262,6 +262,8 @@ def test_a_run_uses_its_machine_at_its_beta() -> None:
         (ValueError, "method must be one of", lambda: bm.transform(RESTRICTED, ONES, method="tap")),
         (ValueError, "n_sweeps must be at least 1", lambda: bm.reconstruct(RESTRICTED, ONES, n_sweeps=0)),
         (ValueError, "beta must be at least 0", lambda: bm.complete(RESTRICTED, ONES, beta=-1.0)),
+        (ValueError, "beta must be at least 0", lambda: bm.reconstruct(RESTRICTED, ONES, beta=-1.0)),
+        (TypeError, "model must be a BoltzmannMachine", lambda: bm.reconstruct(np.ones((2, 2)), ONES)),
         (TypeError, "model must be a BoltzmannMachine", lambda: bm.transform(np.ones((2, 2)), ONES)),
         (
             ValueError,

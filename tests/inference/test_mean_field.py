@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.inference.fixed_point.response import invert, widest_level
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, calm, machine
@@ -185,22 +184,6 @@ def test_saddles_are_left_for_a_maximum() -> None:
         assert np.abs(np.tanh(beta * (weights @ found.mean + bias)) - found.mean).max() < 1e-10
 
 
-@pytest.mark.parametrize("n", [1, 5, 256, 257, 700])
-def test_matrices_are_inverted_tile_by_tile(n: int) -> None:
-    root = np.random.default_rng(n).normal(size=(n, n + 5))
-    matrix = root @ root.T / n + 0.1 * np.eye(n)
-    found = invert(matrix.copy())
-    np.testing.assert_allclose(found @ matrix, np.eye(n), atol=1e-9)
-    assert np.array_equal(found, found.T)
-    assert np.array_equal(found, invert(matrix.copy(), threads=3))
-    indefinite, singular = matrix.copy(), matrix.copy()
-    indefinite[-1, -1] = -1.0
-    assert invert(indefinite) is None
-    singular[-1] = singular[:, -1] = 0.0
-    singular[-1, -1] = 1e-13
-    assert n == 1 or invert(singular) is None
-
-
 @pytest.mark.parametrize("method", ["mean-field", "tap"])
 def test_sweeps_cut_into_parts_are_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = machine("general")
@@ -215,12 +198,6 @@ def test_covariances_that_would_take_hours_are_refused(method: str) -> None:
     with pytest.raises(ValueError, match=r'no narrow separators\. Pass moments=False, or use "bethe"'):
         bm.infer(model, method, beta=0.1)
     assert bm.infer(model, method, beta=0.1, moments=False, n_starts=1).converged
-
-
-def test_how_wide_a_graph_is() -> None:
-    assert widest_level(bm.models.ising((1000,), periodic=False).couplings) == 1
-    assert widest_level(bm.models.ising((30, 40), periodic=False).couplings) == 30
-    assert widest_level(bm.models.random_tree(1).couplings) == 1
 
 
 @pytest.mark.parametrize("kind", ["visible", "layers", "sparse"])

@@ -25,6 +25,21 @@ SMALL = {
 }
 
 
+@pytest.mark.parametrize("method", ["gibbs", "ais"])
+def test_one_pattern_is_the_machine_that_it_leaves(method: str) -> None:
+    model, fixed = machine("visible", "spin", scale=0.3), [1, 3]
+    free = np.delete(np.arange(model.n_units), fixed)
+    weights = model.weights
+    left = bm.BoltzmannMachine(
+        weights[np.ix_(free, free)], model.bias[free] + weights[np.ix_(free, fixed)].sum(axis=1),
+        offset=model.offset - model.bias[fixed].sum() - weights[1, 3], units="spin",
+    )  # fmt: skip
+    found = calm(bm.infer, model, method, clamp=(fixed, np.ones((1, 2))), seed=3, **SMALL[method])
+    alone = calm(bm.infer, left, method, seed=3, **SMALL[method])
+    np.testing.assert_allclose(found.energy[0], alone.energy, rtol=1e-12)
+    np.testing.assert_allclose(found.mean[0, free], alone.mean, rtol=1e-12)
+
+
 @each(method=[*SMALL] * 2, kind=KINDS, units=UNITS)
 def test_every_method_clamps(method: str, kind: str, units: str) -> None:
     model = machine(kind, units, scale=0.3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.bits import count_pairs, pack_chains, pack_units
 from fastbm.kernels.energy import energies_dense
-from fastbm.kernels.functions import exp_float32, exp_float64
+from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64
 from tests.twins import reference
 
 FEW = settings(derandomize=True, max_examples=25, deadline=None)
@@ -90,6 +90,25 @@ def test_exp_float64_is_within_its_stated_error():
 def test_exp_float64_of_very_negative_numbers_is_tiny_and_positive():
     for x in (-708.5, -1e4, -1e300, -math.inf):
         assert 0 <= exp_float64(x) < 1e-307
+
+
+def test_other_functions_are_within_their_stated_errors():
+    generator, near = np.random.default_rng(5), np.logspace(-18, 0, 300)
+    for function, exact, x, error in (
+        (
+            exp2_float64,
+            lambda x: mpmath.power(2, x),
+            [*generator.uniform(-1021, 1021, 700), *near, -1021.0, 1021.0],
+            6e-16,
+        ),
+        (log1p_float64, mpmath.log1p, [*generator.uniform(0, 1, 700), *near], 1e-15),
+        (expm1_negative, mpmath.expm1, [*-generator.uniform(0, 40, 700), *-near, -700.0], 1e-15),
+    ):
+        with mpmath.workdps(40):
+            for one in x:
+                assert abs(function(one) / exact(mpmath.mpf(one)) - 1) < error, (function, one)
+    assert exp2_float64(0.0) == 1.0
+    assert expm1_negative(-800.0) == -1.0
 
 
 def test_exponentials_of_zero_are_one():

@@ -12,8 +12,10 @@ from fastbm._base.checks import ConvergenceWarning
 from fastbm.learning import rules
 from fastbm.learning.errors.statistics import Statistics
 from fastbm.learning.moments import PhaseMoments
+from fastbm.learning.monitor.divergence import independent
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
 from fastbm.learning.settings import FitSettings
+from fastbm.learning.training_set import Sample
 from fastbm.runs.fit.task import FitTask
 from tests.support.machines import DATA, draw
 
@@ -139,3 +141,30 @@ def test_a_target_below_the_noise_of_the_chains_is_told() -> None:
         run = bm.fit(rows, until={"moment_error": 1e-3}, epochs=2_000, **options)
     assert run.metrics["step"][-1] < 1_000
     assert run.converged is False
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_the_independent_machine_has_the_means_of_rows_and_of_their_moments(units: str) -> None:
+    like = bm.BoltzmannMachine(np.zeros((5, 5)), units=units)
+    rows = np.random.default_rng(1).random((40, 5)) < [0.02, 0.3, 0.5, 0.7, 0.98]
+    rows[:, 4] = True  # a unit that is never off has a mean below 1
+    bits, values = rows.astype(np.uint8), like.convention.values(rows.astype(np.uint8), np.float64)
+    moments = {"mean": values.mean(axis=0), "second_moment": values.T @ values / 40, "n_samples": 40}
+    expected = like.convention.lo + like.convention.span * (40 * rows.mean(axis=0) + 0.5) / 41
+    for data in ({"rows": bits}, moments):
+        machine = independent(like, Sample.of(like, data), beta=2.0)
+        np.testing.assert_allclose(bm.infer(machine, "exact", beta=2.0).mean, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_noise_of_the_data_is_that_of_a_row_of_bits(units: str) -> None:
+    """With chains that are free of noise, a difference of z errors of the data has this z."""
+    like = bm.BoltzmannMachine(np.zeros((4, 4)), units=units)
+    statistics, span = Statistics(like), like.convention.span
+    clamped = PhaseMoments(np.full(4, like.convention.lo + 0.25 * span), (np.zeros((4, 4)),))
+    mean = clamped.mean.copy()
+    mean[2] += 3.0 * span * np.sqrt(0.25 * 0.75 / 1000)
+    test = MomentTest(statistics, 1000)
+    for _ in range(FORGOTTEN + STRETCHES * CALLS):
+        test.add(clamped, PhaseMoments(mean, (np.zeros((4, 4)),)))
+    assert test.verdict().largest_z == pytest.approx(3.0, rel=0.01)

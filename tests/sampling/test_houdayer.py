@@ -9,6 +9,7 @@ import fastbm as bm
 from fastbm._base import rng
 from fastbm.kernels.sampling.houdayer import houdayer_pairs
 from fastbm.sampling.chains import make_chains
+from fastbm.sampling.houdayer import check_pairs
 from tests.support import machines
 from tests.support.machines import SURE, enumerate_machine
 from tests.twins import clusters as twins, reference
@@ -70,6 +71,13 @@ def test_the_energy_of_a_pair_does_not_change(units: str) -> None:
     assert np.array_equal(overlap, up[:, ::2] ^ up[:, 1::2])
     assert (before != after).any()
     assert (sizes > 0).all()
+
+
+def test_ladders_are_whole_pairs() -> None:
+    check_pairs(4, 2)
+    for n_ladders, first in ((3, 0), (4, 1), (3, 1)):
+        with pytest.raises(ValueError, match=f"n_chains = {n_ladders}, first_chain = {first}"):
+            check_pairs(n_ladders, first)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastbm._base.checks import StorageError
 from fastbm.store import commit, open_reader, resume, schema
 from fastbm.store.names import Names
+from fastbm.store.writer import Writer
 from tests.support import store
 from tests.support.store import STREAMS, append, begin, check_rows, rows_of, state_after
 
@@ -70,6 +72,32 @@ def test_a_reader_of_a_live_run_sees_whole_commits_only(tmp_path: Path) -> None:
         check_rows(reader, 4)  # the parts are gone from under it
         assert reader.finished
         assert not reader.live
+
+
+def test_a_reader_that_looks_seldom_finds_all_that_was_committed(tmp_path: Path) -> None:
+    with begin(tmp_path / "run.h5") as writer:
+        append(writer, 0, 1)
+        reader, done = open_reader(writer.path), 1
+        for more in (1, 2, 3, 6, 7, 13):
+            append(writer, done, done + more)
+            done += more
+            reader.refresh()
+            assert reader.n_blocks == done
+            check_rows(reader, done)
+
+
+def test_a_commit_that_fails_at_the_end_is_an_error_unless_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Writer, *, wait: bool) -> None:
+        raise StorageError("the disk is full")
+
+    for body, wanted in ((None, StorageError), (ZeroDivisionError, ZeroDivisionError)):
+        writer = begin(tmp_path / "run.h5", overwrite=True)
+        with pytest.raises(wanted), monkeypatch.context() as patch, writer:
+            patch.setattr(Writer, "_collect", fail)
+            if body:
+                raise body
 
 
 def test_images_are_a_function_of_their_contents(tmp_path: Path) -> None:

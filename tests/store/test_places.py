@@ -136,6 +136,12 @@ def test_a_folder_of_other_files_is_not_taken(tmp_path: Path, overwrite: bool) -
         text = f"run.h5.parts holds files that are not of a run ({name})."
         unchanged(tmp_path, lambda: begin(path, overwrite=overwrite), text)
         (parts / name).unlink()
+    for n, more in ((3, "(a, b, c)"), (5, "(a, b, c and 2 more)")):
+        for name in "abcde"[:n]:
+            (parts / name).write_text("thesis")
+        unchanged(tmp_path, lambda: begin(path, overwrite=overwrite), f"are not of a run {more}.")
+    for name in "abcde":
+        (parts / name).unlink()
     (parts / "lock").write_text("my own")
     unchanged(tmp_path, lambda: begin(path, overwrite=overwrite), "run.h5.parts/lock is not a lock of fastbm.")
     (parts / "lock").unlink()

@@ -106,10 +106,14 @@ def drawn(n: int, seed: int) -> list[Mutant]:
 
 
 def mirrored(file: str) -> list[str]:
-    """Find the tests of a file: those named after it or its folders, or what a kernel serves; else broad ones."""
+    """Find the tests of a file: those named after it, its first word or its folders, or what a kernel serves.
+
+    Where there are none, these are broad ones.
+    """
     floor, *parts = Path(file).with_suffix("").parts
     folders = [ROOT / "tests" / name for name in (floor, parts[0])]
-    found = {path for folder in folders for part in parts for path in folder.rglob(f"test_{part}*.py")}
+    names = {f"test_{part}*.py" for part in parts} | {f"test_{parts[-1].split('_')[0]}.py"}
+    found = {path for folder in folders for name in names for path in folder.rglob(name)}
     deeper = folders[0].joinpath(*parts[:-1])
     if deeper != folders[0] and deeper.is_dir():
         found |= set(deeper.glob("test_*.py"))

@@ -25,16 +25,20 @@ from tests.support import crash, machines
 
 MODEL = bm.models.random_machine(60, seed=1)
 N_BLOCKS = 3  # that are committed before anything happens
+PAUSE = 0.05  # after a block, where a run must not end before its parent has acted
 
 
-def work(path: Path) -> None:
-    """Begin a run of about a second, or go on with it; every block is committed."""
+def work(path: Path, pause: float = 0.0) -> None:
+    """Begin a run of about a second, or go on with it; every block is committed, and followed by a pause."""
+    slowly = (lambda *_: time.sleep(pause)) if pause else None
     try:
-        bm.resume(path)
+        bm.resume(path, progress=slowly)
     except StorageError as error:
         if "does not exist" not in str(error):
             raise
-        bm.sample(MODEL, n_chains=4, n_sweeps=100_000, thin=100, seed=1, out=path, commit_seconds=0.0)
+        bm.sample(
+            MODEL, n_chains=4, n_sweeps=100_000, thin=100, seed=1, out=path, commit_seconds=0.0, progress=slowly
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def await_blocks(path: Path) -> None:
 
 def test_stopped_for_a_while_and_continued(whole: Path, folder: Path) -> None:
     path = folder / "run.h5"
-    child = crash.start_child(lambda: work(path))
+    child = crash.start_child(lambda: work(path, PAUSE))
     await_blocks(path)
     os.kill(child, signal.SIGSTOP)
     n_samples = len(bm.open(path).energy)
@@ -82,7 +86,7 @@ def test_a_clock_that_jumps(whole: Path, folder: Path) -> None:
 
 def test_copies_of_a_run_that_is_written_can_be_resumed(whole: Path, folder: Path) -> None:
     path, copies = folder / "run.h5", [folder / f"copy{k}.h5" for k in range(3)]
-    child = crash.start_child(lambda: work(path))
+    child = crash.start_child(lambda: work(path, PAUSE))
     await_blocks(path)
     for copy in copies:
         parts = copy.with_name(copy.name + ".parts")
