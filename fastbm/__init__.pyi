@@ -114,7 +114,7 @@ class _Sample(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     max_seconds: float | None
-    progress: Progress | None
+    progress: bool | Progress | None
     stop: Stop | None
     about: Mapping[str, str] | None
     commit_seconds: float
@@ -362,7 +362,7 @@ class _Fit(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     max_seconds: float | None
-    progress: Progress | None
+    progress: bool | Progress | None
     stop: Stop | None
     about: Mapping[str, str] | None
     commit_seconds: float

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from .._base import checks
@@ -23,7 +21,6 @@ from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparis
 from ..runs.begin import merge, open as open_run, resume, run_of
 from ..runs.extend import extend
 from ..runs.infer.run import Results
-from ..runs.loop import Task
 from ..runs.planted.run import RulesRun
 from ..runs.run import Run
 from ..runs.sample.samples import Samples
@@ -49,7 +46,6 @@ SUMMARY_TEXT = (
     "results that say that they have converged (conv.); bounds: the part of bounds\n"
     "that hold; means, covs: largest errors, medians."
 )
-LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
 
 
 def run_file(
@@ -79,9 +75,8 @@ def run_file(
     begin = config.call(tables, verb)
     started = time.perf_counter()
     with stop.breaking(False):
-        with Bar(quiet) as bar:
-            about = {"toml": json.dumps(tables, default=str)}
-            begin(**settings, about=about, threads=threads, progress=bar, stop=stop)
+        about = {"toml": json.dumps(tables, default=str)}
+        begin(**settings, about=about, threads=threads, progress=not quiet, stop=stop)
         finish(Path(settings["out"]), time.perf_counter() - started, stop)
 
 
@@ -116,9 +111,9 @@ def resume_run(
         more: dict[str, Any] = {run.counted or "n_sweeps": checks.whole("--extend", extend_by, least=1)}
         continue_run = partial(extend, **more)
     with stop.breaking(False):
-        with Bar(quiet) as bar:
-            continue_run(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=bar, stop=stop)
-        if not bar.moved and run.finished and extend_by is None:
+        done = run.finished and extend_by is None
+        continue_run(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=not quiet, stop=stop)
+        if done:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)
 
@@ -327,48 +322,3 @@ def draw_picture(run: Run, path: Path) -> Path:
     except ImportError:
         raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
     return plot_run(run, path)
-
-
-class Bar:
-    """A progress bar with the last metrics and the time left; a run goes on where a bar can no longer be drawn."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=6),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[metrics]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            disable=quiet,
-            console=Console(stderr=True),
-        )
-        self._task: Any = None
-        self.moved = False  # whether anything was computed
-
-    def __enter__(self) -> Bar:
-        with suppress(OSError):
-            self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        with suppress(OSError):
-            self._progress.stop()
-
-    def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
-        """Show how far the task is, and its last values."""
-        self.moved = True
-        done, total = task.progress
-        total = done if task.done else total
-        last = {name: rows[name][-1] for name in rows if name.startswith("metrics/") and len(rows[name])}
-        likelihoods = [
-            f"{label} {last[f'metrics/{k}']:.4g}" for k, label in LIKELIHOODS.items() if f"metrics/{k}" in last
-        ]
-        shown = likelihoods[:1]
-        if "metrics/moment_error" in last:
-            shown.append(f"moment error {last['metrics/moment_error']:.2g}")
-        fields: dict[str, Any] = {"metrics": ", ".join(shown)} if shown else {}
-        with suppress(OSError):
-            if self._task is None:
-                self._task = self._progress.add_task(task.unit, total=total, metrics="")
-            self._progress.update(self._task, completed=done, total=total, **fields)

@@ -18,6 +18,7 @@ from .._base.halting import Halted
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
+from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
 from .run import Run
@@ -34,7 +35,7 @@ def begin(
     out: Any,
     overwrite: bool,
     max_seconds: Any,
-    progress: Progress | None,
+    progress: bool | Progress | None,
     stop: Stop | None,
     storage: dict[str, Any],
     arguments: Iterable[str] = (),
@@ -49,6 +50,7 @@ def begin(
     """
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    check_progress(progress)
     part(spec["kind"], storage, (), arguments)
     _check_storage(out, **storage)
     stop = _stop(stop, out, max_seconds)
@@ -134,10 +136,10 @@ def _check_storage(
         checks.choice("compression", compression, ("gzip", "zstd"))
 
 
-def _go(task: Any, writer: Any, progress: Progress | None, stop: Stop) -> Run:
+def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop) -> Run:
     try:
-        with writer:
-            done = execute(task, writer, stop=stop, progress=progress)
+        with writer, drawing(progress, task) as each:
+            done = execute(task, writer, stop=stop, progress=each)
     except checks.Diverged as error:
         if writer.n_blocks:
             error.run = _written(writer)
@@ -225,7 +227,7 @@ def resume(
     executor: Executor | None = None,
     data: Any = None,
     holdout: Any = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
     """Resume a run that was stopped; it ends with the bits of a run that was never stopped.
@@ -256,6 +258,7 @@ def resume(
     """
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    check_progress(progress)
     stop = _stop(stop, path, max_seconds)
     with stop, stop.breaking(False):
         writer = store.resume(path, exact=exact)

@@ -13,6 +13,7 @@ from .. import store
 from .._base import checks, threads as threads_module
 from ..sampling.observables import Function
 from ..store import Extension
+from .bar import check_progress
 from .begin import _go, _stop
 from .loop import Progress, Task
 from .run import Run
@@ -55,7 +56,7 @@ def extend(
     observables: Mapping[str, Function] | None = None,
     data: Any = None,
     holdout: Any = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
     """Continue a finished run of `sample` or `fit` past its end, as if it had been longer from the start.
@@ -101,6 +102,7 @@ def extend(
     given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
+    check_progress(progress)
     more = _More(n_sweeps, epochs, threads_module.resolve(threads), observables, given)
     path: Any = run.path if isinstance(run, Run) else run
     stop = _stop(stop, path, max_seconds)

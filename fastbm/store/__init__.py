@@ -12,7 +12,6 @@ from .reader import Reader, open_reader
 from .recent import Commit, commit_at, counters, is_there, last_commit, last_rows
 from .resumption import resume
 from .schema import Extension
-from .verification import Verification, verify
 from .writer import Writer
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Memory",
     "Reader",
     "Stream",
-    "Verification",
     "Writer",
     "commit_at",
     "counters",
@@ -34,5 +32,4 @@ __all__ = [
     "merge_parts",
     "open_reader",
     "resume",
-    "verify",
 ]

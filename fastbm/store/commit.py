@@ -23,6 +23,7 @@ from .schema import LARGE_STATE_BYTES, Arrays
 from .segment import Contents, Header, segment_image, write_state_file
 
 STATE_SHARE = 0.03
+FIRST_SECONDS = 1.0  # before a run can be looked at, and killed without all being lost
 KEPT_STATES = 4
 _CAUSES = {
     errno.ENOSPC: ("no space left in", "Free space, then resume."),
@@ -35,14 +36,16 @@ _CAUSES = {
 class Pace:
     """The times of commits, spaced so that their cost stays low.
 
-    A commit is due after `seconds` or at `n_bytes` of rows. Writing the state may take `STATE_SHARE` of the time, so
-    a large or slowly written state stretches the interval, until waiting rows outweigh the state itself.
+    A commit is due after `seconds`, the first one after `FIRST_SECONDS`, or at `n_bytes` of rows. Writing the state may
+    take `STATE_SHARE` of the time, so a large or slowly written state stretches the interval, until waiting rows
+    outweigh the state itself.
     """
 
     seconds: float
     n_bytes: int
     state_seconds: float = 0.0
     state_bytes: int = 0
+    some: bool = False  # whether anything is committed
     last: float = field(default_factory=time.monotonic)
 
     def due(self, pending_bytes: int) -> bool:
@@ -50,12 +53,14 @@ class Pace:
         elapsed, least = time.monotonic() - self.last, self.state_seconds / STATE_SHARE
         if pending_bytes >= max(16 * self.n_bytes, self.state_bytes):
             return True
-        return elapsed >= least and (elapsed >= self.seconds or pending_bytes >= self.n_bytes)
+        seconds = self.seconds if self.some else min(self.seconds, FIRST_SECONDS)
+        return elapsed >= least and (elapsed >= seconds or pending_bytes >= self.n_bytes)
 
     def committed(self, commit_seconds: float, state_bytes: int, all_bytes: int) -> None:
         """Record how long a commit took; the time is shared between state and rows by their bytes."""
         self.state_seconds = commit_seconds * state_bytes / max(1, all_bytes)
         self.state_bytes = state_bytes
+        self.some = True
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.store import merge_parts, open_reader, resume, verify
+from fastbm.store import merge_parts, open_reader, resume
+from fastbm.store.verification import verify
 from tests.support import store
 from tests.support.places import listing, unchanged
 from tests.support.store import SPEC, begin, begun, complete, refused

@@ -17,7 +17,8 @@ import pytest
 import fastbm as bm
 from fastbm._base.checks import DamagedRun, StorageError
 from fastbm.cli import main
-from fastbm.store import Stream, checked, create, open_reader, verify
+from fastbm.store import Stream, checked, create, open_reader
+from fastbm.store.verification import verify
 from tests.store import test_merge
 from tests.support import store
 from tests.support.store import N_BLOCKS, SEALS, check_rows, complete, image_of, refused, seal

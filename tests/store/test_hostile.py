@@ -13,9 +13,9 @@ import pytest
 from fastbm._base import hdf5
 from fastbm._base.checks import StorageError
 from fastbm.cli import main
-from fastbm.store import apart, merge_parts, open_reader, resume, schema, verify
+from fastbm.store import apart, merge_parts, open_reader, resume, schema
 from fastbm.store.digest import digest_of
-from fastbm.store.verification import verify_apart
+from fastbm.store.verification import verify, verify_apart
 from tests.support import store
 from tests.support.hostile import CRAFTS, Craft, reseal
 from tests.support.store import begun, complete, refused

@@ -12,10 +12,11 @@ import h5py
 import numpy as np
 import pytest
 
-from fastbm.store import Stream, disk, open_reader, resume, schema, segment, verify
+from fastbm.store import Stream, disk, open_reader, resume, schema, segment
 from fastbm.store.image import SMALL, TAIL, Damaged, Foreign, write_sealed
 from fastbm.store.names import Names
 from fastbm.store.segment import Header, pack_record, read_header
+from fastbm.store.verification import verify
 from tests.support import crash, store
 from tests.support.store import STREAMS, append, begin, begun, check_rows, complete, state_after
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fastbm.store import merge_parts, open_reader, resume, verify
+from fastbm.store import merge_parts, open_reader, resume
 from fastbm.store.names import Names
+from fastbm.store.verification import verify
 from tests.support import store
 from tests.support.store import N_BLOCKS, begin, begun, check_rows, complete, refused
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastbm.store import Reader, Stream, Writer, create, merge_parts, open_reader, parts, resume, verify
+from fastbm.store import Reader, Stream, Writer, create, merge_parts, open_reader, parts, resume
+from fastbm.store.verification import verify
 from tests.support import crash, store
 from tests.support.store import N_BLOCKS, append, begin, begun, check_rows, refused, rows_of, state_after
 

@@ -12,12 +12,13 @@ import h5py
 import numpy as np
 import pytest
 
-from fastbm.store import Stream, create, disk, hdf, merge_parts, open_reader, resume, seal as blockhash, verify
+from fastbm.store import Stream, create, disk, hdf, merge_parts, open_reader, resume, seal as blockhash
 from fastbm.store.merge import write as merging
 from fastbm.store.merge.file import fletcher32
 from fastbm.store.merge.write import kept_rows
 from fastbm.store.names import Names
 from fastbm.store.segment import Header
+from fastbm.store.verification import verify
 from tests.support import crash, store
 from tests.support.store import refused
 from tests.twins import reference

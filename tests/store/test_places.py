@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import fastbm as bm
-from fastbm.store import merge_parts, open_reader, place as mounts, resume, verify
+from fastbm.store import merge_parts, open_reader, place as mounts, resume
 from fastbm.store.names import Names
 from fastbm.store.place import foreign_files
+from fastbm.store.verification import verify
 from tests.support import crash, store
 from tests.support.places import listing, unchanged
 from tests.support.store import N_BLOCKS, append, begin, begun, check_rows, complete

@@ -17,8 +17,9 @@ import pytest
 
 import fastbm as bm
 from fastbm.cli import main
-from fastbm.store import Stream, create, merge_parts, open_reader, resume, schema, segment, verify
+from fastbm.store import Stream, create, merge_parts, open_reader, resume, schema, segment
 from fastbm.store.names import Names
+from fastbm.store.verification import verify
 from tests.support import store
 from tests.support.classifier import blobs
 from tests.support.hostile import reseal

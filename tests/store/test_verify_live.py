@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fastbm.store import chain, merge_parts, open_reader, parts, verification as verifying, verify
+from fastbm.store import chain, merge_parts, open_reader, parts, verification as verifying
+from fastbm.store.verification import verify
 from tests.support import store
 from tests.support.store import N_BLOCKS, append, begin, check_rows, complete, refused, state_after
 
@@ -76,7 +77,7 @@ def test_a_run_that_is_merged_while_its_whole_part_is_looked_for(
 def test_a_process_that_has_not_read_a_compressed_run_verifies_it(tmp_path: Path, merge: bool) -> None:
     pytest.importorskip("hdf5plugin")
     path = complete(tmp_path / "run.h5", merge=merge, compression="zstd")
-    script = "import sys; from fastbm.store import verify; sys.exit('; '.join(verify(sys.argv[1]).problems) or 0)"
+    script = "import sys, fastbm; sys.exit('; '.join(fastbm.verify(sys.argv[1]).problems) or 0)"
     child = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert (child.returncode, child.stderr) == (0, "")
 

@@ -28,10 +28,11 @@ MAIN = "from fastbm.cli import main; main()"
 # One row a block, and a wait after each, so that there is time for a signal before the end on any machine.
 SLOW = f"""
 import time
-from fastbm.report import tables
+from contextlib import nullcontext
+from fastbm.runs import begin
 from fastbm.runs.sample import pace
 pace.BLOCK_SECONDS = 1e-9
-tables.Bar.__call__ = lambda self, task, rows: time.sleep({BLOCK_SECONDS})
+begin.drawing = lambda progress, task: nullcontext(lambda task, rows: time.sleep({BLOCK_SECONDS}))
 """
 
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of a new interpreter

@@ -42,7 +42,7 @@ def fit(
     out: str | Path | None = None,
     overwrite: bool = False,
     max_seconds: float | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
     **options: Any,
 ) -> FitRun:

@@ -31,7 +31,7 @@ def compare(
     threads: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
     **storage: Any,
 ) -> Comparison:

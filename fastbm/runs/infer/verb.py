@@ -21,7 +21,6 @@ from ...inference.result import Inference
 from ...machine.machine import BoltzmannMachine, check_machine
 from ..begin import begin
 from ..loop import Progress
-from ..progress import LateBar
 from ..spec import describe, model_inputs
 from ..stop import Stop
 from .run import InferRun, Results
@@ -121,11 +120,9 @@ def infer(
     if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
         known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
         return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
-    with LateBar(f"exact, {cell['options']['engine']}") as bar:
-        inputs = _clamp_inputs(clamp)
-        about: dict[str, Any] = {"out": out, "overwrite": overwrite, "progress": bar, "executor": executor}
-        run = run_cells("infer", {"model": model}, [cell], moments, inputs, threads, **about)
-        return run._results()[0]
+    about: dict[str, Any] = {"out": out, "overwrite": overwrite, "executor": executor}
+    run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **about)
+    return run._results()[0]
 
 
 def infer_run(
@@ -234,7 +231,7 @@ def run_cells(
     threads: int | None,
     out: Any = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
     executor: Executor | None = None,
     **storage: Any,

@@ -33,7 +33,7 @@ def compare_rules(
     out: str | Path | None = None,
     overwrite: bool = False,
     max_seconds: float | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
     **storage: Any,
 ) -> RuleComparison:

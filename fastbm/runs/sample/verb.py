@@ -49,7 +49,7 @@ def sample(
     out: str | Path | None = None,
     overwrite: bool = False,
     max_seconds: float | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     stop: Stop | None = None,
     **options: Any,
 ) -> SampleRun:
@@ -115,8 +115,12 @@ def sample(
         Replace a run of that name.
     max_seconds : float, optional
         Stop then; the run can be resumed.
-    progress, stop
-        For the command line: a callback after each block, and the signals that stop a run.
+    progress : bool or function, optional
+        True draws a bar on stderr: in a terminal, in a notebook, or as lines in a log file. By default one is drawn in
+        terminals and notebooks once a call has taken two seconds; False draws none. A function is called after each
+        block with the run's task (`task.progress`: units done, and in all) and its rows.
+    stop
+        For the command line: the signals that stop a run.
     **options
         Options of the sampler, and how the run is stored.
 

@@ -345,23 +345,3 @@ def test_ctrl_c_stops_a_long_sum_in_memory_promptly(engine: str, threads: int) -
     name, seconds = done.stdout.split()
     assert name == "Interrupted"
     assert float(seconds) < 5.0  # 0.2 on a machine that does nothing else; the sum takes minutes
-
-
-def test_the_bar_shows_itself_late_and_only_to_those_who_look(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from fastbm.runs import progress as run_bar
-
-    monkeypatch.setattr(run_bar, "PATIENCE", 0.05)
-    with run_bar.LateBar("exact, blocks"):
-        time.sleep(0.2)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    with run_bar.LateBar("exact, blocks") as bar:
-        task = CellsTask({}, [], clamp=None, moments=True, threads=1)
-        bar(task, {})
-        time.sleep(0.3)
-        bar(task, {})
-    assert "exact, blocks" in capsys.readouterr().err
-    with run_bar.LateBar("exact, gray"):
-        pass
-    assert capsys.readouterr().err == ""

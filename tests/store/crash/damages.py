@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from fastbm._base.checks import StorageError
-from fastbm.store import merge_parts, verify
+from fastbm.store import merge_parts
+from fastbm.store.verification import verify
 from tests.store.crash import stories
 from tests.store.crash.stories import N_BLOCKS, check_prefix, flip, put, taken
 from tests.support import crash

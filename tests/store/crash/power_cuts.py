@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fastbm._base.checks import StorageError
-from fastbm.store import open_reader, verify
+from fastbm.store import open_reader
+from fastbm.store.verification import verify
 from tests.store.crash.operations import Do, Operation, watching
 from tests.store.crash.stories import Stage, check_prefix, mend
 from tests.support import crash
