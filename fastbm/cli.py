@@ -317,9 +317,9 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
         raise Stopped(str(stopped), FAILED) from None
     except Broken:
         resuming = name == "resume_run"
-        told = "before it went on; nothing is lost." if resuming else "before anything was begun."
+        shown = "before it went on; nothing is lost." if resuming else "before anything was begun."
         more = f" --extend {n}" if (n := options.get("extend_by")) else ""  # nothing of it is in the file yet
-        raise Stopped(f"stopped by {stop.requested} {told}{_way_on(place if resuming else None)}{more}") from None
+        raise Stopped(f"stopped by {stop.requested} {shown}{_way_on(place if resuming else None)}{more}") from None
     except KeyboardInterrupt:
         raise Stopped("stopped at once; what was committed is kept.") from None
 

@@ -171,10 +171,10 @@ def read(data: Any, kind: Units | None, argument: str = "data") -> tuple[Rows, U
     if isinstance(data, (str, Path)):
         data = Source(str(data))
     if isinstance(data, Packed):
-        told = convention(data.units)
-        if kind is not None and kind != told:
-            raise ValueError(f"{argument} is packed for {told.name} units; the machine has {kind.name} units.")
-        return data.check(argument), told
+        found = convention(data.units)
+        if kind is not None and kind != found:
+            raise ValueError(f"{argument} is packed for {found.name} units; the machine has {kind.name} units.")
+        return data.check(argument), found
     if isinstance(data, Source):
         return gather(data.blocks(), kind, argument, keep=not data.in_file)
     if callable(data):

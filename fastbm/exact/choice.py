@@ -186,20 +186,20 @@ def _refusal(request: Request, found: Mapping[str, Forecast], engine: str | None
         )
     limits, threads = request.limits, request.threads
     gigabytes, seconds = f"max_gigabytes={limits.n_bytes / 1e9:g}", f"max_forecast_seconds={limits.seconds:g}"
-    told = "; ".join(_described(name, f, n_sums) for name, f in found.items())
+    text = "; ".join(_described(name, f, n_sums) for name, f in found.items())
     one = f"engine={engine!r}" if engine else "exact"
     sums = f"{n_sums} sums" if n_sums > 1 else "a sum"
     other = "Leave engine out, or use" if engine else "Use"
     able = [f for f in found.values() if math.isfinite(f.seconds)]
     if not able:
         return (
-            f"{one} cannot do {sums} over 2^{request.model.n_units} states within {gigabytes}: {told}. "
+            f"{one} cannot do {sums} over 2^{request.model.n_units} states within {gigabytes}: {text}. "
             f"{other} {ALTERNATIVES}"
         )
     limit = seconds if any(f.n_bytes <= limits.n_bytes for f in able) else gigabytes
     where = f"{threads} thread{'s' * (threads > 1)}"
     return (
-        f"{one} would do {sums} over 2^{request.model.n_units} states on {where}: {told}; "
+        f"{one} would do {sums} over 2^{request.model.n_units} states on {where}: {text}; "
         f"the limit is {limit}. Raise it, or use {ALTERNATIVES}"
     )
 

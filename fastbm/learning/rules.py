@@ -135,11 +135,11 @@ def refuse_idle(
             "errors='fisher' goes with rules of maximum likelihood, methods 'exact', 'monte-carlo' and 'pcd'; got "
             f"method={s.method!r} (clamped={s.clamped!r}, free={s.free!r}). Use errors='bootstrap'."
         )
-    told = {"moment_error"} if steps else {"gradient"}
+    watched = {"moment_error"} if steps else {"gradient"}
     for name in s.until or ():
-        if name not in told:
+        if name not in watched:
             raise ValueError(
-                f"until names {name!r}, which optimizer={s.optimizer!r} does not tell; it tells {min(told)!r}."
+                f"until names {name!r}, which optimizer={s.optimizer!r} does not tell; it tells {min(watched)!r}."
             )
 
 

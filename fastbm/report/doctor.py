@@ -78,8 +78,8 @@ def _blas() -> Iterator[Finding]:
 def _threads() -> Finding:
     n = resolve(None)
     names = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS") if name in os.environ]
-    told = f" ({', '.join(f'{name}={os.environ[name]}' for name in names)})" if names else ""
-    return Finding("threads", f"{n} unless told{told}")
+    text = f" ({', '.join(f'{name}={os.environ[name]}' for name in names)})" if names else ""
+    return Finding("threads", f"{n} unless told{text}")
 
 
 def _cache() -> Finding:

@@ -330,8 +330,8 @@ class Run:
         """Whether the run has `converged`, and why or why not, in one sentence."""
         converged = self.converged
         why = self.evidence if converged else self.doubt
-        told = VERDICTS[converged] + (f": {why}" if why else "")
-        return told if self.finished else f"not finished; so far {told}"
+        text = VERDICTS[converged] + (f": {why}" if why else "")
+        return text if self.finished else f"not finished; so far {text}"
 
     def _entries(self) -> dict[str, Any]:
         """Return the entries of the summary that belong to this kind of run."""

@@ -132,9 +132,9 @@ def _refusal(costs: Mapping[str, Forecast], settings: SampleSettings, subject: C
     of = f"{count} machines (betas and clamped patterns) of {n_units} units" if count > 1 else f"{n_units} units"
     on = f"{threads} thread{'s' if threads > 1 else ''}"
     limits = f"max_forecast_seconds={own.max_forecast_seconds:g} and max_gigabytes={own.max_gigabytes:g}"
-    told = "; ".join(_described(name, cost) for name, cost in costs.items())
+    text = "; ".join(_described(name, cost) for name, cost in costs.items())
     return (
-        f"sampler='exact' cannot make its tables for {of} on {on} within {limits}: {told}. Raise the limits, use "
+        f"sampler='exact' cannot make its tables for {of} on {on} within {limits}: {text}. Raise the limits, use "
         'sampler="gibbs" or "tempering", or clamp units.'
     )
 

@@ -79,8 +79,8 @@ def read_holder(lock: Path) -> Holder | None:
     for name, value in _FIELD.findall(text):
         found.setdefault(name, value)  # of a longer text before it the end may still be there
     try:
-        told = {name: found[name] for name in ("boot", "space", "born") if name in found}
-        return Holder(found["host"], int(found["pid"]), float(found["start"]), **told)
+        extra = {name: found[name] for name in ("boot", "space", "born") if name in found}
+        return Holder(found["host"], int(found["pid"]), float(found["start"]), **extra)
     except (KeyError, ValueError):
         return None
 

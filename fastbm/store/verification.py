@@ -120,8 +120,8 @@ def verify_apart(path: str | os.PathLike[str], *, seconds: float | None = None) 
         return _verification(_Findings(names, len(files), n_bytes, [problem]), lost=True)
     if "refused" in found:
         raise StorageError(found["refused"])
-    told: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
-    return Verification(**told)
+    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+    return Verification(**values)
 
 
 def plain(path: str) -> dict[str, Any]:

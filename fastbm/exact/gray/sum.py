@@ -121,15 +121,15 @@ class GraySum:
             "lowest energies" (n_lowest,) and "lowest states" (n_lowest, n_units) int8 in the model's units, ordered by
             energy and then by number; "distribution" (2^m,) of the chosen units.
         """
-        form, told = self._form, {}
+        form, detail = self._form, {}
         if part.lowest is not None:
             steps, numbers = part.lowest.T
             bits = numbers[:, None] >> np.arange(form.n_units) & 1
-            told["lowest energies"] = form.base + np.ldexp(steps.astype(float), -form.exponent)
-            told["lowest states"] = self.convention.values(bits)
+            detail["lowest energies"] = form.base + np.ldexp(steps.astype(float), -form.exponent)
+            detail["lowest states"] = self.convention.values(bits)
         if part.distribution is not None:
-            told["distribution"] = part.distribution
-        return told
+            detail["distribution"] = part.distribution
+        return detail
 
 
 def _flat_energy(code: Code, block: Block) -> tuple[float, float]:

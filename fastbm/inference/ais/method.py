@@ -50,7 +50,7 @@ class Job:
     rival : (str, float) or None
         The best other base of those that were tried, and the lower end of its log Z.
     scout : Scout or None
-    told : dict
+    facts : dict
         For `detail`.
     """
 

@@ -128,10 +128,10 @@ def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed:
     return bootstrap.errors()
 
 
-def warn_of_errors(told: list[warnings.WarningMessage], n_resamples: int) -> None:
+def warn_of_errors(caught: list[warnings.WarningMessage], n_resamples: int) -> None:
     """Repeat the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
-    ours = [one for one in told if issubclass(one.category, checks.ConvergenceWarning)]
-    for one in told:
+    ours = [one for one in caught if issubclass(one.category, checks.ConvergenceWarning)]
+    for one in caught:
         if one not in ours:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if ours:

@@ -101,7 +101,7 @@ class RuleComparison:
     @classmethod
     def of(cls, cells: Iterable[Mapping[str, Any]], columns: Mapping[str, Any], seconds: Any) -> RuleComparison:
         """Make the comparison from the cells of a run's spec and the rows that the run wrote."""
-        told = {value: key for key, value in CONVERGED.items()}
+        verdicts = {value: key for key, value in CONVERGED.items()}
         columns = {name: columns[name] for name in (*NUMBERS, *TEXTS, "converged")}  # each is read once
         found = []
         for k, cell in zip(range(len(seconds)), cells, strict=False):
@@ -109,7 +109,7 @@ class RuleComparison:
             about = {name: cell[name] for name in ("model", "beta", "n_rows", "seed", "rule", "method")}
             results: Row = {name: None if math.isnan(value) else value for name, value in numbers.items()}
             results |= {name: str(columns[name][k]) or None for name in TEXTS}
-            results |= {"converged": told[int(columns["converged"][k])], "seconds": float(seconds[k])}
+            results |= {"converged": verdicts[int(columns["converged"][k])], "seconds": float(seconds[k])}
             found.append(RuleCell(**about, **results))
         return cls(tuple(found))
 
@@ -194,8 +194,8 @@ def _measure(rows: list[Row]) -> tuple[str, str]:
 
 
 def _ranked(rows: list[Row]) -> list[str]:
-    told = rank(rows, _measure(rows)[0])
-    return [textwrap.fill(told, WIDTH, subsequent_indent="  ")] if told else []
+    message = rank(rows, _measure(rows)[0])
+    return [textwrap.fill(message, WIDTH, subsequent_indent="  ")] if message else []
 
 
 def _head(model: str, rows: list[Row]) -> str:

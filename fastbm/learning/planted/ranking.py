@@ -44,10 +44,10 @@ def rank(rows: Sequence[Row], measure: str) -> str:
     if len(found) < 2 or not ranked:
         return ""
     ranked.sort(key=lambda row: abs(row[measure]))
-    told = ", ".join(f"{row['rule']} {row[measure]:.2g}{_failures(row)}" for row in ranked)
+    text = ", ".join(f"{row['rule']} {row[measure]:.2g}{_failures(row)}" for row in ranked)
     left = ", ".join(f"{row['rule']}{_failures(row)}" for row in found if row[measure] is None)
     common = ranked[0]["common"] if measure == "gamma" else max(row["common_likelihood"] for row in ranked)
-    return f"Ranked over the {common} of {n_sets} sets of rows that all of them were measured on: {told}." + (
+    return f"Ranked over the {common} of {n_sets} sets of rows that all of them were measured on: {text}." + (
         f" Not ranked, as they failed on more than half: {left}." if left else ""
     )
 
@@ -88,10 +88,10 @@ def _average(rows: Sequence[Row], shared: dict[str, dict[str, set[Any]]]) -> Row
 
     found: Row = {name: _mean(np.square(values(name))) for name in ROOT_MEAN_SQUARES}
     found = {name: None if value is None else value**0.5 for name, value in found.items()}
-    timed, told = [row["seconds"] for row in rows if row["seconds"]], [row["converged"] for row in rows]
+    timed, settled = [row["seconds"] for row in rows if row["seconds"]], [row["converged"] for row in rows]
     return found | {
         "likelihood_off": _mean(values("likelihood_off")),
-        "converged": _mean([one for one in told if one is not None]),
+        "converged": _mean([one for one in settled if one is not None]),
         "seconds": _mean(timed),
         "n": len(rows),
         "common": len(values("gamma")),

@@ -68,7 +68,7 @@ def draw_against(axes: Any, fidelity: Fidelity, name: str) -> None:
         axes.set_title(f"no {title}")
         return
     axes.set_title(f"{len(one.data):,} {title}")
-    told = f"χ² / n = {_short(one.chi2)}\nlargest |z| = {_short(one.largest_z)}"
+    message = f"χ² / n = {_short(one.chi2)}\nlargest |z| = {_short(one.largest_z)}"
     low, high = min(one.data.min(), one.machine.min()), max(one.data.max(), one.machine.max())
     margin = 0.04 * (high - low) or 0.1
     ends = np.array([low - margin, high + margin])
@@ -84,7 +84,7 @@ def draw_against(axes: Any, fidelity: Fidelity, name: str) -> None:
     axes.locator_params(nbins=5)
     axes.ticklabel_format(scilimits=(-2, 3))
     axes.legend(loc="upper left")
-    _note(axes, 0.97, 0.04, told, va="bottom")
+    _note(axes, 0.97, 0.04, message, va="bottom")
 
 
 def _short(x: float) -> str:

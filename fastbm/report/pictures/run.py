@@ -47,7 +47,7 @@ def draw_errors(axes: Any, run: Learned) -> None:
     ranks = np.unique(np.linspace(0, weights.size - 1, min(weights.size, MOST_BARS)).round().astype(int))
     chosen = order[ranks]
     clear = np.abs(weights[chosen]) > 2.0 * errors[chosen]
-    drawn, limit, told = clip(weights)
+    drawn, limit, text = clip(weights)
     axes.axhline(0.0, color=LIGHT, lw=1.0)
     for some, colour, label in ((~clear, GREY, "within 2 of 0"), (clear, BLUE, "beyond 2")):
         finite = some & np.isfinite(errors[chosen]) & (drawn[chosen] == weights[chosen])
@@ -57,8 +57,8 @@ def draw_errors(axes: Any, run: Learned) -> None:
     n_open = int((~np.isfinite(errors)).sum())
     title = f"{weights.size} couplings ± standard error"
     title += f", {n_open} of them open" if n_open else ""
-    axes.set(xlabel="rank", ylabel="coupling", title=title + (f"\n{told}" if told else ""))
-    if told:
+    axes.set(xlabel="rank", ylabel="coupling", title=title + (f"\n{text}" if text else ""))
+    if text:
         axes.set_ylim(-1.1 * limit, 1.1 * limit)
     axes.legend(fontsize=7.5, title="standard errors", title_fontsize=7.5)
 
@@ -166,19 +166,19 @@ def _draw_ais(axes: Any, run: Learned) -> None:
 def draw_couplings(axes: Any, model: BoltzmannMachine) -> None:
     """Draw the distribution of couplings."""
     weights = model.couplings.to_vector(model.couplings.arrays)
-    drawn, _, told = clip(weights)
+    drawn, _, text = clip(weights)
     axes.hist(drawn, bins=80, color=BLUE)
-    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings" + (f", {told}" if told else ""))
+    axes.set(xlabel="coupling", ylabel="pairs", title=f"{weights.size} couplings" + (f", {text}" if text else ""))
     if weights.size:
         axes.set_yscale("log")
 
 
 def draw_coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
     """Draw couplings as a matrix of colours."""
-    _, limit, told = clip(np.triu(matrix))
+    _, limit, text = clip(np.triu(matrix))
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both" if told else "neither")
-    title = "couplings (visible units first)" + (f"\n{told} of the colours" if told else "")
+    axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both" if text else "neither")
+    title = "couplings (visible units first)" + (f"\n{text} of the colours" if text else "")
     axes.set(title=title, xlabel="unit", ylabel="unit")
 
 
@@ -223,7 +223,7 @@ def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: boo
         )
     axes = panel.subplots()
     axes.set_facecolor(LIGHT)
-    _, far, told = clip(rows, n_times)
+    _, far, text = clip(rows, n_times)
     limit = far if signed else float(np.nanmax(np.abs(sheet))) or 1.0
     options = (
         {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
@@ -231,7 +231,7 @@ def _gallery(panel: Any, rows: np.ndarray, side: int, title: str, *, signed: boo
         else {"cmap": "gray_r", "vmin": float(np.nanmin(sheet)), "vmax": limit}
     )
     axes.imshow(sheet, interpolation="nearest", **options)
-    axes.set_title(title + (f"\n{told}" if signed and told else ""))
+    axes.set_title(title + (f"\n{text}" if signed and text else ""))
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
 

@@ -33,5 +33,5 @@ def clip(values: np.ndarray, n_times: int = 1) -> tuple[np.ndarray, float, str]:
     most = max(math.ceil(MOST_FAR * (sizes.size - 1)), min(FEWEST_FAR * n_times, int((sizes > OPEN).sum())))
     near = sizes <= FAR * sizes[-1 - min(most, sizes.size - 1)]
     limit, n_far = float(sizes[near].max()), int((~near).sum())
-    told = f"{n_far} beyond ±{limit:.3g} drawn at the edge" if n_far else ""
-    return np.clip(values, -limit, limit), limit, told
+    text = f"{n_far} beyond ±{limit:.3g} drawn at the edge" if n_far else ""
+    return np.clip(values, -limit, limit), limit, text

@@ -98,12 +98,12 @@ def _signals_wait() -> Iterator[None]:
 
 def _lines(seen: Watch, console: Console, every: float) -> View:
     """Print one line for every change."""
-    told = None
+    shown = None
     while True:
         view = seen.view()
-        if (key := (view.status.state, view.commit)) != told:
+        if (key := (view.status.state, view.commit)) != shown:
             console.print(in_one_line(view), markup=False, soft_wrap=True)
-            told = key
+            shown = key
         if view.status.state in ENDS:
             return view
         time.sleep(every)

@@ -198,8 +198,8 @@ class Recent:
         lines = []
         if done:
             gamma = float(self._reader.read("results/gamma", done - 1)[0])
-            told = f"gamma {gamma:.4g}" if np.isfinite(gamma) else "no gamma"
-            lines.append(Line("last", f"{self._cell(done - 1)}: {told}"))
+            message = f"gamma {gamma:.4g}" if np.isfinite(gamma) else "no gamma"
+            lines.append(Line("last", f"{self._cell(done - 1)}: {message}"))
         return lines + self._next(done)
 
     def _next(self, done: int) -> list[Line]:

@@ -91,8 +91,8 @@ def compare(
     run = run_cells("compare", models, cells, moments, {}, threads, out, overwrite, progress, stop, **storage)
     found = run.comparison
     if len(found) == len(cells) and all(cell.skipped for cell in found.cells):
-        told = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))
-        raise ValueError(f"budget = {budget:g} s is too small for any of the methods. {told}")
+        text = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))
+        raise ValueError(f"budget = {budget:g} s is too small for any of the methods. {text}")
     return found
 
 

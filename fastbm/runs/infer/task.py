@@ -156,8 +156,8 @@ class CellsTask:
         note = f"{why} Mean field instead: {WORTH}; the moments are its own."
         if "start" in cell["options"]:
             note += " It begins at no product model, so that start was not used."
-        told = cell | {"auto": cell["auto"] | {"fell back": note}}
-        return self._rows(told, result, result.seconds, result.compile_seconds)
+        about = cell | {"auto": cell["auto"] | {"fell back": note}}
+        return self._rows(about, result, result.seconds, result.compile_seconds)
 
     def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
         return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}))
@@ -197,10 +197,10 @@ class CellsTask:
         self, cell: dict[str, Any], result: Inference, seconds: float = 0.0, compile_seconds: float = 0.0
     ) -> dict[str, np.ndarray]:
         self._n_done += 1
-        told = {name: cell[name] for name in ("auto",) if name in cell}
+        about = {name: cell[name] for name in ("auto",) if name in cell}
         if isinstance(size := self._sizes.get(_place(cell)), dict):
-            told["sized"] = size
-        result = replace(result, detail=result.detail | told)
+            about["sized"] = size
+        result = replace(result, detail=result.detail | about)
         rows = {
             f"results/{RESULT}": np.array([to_json(result)], dtype=object),
             "meta/seconds": np.array([seconds]),

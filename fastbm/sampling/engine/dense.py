@@ -199,10 +199,10 @@ class DenseChains(Engine):
         full = -0.5 * float((self.couplings.field(values) * values).sum()) - float(values[0] @ self.bias[0])
         one, rows = slice(0, 1), self._rows(0)[:1]
         above = self._refined[0].energies(self.up[0][:, one], self._fields[0][one], rows, one)
-        told = float(self._all_down[0] + np.ldexp(above[0], -self._point.exponent))
-        if abs(told - full) > ENERGY_ERROR * self._most:
+        kept = float(self._all_down[0] + np.ldexp(above[0], -self._point.exponent))
+        if abs(kept - full) > ENERGY_ERROR * self._most:
             raise RuntimeError(
-                f"the energy of a chain, {told!r}, is not that of its state, {full!r}: the memory of this machine or "
+                f"the energy of a chain, {kept!r}, is not that of its state, {full!r}: the memory of this machine or "
                 "its compiled kernels are damaged. What was committed before is sound; resume the run elsewhere."
             )
 
