@@ -16,6 +16,9 @@ from pathlib import Path
 from .checks import StorageError
 
 SEAL = struct.Struct("<8sQ32s")
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+for _flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"):  # those that the system has
+    NEW |= getattr(os, _flag, 0)
 _MAGIC = b"FBMFILE1"
 _PIECE = 1 << 20
 _HEAD = 4096  # bytes in which a picture or a page says what made it
@@ -51,7 +54,7 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
     aside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        handle = os.open(aside, NEW, 0o666)
     except OSError as error:
         raise _refused(path, error) from error
     try:

@@ -15,12 +15,13 @@ from threading import Barrier, Lock, get_ident
 from typing import Any, TypeVar
 
 from . import checks
+from .system import after_fork
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _pools: dict[int, ThreadPoolExecutor] = {}
-os.register_at_fork(after_in_child=_pools.clear)
+after_fork(_pools.clear)
 
 
 def available() -> int:
@@ -129,7 +130,7 @@ class _BlasLimit:
 
 
 _blas_limit = _BlasLimit()
-os.register_at_fork(after_in_child=_blas_limit.after_fork)
+after_fork(_blas_limit.after_fork)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ or is damaged, is dropped and compiled again. One process compiles a module's ke
 from __future__ import annotations
 
 import ast
-import fcntl
 import hashlib
 import logging
 import os
@@ -100,7 +99,8 @@ def folder_for(root: str) -> str:
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     about = os.lstat(folder)
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & FOREIGN_WRITERS:
+    owned = not hasattr(os, "geteuid") or (about.st_uid == os.geteuid() and not about.st_mode & FOREIGN_WRITERS)
+    if not stat.S_ISDIR(about.st_mode) or not owned:
         raise PermissionError(0, "others own it or may write there")
     with tempfile.TemporaryFile(dir=folder):
         return folder
@@ -122,7 +122,7 @@ class _Locks:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._wait(descriptor)
-        except OSError:
+        except (OSError, ImportError):
             if descriptor >= 0:
                 os.close(descriptor)
             descriptor = -1
@@ -130,6 +130,8 @@ class _Locks:
 
     @staticmethod
     def _wait(descriptor: int) -> None:
+        import fcntl  # which only Unix has
+
         end = time.monotonic() + LONGEST_WAIT
         while True:
             try:
@@ -157,7 +159,8 @@ class _Locks:
 
 
 _locks = _Locks()
-os.register_at_fork(after_in_child=_locks.forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.forget)
 
 
 class KernelCache:

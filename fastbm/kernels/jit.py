@@ -21,6 +21,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 from .._base import checks
+from .._base.system import after_fork
 from .cache import KernelCache, folder_for
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
@@ -194,7 +195,7 @@ class _CompilerClock(event.Listener):
 _clock = _CompilerClock()
 event.register("numba:compiler_lock", _clock)
 event.register("numba:compile", _Failures())
-os.register_at_fork(after_in_child=_clock.forget_threads)
+after_fork(_clock.forget_threads)
 
 
 def compile_seconds() -> float:

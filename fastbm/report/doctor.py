@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import shutil
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .._base.system import fcntl
 from .._base.threads import blas_libraries, resolve
 from ..kernels.jit import CACHE_FOLDER, VECTOR_BITS, config, get_host_cpu_features
 
@@ -119,6 +119,6 @@ def _disk(folder: Path) -> Iterator[Finding]:
 def _locks(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (OSError, AttributeError):  # a system without the module
         return False
     return True

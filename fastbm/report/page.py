@@ -13,10 +13,10 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from .._base import html
 from .._base.checks import StorageError
 from .._base.files import refuse_foreign, write_whole
@@ -96,7 +96,7 @@ def page(reader: Reader) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{GENERATOR}\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
         f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>\n<body>\n{body}\n'
-        f'<p class="dim">fastbm {__version__}</p>\n</body></html>\n'
+        f'<p class="dim">fastbm {version("fastbm")}</p>\n</body></html>\n'
     )
 
 

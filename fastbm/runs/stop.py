@@ -23,8 +23,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-WAKE = signal.SIGURG  # by default it is ignored, so that one that comes late does no harm
+from .._base.system import after_fork
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+# by default it is ignored, where it is there, so that one that comes late does no harm
+WAKE: signal.Signals = getattr(signal, "SIGURG", None) or signal.SIGTERM
 MAX_SECONDS = "max_seconds"
 FIRST_SECONDS = 10.0  # a first block that has less is done whole: runs of very few seconds each come to an end too
 AGAIN_SECONDS = 0.05
@@ -169,7 +172,7 @@ class Stop:
         """Make the main thread check for a request, even where it waits for a lock."""
         main = threading.main_thread().ident
         if self in _active and main is not None:
-            signal.pthread_kill(main, WAKE)
+            signal.pthread_kill(main, WAKE) if hasattr(signal, "pthread_kill") else _thread.interrupt_main(WAKE)
 
     @contextmanager
     def breaking(self, allowed: bool = True) -> Iterator[None]:
@@ -214,7 +217,7 @@ def _forget_in_child() -> None:
         stop._release()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+after_fork(_forget_in_child)
 
 
 PROC_STAT = Path("/proc/self/stat")

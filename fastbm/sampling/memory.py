@@ -98,7 +98,7 @@ def _of_machine() -> float | None:
         pass
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError):
+    except (ValueError, OSError, AttributeError):
         return None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -55,6 +54,8 @@ def call(function: Callable[[str], Any], argument: str, seconds: float) -> Any:
 
 def main() -> None:
     """Print what the function that the command line names returns for its argument."""
+    import resource
+
     module, name, argument = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -7,11 +7,12 @@ test can put a failing, killing or recording one in the place of any of `OPERATI
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from .._base.system import fcntl
 
 OPERATIONS = ("make_folder", "create", "write", "sync", "close", "rename", "sync_folder", "unlink", "remove_folder")
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what such file systems answer

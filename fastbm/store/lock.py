@@ -8,7 +8,6 @@ it when the text stands.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -17,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .._base.checks import StorageError
+from .._base.system import after_fork, fcntl
 from . import disk
 from .holder import myself, read_holder
 from .names import Names
@@ -214,4 +214,4 @@ def _drop_in_child() -> None:
         lock._let_go()
 
 
-os.register_at_fork(after_in_child=_drop_in_child)
+after_fork(_drop_in_child)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from .._base.checks import StorageError
+from .._base.system import fcntl
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
 _SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
@@ -31,6 +32,11 @@ class Names:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = _checked(path).rstrip("/")
+        if fcntl is None:  # no writer could keep others out
+            raise StorageError(
+                f"{text!r}: this system has no file locks (fcntl), so that runs stay in memory: leave out `out` or "
+                "use Linux, macOS or WSL."
+            )
         text = os.path.expanduser(text) if text.startswith("~/") else text
         self.shown = text.removesuffix(PARTS) if text.endswith(PARTS) else text
         self.merged = Path(self.shown).absolute()
