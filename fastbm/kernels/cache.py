@@ -120,7 +120,7 @@ class _Locks:
             return
         descriptor = -1
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             self._wait(descriptor)
         except (OSError, ImportError):
             if descriptor >= 0:
