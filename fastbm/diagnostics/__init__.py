@@ -17,7 +17,14 @@ from .jackknife import Estimate, jackknife as jackknife
 from .ranks import R_HAT_LIMIT, ess_bulk, ess_tail, r_hat
 from .reweighting import Reweighted, reweight
 from .stationarity import LogBins, is_stationary
-from .thermodynamics import OverlapDistribution, binder_cumulant, overlap_distribution, specific_heat, susceptibility
+from .thermodynamics import (
+    OverlapDistribution,
+    binder_cumulant,
+    correlation_length,
+    overlap_distribution,
+    specific_heat,
+    susceptibility,
+)
 
 __all__ = [
     "R_HAT_LIMIT",
@@ -28,6 +35,7 @@ __all__ = [
     "Reweighted",
     "autocorrelation",
     "binder_cumulant",
+    "correlation_length",
     "ess",
     "ess_bulk",
     "ess_tail",

@@ -121,6 +121,40 @@ def binder_cumulant(magnetisation: Any) -> Estimate:
         return jackknife(lambda second, fourth: 1.0 - fourth / (3.0 * second**2), square, square**2)
 
 
+def correlation_length(structure: Any, length: int) -> Estimate:
+    """Return the second-moment correlation length of a periodic lattice, in lattice spacings.
+
+    xi = sqrt(S(0) / S(k) - 1) / (2 sin(pi / L)), where S is the structure factor and k the smallest wave vector,
+    2 pi / L along one side. It grows without bound with L below a transition, where S(0) is that of ordered states.
+
+    Parameters
+    ----------
+    structure : (n_samples, n_chains, 2) array
+        S(0) and S(k), the squares of sum_i s_i exp(i k x_i), or of overlaps s_i t_i in place of spins.
+    length : int
+        L, at least 2.
+
+    Returns
+    -------
+    Estimate
+        Value and jackknife error; NaN where S(k) is 0 or above S(0), as noise can make it far above a transition.
+
+    References
+    ----------
+    Cooper, Freedman and Preston, Nucl. Phys. B 210, 210 (1982), doi:10.1016/0550-3213(82)90240-1.
+    """
+    array, side = finite(structure), checks.whole("length", length, least=2)
+    if array.ndim != 3 or array.shape[2] != 2:
+        raise ValueError(f"structure must have shape (n_samples, n_chains, 2); got {array.shape}.")
+
+    def xi(zero: Any, smallest: Any) -> Any:
+        return np.sqrt(zero / smallest - 1.0) / (2.0 * math.sin(math.pi / side))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = jackknife(xi, array[:, :, 0], array[:, :, 1])
+    return found if math.isfinite(found.value) else Estimate(math.nan, math.nan)
+
+
 def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) -> OverlapDistribution:
     """Return the distribution P(q) of overlaps q = sum_i s_i t_i / n_units of two replicas of spins.
 

@@ -17,6 +17,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "observables": ("draw", "chain"),
     "clusters": ("draw", "chain"),
     "tempering": ("draw", "chain", "beta"),
+    "ladder": ("draw", "chain", "beta", "unit"),
     "annealing": ("step", "chain"),
     "population": ("step",),
     "metrics": ("look",),
@@ -31,6 +32,7 @@ OWN_AXES = {
     "weights/bias": ("record", "unit"),
 }
 PAIRS = ("overlap", "link_overlap")  # observables of pairs of chains
+STATES = {"samples/states": "states", "ladder/states": "ladder_states"}
 
 
 def to_xarray(run: Any) -> xarray.DataTree:
@@ -43,7 +45,7 @@ def to_xarray(run: Any) -> xarray.DataTree:
     for name in run.streams:
         group, _, last = name.rpartition("/")
         dims = _dims(run, name)
-        values = _states(run, xarray) if name == "samples/states" else run.read(name)
+        values = _states(getattr(run, STATES[name]), xarray) if name in STATES else run.read(name)
         nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values)
     found = {}
     for group, variables in nodes.items():
@@ -61,10 +63,14 @@ def _dims(run: Any, name: str) -> tuple[str, ...]:
     group, _, last = name.rpartition("/")
     n_axes = 1 + len(run.streams[name].shape)
     known = OWN_AXES.get(name, AXES.get(group.partition("/")[0], (f"{(group or 'run').replace('/', '_')}_row",)))
-    if group == "observables" and run.config["sample"]["observables"].get(last) in PAIRS:
-        known = ("draw", "pair")
-    if group == "observables" and known[1] == "chain" and run.streams[name].shape[:1] != _n_chains(run):
-        known = known[:1]
+    if group in ("observables", "ladder") and last != "states":
+        along = ("beta",) if group == "ladder" else ()
+        known = ("draw", "chain", *along)
+        if run.config["sample"]["observables"].get(last) in PAIRS:
+            known = ("draw", "pair", *along)
+        elif run.streams[name].shape[:1] != _n_chains(run):
+            n_own = len(run.streams[name].shape) - len(along)
+            known = ("draw", *(f"{last}_{axis}" for axis in range(1, n_own + 1)), *along)
     return (*known[:n_axes], *(f"{last}_{axis}" for axis in range(len(known), n_axes)))
 
 
@@ -78,7 +84,7 @@ def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tup
     found: dict[str, tuple[str, np.ndarray]] = {}
     if "draw" in dims and "samples/sweep" in run.streams:
         found["sweep"] = ("draw", run.read("samples/sweep"))
-    if group == "tempering":
+    if group in ("tempering", "ladder"):
         found["beta"] = ("beta", np.asarray(run.betas))
     elif "chain" in dims and run.kind == "sample":
         found["beta"] = ("chain", np.asarray(run.beta))
@@ -88,9 +94,8 @@ def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tup
     return found
 
 
-def _states(run: Any, xarray: Any) -> Any:
-    """Return the states as an array of xarray's that reads and unpacks what is asked of it."""
-    states = run.states
+def _states(states: Any, xarray: Any) -> Any:
+    """Return states as an array of xarray's that reads and unpacks what is asked of it."""
     if not isinstance(states, LazyStates):
         return states
     from xarray.backends import BackendArray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,13 +15,12 @@ from ..store import Memory, Reader
 
 
 class LazyStates(NDArrayOperatorsMixin):
-    """Packed bits in a file, read as an array of unit values, (n_samples, n_chains, n_units) int8, when it is sliced.
+    """Packed bits in a file, read as an array of unit values, (n_samples, ..., n_units) int8, when it is sliced.
 
     Slices along samples read only these; all else that an array can do reads the whole.
     """
 
     dtype = np.dtype(np.int8)
-    ndim = 3
 
     def __init__(self, reader: Reader | Memory, name: str, units: Units) -> None:
         self._reader, self._name, self._units = reader, name, units
@@ -33,22 +33,26 @@ class LazyStates(NDArrayOperatorsMixin):
             )
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Shape (n_samples, n_chains, n_units), which grows while the run is live."""
-        return self._reader.n_rows(self._name), self._stream.shape[0], int(self._stream.attrs["n_units"])
+    def shape(self) -> tuple[int, ...]:
+        """Shape (n_samples, n_chains, n_units) or so, which grows while the run is live."""
+        return self._reader.n_rows(self._name), *self._stream.shape[:-1], int(self._stream.attrs["n_units"])
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
 
     @property
     def size(self) -> int:
         """Number of entries."""
-        n_samples, n_chains, n_units = self.shape
-        return n_samples * n_chains * n_units
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def _read(self, start: int, stop: int, step: int = 1) -> np.ndarray:
         packed = self._reader.read(self._name, start, stop, step)
-        up = np.unpackbits(packed, axis=2, count=self.shape[2], bitorder="little")
+        up = np.unpackbits(packed, axis=-1, count=self.shape[-1], bitorder="little")
         return self._units.values(up)
 
     def __getitem__(self, key: Any) -> np.ndarray:

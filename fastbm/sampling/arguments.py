@@ -93,6 +93,8 @@ def _check_together(s: SampleSettings) -> None:
             f"thin must be at most n_sweeps, or no sample is ever taken; got thin={s.thin} and "
             f"n_sweeps={s.n_sweeps}. Lower thin or raise n_sweeps."
         )
+    if s.keep == "best" and isinstance(s.own, Tempering) and s.own.record == "all":
+        raise ValueError('record="all" records samples, and keep="best" records none; leave one of them out.')
     if s.keep == "best" and s.observables:
         raise ValueError('observables are measured on samples, and keep="best" records none; leave one of them out.')
 

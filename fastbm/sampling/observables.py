@@ -127,6 +127,10 @@ class Observables:
         """Streams of the observables, as a run declares them."""
         return {f"observables/{name}": Stream("<f8", shape) for name, shape in self._shapes.items()}
 
+    def level_streams(self, n_levels: int) -> dict[str, Stream]:
+        """Streams of the observables at every level of ladders."""
+        return {f"ladder/{name}": Stream("<f8", (*shape, n_levels)) for name, shape in self._shapes.items()}
+
     @property
     def scalars(self) -> dict[str, int]:
         """Observables that are one number a chain, or one for two chains, with the length of a row."""
@@ -144,6 +148,13 @@ class Observables:
         return {
             f"observables/{name}": np.array([row[name] for row in rows]).reshape(-1, *shape)
             for name, shape in self._shapes.items()
+        }
+
+    def measure_levels(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        """Return rows at every level of ladders, of states (n_samples, n_levels, n_chains, n_bytes), levels last."""
+        rows = [self.measure(packed[:, k]) for k in range(packed.shape[1])]
+        return {
+            name.replace("observables/", "ladder/"): np.stack([row[name] for row in rows], axis=-1) for name in rows[0]
         }
 
     def _measure(self, packed: np.ndarray) -> dict[str, np.ndarray]:

@@ -59,6 +59,11 @@ class Sampler(Options):
         """Number of replicas of each chain."""
         return 1
 
+    @property
+    def n_levels(self) -> int:
+        """Number of temperatures of each chain that are recorded beside its own."""
+        return 0
+
     def completed(self) -> Any:
         """Return the sampler with the options filled in that follow from the others."""
         return self

@@ -46,6 +46,8 @@ class TemperedChains(Adapter):
         Sweeps between two attempts to swap, of pairs of levels (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn.
     cluster : bool
         Precede swaps by isoenergetic cluster moves between ladders 2k and 2k + 1.
+    whole : bool
+        Have `record` return the states at every level.
     offset : float or (n_chains,) array, optional
         In place of the model's, where `bias` is.
 
@@ -79,11 +81,12 @@ class TemperedChains(Adapter):
         first_chain: int = 0,
         swap_every: int = 1,
         cluster: bool = False,
+        whole: bool = False,
         bias: np.ndarray | None = None,
         offset: Any = None,
     ) -> None:
         self.betas = np.array(betas, np.float64)
-        self.n_chains, self.n_units, self.swap_every = n_chains, model.n_units, swap_every
+        self.n_chains, self.n_units, self.swap_every, self._whole = n_chains, model.n_units, swap_every, whole
         n_betas = len(self.betas)
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
         self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
@@ -204,18 +207,24 @@ class TemperedChains(Adapter):
             ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
             ``samples/energy`` (n_samples, n_chains), without offset, at the target; ``tempering/energy`` (n_samples,
             n_chains, n_betas), with offset, at every level; ``tempering/accepted``, ``tempering/attempted``,
-            ``tempering/round_trips``: the attributes.
+            ``tempering/round_trips``: the attributes. Where the whole ladder is recorded, ``ladder/states`` (n_samples,
+            n_chains, n_betas, ceil(n_units / 8)) besides.
         """
         rows: dict[str, np.ndarray] = {
             "samples/states": np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8),
             "samples/energy": np.empty((n_samples, self.n_chains)),
             **{name: np.empty((n_samples, *s.shape), s.numpy_dtype) for name, s in self.streams.items()},
         }
+        if self._whole:
+            shape = (n_samples, self.n_chains, len(self.betas), -(-self.n_units // 8))
+            rows["ladder/states"] = np.empty(shape, np.uint8)
         for t in range(n_samples):
             self.sweep(thin)
             lanes = self.lanes
-            energies = self.engine.energies()[lanes]
-            rows["samples/states"][t] = self.engine.packed()[lanes[:, -1]]
+            energies, packed = self.engine.energies()[lanes], self.engine.packed()
+            rows["samples/states"][t] = packed[lanes[:, -1]]
+            if self._whole:
+                rows["ladder/states"][t] = packed[lanes]
             rows["samples/energy"][t] = energies[:, -1]
             rows["tempering/energy"][t] = energies + self._offset
             rows["tempering/accepted"][t] = self.accepted
@@ -279,6 +288,9 @@ class Tempering(Cooled):
         Sweeps between two attempts to swap temperatures.
     cluster : bool
         Houdayer's cluster moves between ladders 2k and 2k + 1, of which there must be an even number.
+    record : {"target", "all"}
+        Temperatures whose states and observables are recorded: the target, or all of the ladder, which takes n_betas
+        times the room. Energies are recorded at all of them anyhow.
 
     References
     ----------
@@ -292,11 +304,17 @@ class Tempering(Cooled):
     n_betas: Annotated[int | None, Least(2)] = None
     swap_every: Annotated[int, Least(1)] = 1
     cluster: Annotated[bool | Literal["houdayer"], _cluster] = False
+    record: Literal["target", "all"] = "target"
 
     @property
     def replicas(self) -> int:
         """Number of replicas of each ladder."""
         return len(self.betas)
+
+    @property
+    def n_levels(self) -> int:
+        """Number of temperatures of each ladder whose states and observables are recorded beside the target's."""
+        return len(self.betas) if self.record == "all" else 0
 
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:
         """Return the inverse temperatures of all replicas as they start."""
@@ -343,6 +361,6 @@ class Tempering(Cooled):
         """Return the ladders."""
         return TemperedChains(
             subject.machine, settings.n_chains, self.betas, initial=initial, first_chain=settings.first_chain,
-            swap_every=self.swap_every, cluster=bool(self.cluster), offset=subject.offset,
+            swap_every=self.swap_every, cluster=bool(self.cluster), whole=self.record == "all", offset=subject.offset,
             **self.common(settings, subject, threads),
         )  # fmt: skip

@@ -43,7 +43,5 @@ def test_without_locks_and_forks_runs_stay_in_memory(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     for line in lines:
-        assert line.startswith(
-            "'run.h5': this system has no file locks (fcntl), so that runs stay in memory here: leave"
-        )
+        assert line.startswith("'run.h5': this system has no file locks (fcntl), so that runs stay in memory: leave")
     assert [one.name for one in tmp_path.iterdir()] == ["machine.h5"]

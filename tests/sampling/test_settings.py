@@ -21,7 +21,7 @@ from tests.support.samples import FERRO, GLASS, SK, small, work
 
 GIVEN: dict[str, Any] = {
     "rule": "gibbs", "order": "random", "kernel": "dense", "burn_in": 5, "betas": [0.1, 1.0], "n_betas": 3,
-    "lowest_beta": 0.1, "schedule": "linear", "swap_every": 2, "cluster": True, "target_ess": 0.8,
+    "lowest_beta": 0.1, "schedule": "linear", "swap_every": 2, "cluster": True, "record": "all", "target_ess": 0.8,
     "clamp": ([0], [1]), "until": {"ess": 10}, "initial": "up", "first_chain": 2, "thin": 2,
     "engine": "blocks", "max_forecast_seconds": 1.0, "max_gigabytes": 1.0,
 }  # fmt: skip
@@ -65,6 +65,7 @@ def test_arguments_that_a_sampler_does_not_take_are_named(sampler: str, name: st
         (ValueError, "n_chains must be even; got 3", {"sampler": "tempering", "cluster": True, "n_chains": 3}),
         (ValueError, "cluster must be one of 'houdayer'", {"sampler": "tempering", "cluster": "wolff"}),
         (ValueError, "n_betas must be at least 2", {"sampler": "tempering", "n_betas": 1}),
+        (ValueError, "record=\"all\" records samples", {"sampler": "tempering", "record": "all", "keep": "best"}),
         (ValueError, "swap_every must be at least 1", {"sampler": "tempering", "swap_every": 0}),
         (ValueError, "target_ess is a part of the population", {"sampler": "population-annealing", "target_ess": 1.0}),
         (ValueError, "n_sweeps must be at least 1", {"sampler": "annealing", "n_sweeps": 0}),

@@ -130,14 +130,20 @@ class SamplingTask(Breakable):
     @property
     def streams(self) -> dict[str, Stream]:
         """Streams that the run writes."""
-        return {**sample_streams(self._subject, self.settings.keep), **self.chains.streams, **self._observables.streams}
+        n_levels = self.settings.own.n_levels
+        found = {**sample_streams(self._subject, self.settings.keep, n_levels), **self.chains.streams}
+        found |= self._observables.streams
+        return found | self._observables.level_streams(n_levels) if n_levels else found
 
 
-def sample_streams(subject: Conditioned, keep: str) -> dict[str, Stream]:
-    """Return the streams of all samplers."""
+def sample_streams(subject: Conditioned, keep: str, n_levels: int = 0) -> dict[str, Stream]:
+    """Return the streams of all samplers, and of states at `n_levels` temperatures of each chain."""
     n_units, n_chains = subject.model.n_units, subject.n_chains
     attrs: dict[str, int | float | str] = {"n_units": n_units, "bitorder": "little", "one": subject.model.convention.hi}
-    states = {"samples/states": Stream("|u1", (n_chains, -(-n_units // 8)), attrs)} if keep == "all" else {}
+    n_bytes = -(-n_units // 8)
+    states = {"samples/states": Stream("|u1", (n_chains, n_bytes), attrs)} if keep == "all" else {}
+    if states and n_levels:
+        states["ladder/states"] = Stream("|u1", (n_chains, n_levels, n_bytes), attrs)
     return {**states, "samples/energy": Stream("<f8", (n_chains,)), "samples/sweep": Stream("<i8")}
 
 
@@ -147,4 +153,6 @@ def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.
     if "samples/states" in rows:
         found["samples/states"] = subject.complete(rows["samples/states"])
         found["samples/energy"] = rows["samples/energy"] + subject.offset
+    if "ladder/states" in rows:  # chains stand before bytes where units are clamped for each
+        found["ladder/states"] = np.swapaxes(subject.complete(np.swapaxes(rows["ladder/states"], 1, 2)), 1, 2)
     return found

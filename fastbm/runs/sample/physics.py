@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...sampling.observables import OF_PAIRS
 from .convergence import groups
 from .errors import energy_error, floored, heat_error, observable_error
 from .samples import Samples
+from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
 
 STEP = 1e-4  # of beta, for the derivative of log Z
@@ -44,6 +46,9 @@ class Thermodynamics(NamedTuple):
 
     Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
     on, and has no error; the susceptibility is that of this mean.
+
+    Of overlaps q of chains 2k and 2k + 1 there are the spin-glass susceptibility n_units <q^2> and Binder's cumulant
+    of q, where overlaps were recorded.
     """
 
     beta: float
@@ -53,6 +58,8 @@ class Thermodynamics(NamedTuple):
     abs_magnetisation: Estimate | None = None
     susceptibility: Estimate | None = None
     binder_cumulant: Estimate | None = None
+    spin_glass_susceptibility: Estimate | None = None
+    overlap_binder_cumulant: Estimate | None = None
 
 
 class Curves(list[Thermodynamics]):
@@ -73,19 +80,30 @@ def thermodynamics(run: Samples) -> Curves:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
     _check_one_pattern(run, "thermodynamics")
-    n_units, spins, even = run._start.n_units, _spin_magnetisation(run), is_even(run)
+    n_units, spins, pairs, even = run._start.n_units, magnetisations(run), recorded(run, "overlap"), is_even(run)
     rows = Curves()
-    for beta, energy, chains in _temperatures(run):
+    for at in temperatures(run):
+        beta, energy = at.beta, at.energy
         heat = diagnostics.specific_heat(energy, beta, n_units)
-        energies = (
+        row = Thermodynamics(
+            beta,
             Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
             floored(heat, heat_error(run, energy, beta)),
         )
-        if spins is None or chains is None:
-            rows.append(Thermodynamics(beta, *energies))
-        else:
-            rows.append(Thermodynamics(beta, *energies, *_magnetic(spins[:, chains], beta, n_units, even=even)))
+        if (m := spins.at(at)) is not None:
+            row = Thermodynamics(*row[:3], *_magnetic(m, beta, n_units, even=even))
+        if (q := pairs.at(at)) is not None:
+            chi, binder = _of_overlaps(q, n_units)
+            row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder)
+        rows.append(row)
     return rows
+
+
+def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate]:
+    """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
+    flip = observable_error(np.zeros_like(q), 2.0 / n_units)
+    square = Estimate(n_units * float((q * q).mean()), n_units * observable_error(q * q, 2.0 / n_units))
+    return square, floored(diagnostics.binder_cumulant(q), flip)
 
 
 def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
@@ -133,56 +151,77 @@ def _check_one_pattern(run: Samples, name: str) -> None:
         )
 
 
-def _temperatures(run: Samples) -> list[tuple[float, np.ndarray, np.ndarray | None]]:
-    """Return each inverse temperature with the energies there, and the chains recorded at it, if any."""
-    if "tempering/energy" in run.streams:
-        ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
-        last = len(ladder) - 1
-        return [(float(b), energy[:, :, k], every if k == last else None) for k, b in enumerate(ladder)]
-    energy, beta = run.energy, run.beta
-    return [(float(b), energy[:, beta == b], beta == b) for b in np.unique(beta)]
-
-
-def _spin_magnetisation(run: Samples) -> np.ndarray | None:
-    for name, what in (run.config["sample"].get("observables") or {}).items():
-        if what == "magnetisation":
-            return run.observables[name]
-    if not run.has_states:
-        return None
-    units = run._start.convention
-    return 2.0 * (run.magnetisation - units.lo) / units.span - 1.0
-
-
 def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> OverlapDistribution:
     """Return P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
     _check_one_pattern(run, "overlap_distribution")
-    own = np.unique(run.beta)
-    if beta is None and len(own) > 1:
-        raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{b:g}' for b in own)}.")
-    chosen = own[-1] if beta is None else own[np.argmin(np.abs(own - beta))]
-    if beta is not None and not np.isclose(chosen, beta):
+    known = [at for at in temperatures(run) if at.has_states]
+    if beta is None and len(np.unique(run.beta)) > 1:
+        raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{at.beta:g}' for at in known)}.")
+    chosen = known[-1] if beta is None else min(known, key=lambda at: abs(at.beta - beta))
+    if beta is not None and not np.isclose(chosen.beta, beta):
         raise ValueError(
-            f"beta must be a temperature at which chains were recorded; the nearest to {beta:g} is {chosen:g}."
+            f"beta must be a temperature at which chains were recorded; the nearest to {beta:g} is {chosen.beta:g}."
         )
-    q = _overlaps(run)
-    pairs = (run.beta == chosen)[: 2 * q.shape[1]].reshape(-1, 2).all(axis=1)
-    if not pairs.any():
-        raise ValueError(f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen:g}.")
-    return diagnostics.overlap_distribution(q[:, pairs], run._start.n_units, bins)
+    q = overlaps(run).at(chosen)
+    if q is None or not q.shape[1]:
+        raise ValueError(
+            f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen.beta:g}."
+        )
+    return diagnostics.overlap_distribution(q, run._start.n_units, bins)
 
 
-def _overlaps(run: Samples) -> np.ndarray:
-    for name, what in (run.config["sample"].get("observables") or {}).items():
-        if what == "overlap":
-            return run.observables[name]
+class CorrelationLengths(NamedTuple):
+    """Second-moment correlation lengths at the temperatures of a run, in lattice spacings, each with its error."""
+
+    beta: np.ndarray
+    value: np.ndarray
+    error: np.ndarray
+
+
+def correlation_length(run: Samples, of: str) -> CorrelationLengths:
+    """Return the correlation length at each temperature whose states were recorded."""
+    checks.choice("of", of, ("spins", "overlaps"))
+    _check_series(run)
+    _check_one_pattern(run, "correlation_length")
+    sides = _periodic_sides(run)
     run._need("samples/states", "samples")
-    n_units, n_pairs = run._start.n_units, len(run.beta) // 2
-    found = np.empty((len(run.sweep), n_pairs))
-    for t in range(len(found)):
-        packed = run._reader.read("samples/states", t, t + 1)[0, : 2 * n_pairs]
-        found[t] = np.bitwise_count(packed[::2] ^ packed[1::2]).sum(axis=1, dtype=np.int64)
-    return 1.0 - 2.0 * found / n_units
+    rows = [(at.beta, *_length_at(run, at, sides, of)) for at in temperatures(run) if at.has_states]
+    return CorrelationLengths(*np.array(rows).T)
+
+
+def _periodic_sides(run: Samples) -> list[int]:
+    """Return the sides of the periodic lattice whose spins are the units."""
+    origin = run.config.get("model", {}).get("origin", {})
+    sides = origin.get("shape")
+    if not sides or not origin.get("periodic") or math.prod(sides) != run._start.n_units or max(sides) < 2:
+        raise ValueError(
+            "correlation_length needs a periodic lattice of models.ising or models.edwards_anderson; of others pass "
+            "the structure factor to diagnostics.correlation_length."
+        )
+    return list(sides)
+
+
+def _length_at(run: Samples, at: At, sides: list[int], of: str) -> Estimate:
+    """Return the correlation length along the longest sides, over which the structure factor is an average."""
+    longest = [axis for axis, side in enumerate(sides) if side == max(sides)]
+    wave = np.exp(2j * np.pi * np.arange(max(sides)) / max(sides))
+    n_units = run._start.n_units
+
+    def structure(packed: np.ndarray) -> np.ndarray:
+        up = np.unpackbits(packed, axis=-1, count=n_units, bitorder="little")
+        if of == "overlaps":
+            n_pairs = up.shape[1] // 2
+            up = np.uint8(1) ^ up[:, : 2 * n_pairs : 2] ^ up[:, 1 : 2 * n_pairs : 2]
+        spins = (2.0 * up - 1.0).reshape(*up.shape[:2], *sides)
+        zero = spins.sum(axis=tuple(range(2, spins.ndim))) ** 2
+        sums = [spins.sum(axis=tuple(k + 2 for k in range(len(sides)) if k != axis)) for axis in longest]
+        return np.stack([zero, np.mean([np.abs(one @ wave) ** 2 for one in sums], axis=0)], axis=-1) / n_units
+
+    found = of_states(run, at, structure)
+    if not found.shape[1]:
+        raise ValueError("of='overlaps' compares chains 2k and 2k + 1, and there is one chain.")
+    return diagnostics.correlation_length(found, max(sides))
 
 
 def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
@@ -193,17 +232,15 @@ def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
     if wanted.ndim > 1 or not wanted.size:
         raise ValueError(f"betas must be a number or a list of numbers; got shape {wanted.shape}.")
     values, of_pairs = _values(run, observable), _is_of_pairs(run, observable)
-    sampled = [(b, e, chains) for b, e, chains in _temperatures(run) if values is None or chains is not None]
+    sampled = [(at, None if values is None else values.at(at)) for at in temperatures(run)]
+    sampled = [(at, observed) for at, observed in sampled if values is None or observed is not None]
     rows = []
     for new in np.atleast_1d(wanted):
-        beta, energy, chains = min(sampled, key=lambda one: abs(one[0] - new))
-        if values is None or chains is None:
-            observed = energy
-        elif of_pairs:  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
-            observed, energy = values[:, chains[::2]], energy[:, ::2] + energy[:, 1::2]
-        else:
-            observed = values[:, chains]
-        rows.append(diagnostics.reweight(energy, observed, beta, float(new)))
+        at, observed = min(sampled, key=lambda one: abs(one[0].beta - new))
+        energy = at.energy
+        if of_pairs:  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
+            energy = energy[:, ::2] + energy[:, 1::2]
+        rows.append(diagnostics.reweight(energy, energy if observed is None else observed, at.beta, float(new)))
     value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
     return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
 
@@ -214,20 +251,21 @@ def _is_of_pairs(run: Samples, observable: Any) -> bool:
     return isinstance(observable, str) and named.get(observable) in OF_PAIRS
 
 
-def _values(run: Samples, observable: Any) -> np.ndarray | None:
+def _values(run: Samples, observable: Any) -> Series | None:
     """Return the values of an observable for all samples, of chains or pairs; None for the energy."""
     if isinstance(observable, str):
         if observable == "energy":
             return None
         if observable in run.observables:
-            values = run.observables[observable]
-            return values if _is_of_pairs(run, observable) else _of_chains(run, values)
+            values, of_pairs = run.observables[observable], _is_of_pairs(run, observable)
+            ladder = run.read(f"ladder/{observable}") if f"ladder/{observable}" in run.streams else None
+            return Series(values if of_pairs else _of_chains(run, values), ladder, of_pairs)
         if observable == "magnetisation":
             run._need("samples/states", "samples")
-            return _spin_magnetisation(run)
+            return magnetisations(run)
         known = ["energy", "magnetisation", *run.observables]
         raise ValueError(f"observable must be one of {', '.join(map(repr, known))}, or an array; got {observable!r}.")
-    return _of_chains(run, checks.any_array("observable", observable))
+    return Series(_of_chains(run, checks.any_array("observable", observable)), None)
 
 
 def _of_chains(run: Samples, values: np.ndarray) -> np.ndarray:

@@ -130,7 +130,8 @@ class SampleRun(Samples):
         Parameters
         ----------
         beta : float, optional
-            Inverse temperature at which chains were recorded; may be left out where there is one only.
+            Inverse temperature at which chains were recorded, of a ladder with record="all" any; may be left out where
+            chains are at one only.
         bins : int, optional
             At most n_units + 1, the default for machines of up to 200 units.
 
@@ -142,6 +143,31 @@ class SampleRun(Samples):
             If no pair of chains was recorded at `beta`, there are no samples yet, or several clamped patterns.
         """
         return physics.overlap_distribution(self, beta, bins)
+
+    def correlation_length(self, of: str = "spins") -> physics.CorrelationLengths:
+        """Return the second-moment correlation length of a periodic lattice at each temperature.
+
+        Of a ladder that is the target, or all temperatures with record="all".
+
+        Parameters
+        ----------
+        of : {"spins", "overlaps"}
+            Order of spins, or of the overlaps of chains 2k and 2k + 1, as of a spin glass.
+
+        Returns
+        -------
+        CorrelationLengths
+            `beta`, `value` and `error`, (n_betas,), in lattice spacings; see
+            `fastbm.diagnostics.correlation_length`.
+
+        Raises
+        ------
+        AttributeError
+            If chains did not stay at their temperatures, or states were not recorded.
+        ValueError
+            If the model is no periodic lattice, or there are no samples yet, or several clamped patterns.
+        """
+        return physics.correlation_length(self, of)
 
     def reweight(self, betas: Any, observable: Any = "energy") -> Reweighted:
         """Return means at other inverse temperatures than those that were sampled, each from the nearest of these.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ...store import Memory
+from ..records import Columns, LazyStates, States
 from ..run import Run
 
 
@@ -25,7 +28,7 @@ class Samples(Run):
 
     def check_records(self) -> None:
         """Raise a ValueError where a sample lacks its state, its energy, its sweep or an observable."""
-        names = [name for name in self._reader.streams if name.startswith(("samples/", "observables/"))]
+        names = [name for name in self._reader.streams if name.startswith(("samples/", "observables/", "ladder/"))]
         counts = {name: self._reader.n_rows(name) for name in names}
         if self._settings.get("keep") == "all" and "samples/states" not in counts:
             raise ValueError("it keeps all states, and samples/states is missing")
@@ -48,6 +51,24 @@ class Samples(Run):
         if self._sampler == "population-annealing":
             return self._reader.read("population/beta")
         return np.array(self._settings["betas"] if self._sampler == "tempering" else np.unique(self.beta))
+
+    @property
+    def ladder_states(self) -> States:
+        """States at every temperature of the ladders, (n_samples, n_chains, n_betas, n_units) int8, as `states`.
+
+        Only of sampler="tempering" with record="all"; the temperatures are `betas`.
+        """
+        self._need("ladder/states", 'states at every temperature (record="all")')
+        lazy = LazyStates(self._reader, "ladder/states", self._start.convention)
+        return np.asarray(lazy) if isinstance(self._reader, Memory) else lazy
+
+    @property
+    def ladder_observables(self) -> Mapping[str, np.ndarray]:
+        """Observables at every temperature of the ladders by name, (n_samples, n_chains, n_betas), or of pairs.
+
+        Only of sampler="tempering" with record="all".
+        """
+        return {name: array for name, array in Columns(self._reader, "ladder").items() if name != "states"}
 
     @property
     def best_states(self) -> np.ndarray:

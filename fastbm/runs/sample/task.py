@@ -109,7 +109,8 @@ class SampleTask(SamplingTask):
 
     def _record(self, most: int, step: int) -> Rows | None:
         """Record up to `most` samples, `step` sweeps apart, and measure their observables."""
-        row_bytes = sum(stream.row_bytes for stream in self.streams.values()) + self._subject.n_chains * self._n_bytes
+        row_bytes = sum(stream.row_bytes for stream in self.streams.values())
+        row_bytes += self._subject.n_chains * self._n_bytes * (1 + self.settings.own.n_levels)
         count = min(most, self._sample_pace.count, max(1, BLOCK_BYTES // row_bytes))
         if self._best is not None and "tempering/energy" in self.chains.streams:
             count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
@@ -117,6 +118,8 @@ class SampleTask(SamplingTask):
         with self.block(count, self._sample_pace):
             rows = of_whole(self.chains.record(count, step), self._subject)
             rows |= self._observables.measure(rows["samples/states"])
+            if "ladder/states" in rows:
+                rows |= self._observables.measure_levels(np.swapaxes(rows["ladder/states"], 1, 2))
             states = self._seen(rows)
         if self.broken:
             return None

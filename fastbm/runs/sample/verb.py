@@ -127,7 +127,8 @@ def sample(
         gibbs, metropolis
             `order`, `kernel`.
         tempering
-            `order`, `kernel`, `rule`, `betas`, `lowest_beta`, `n_betas`, `swap_every`, `cluster`.
+            `order`, `kernel`, `rule`, `betas`, `lowest_beta`, `n_betas`, `swap_every`, `cluster`,
+            `record`.
         annealing
             `order`, `kernel`, `rule`, `betas`, `lowest_beta`, `schedule`.
         population-annealing
