@@ -6,7 +6,7 @@ does. Albert and Anderson, Biometrika 71, 1 (1984), doi:10.1093/biomet/71.1.1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Pairs = list[tuple[int, int]]
 
 def describe_degenerate(
     up: Rows | np.ndarray,
-    names: Sequence[str] | None = None,
+    names: Sequence[Hashable] | None = None,
     *,
     coupled: np.ndarray | None = None,
     couplings_held: bool = False,
@@ -33,7 +33,7 @@ def describe_degenerate(
     ----------
     up : Rows, or (m, n_units) uint8 array
         Rows of bits.
-    names : list of str, optional
+    names : sequence, optional
         Of the units; their numbers when left out.
     coupled : (n_units, n_units) bool array, optional
         Which pairs have a coupling; all when left out.
@@ -67,7 +67,7 @@ def describe_degenerate(
     return [line for line in lines if line]
 
 
-def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequence[str] | None) -> list[str]:
+def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequence[Hashable] | None) -> list[str]:
     """Return a line for each kind of joint state that pairs i < j, of those `asked` for, never take."""
     ups = np.diagonal(together)
     only_first, only_second = ups[:, None] - together, ups[None, :] - together
@@ -106,8 +106,8 @@ def _pairs(mask: np.ndarray) -> Pairs:
     return [(int(i), int(j)) for i, j in np.argwhere(mask)]
 
 
-def _name(unit: int, names: Sequence[str] | None) -> str:
-    return str(unit) if names is None else names[unit]
+def _name(unit: int, names: Sequence[Hashable] | None) -> str:
+    return str(unit if names is None else names[unit])
 
 
 def _list(texts: list[str]) -> str:
@@ -116,11 +116,11 @@ def _list(texts: list[str]) -> str:
     return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _list_pairs(pairs: Pairs, names: Sequence[str] | None) -> str:
+def _list_pairs(pairs: Pairs, names: Sequence[Hashable] | None) -> str:
     return _list([f"({_name(i, names)}, {_name(j, names)})" for i, j in pairs])
 
 
-def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[str] | None) -> str:
+def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[Hashable] | None) -> str:
     if not len(units):
         return ""
     listed, penalty = _list([_name(int(unit), names) for unit in units]), "give l2 and l2_bias"
@@ -130,7 +130,7 @@ def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[str] | No
     return f"{many}: their biases run to {sign}infinity; {penalty}, or leave them out"
 
 
-def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> str:
+def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None) -> str:
     if not pairs:
         return ""
     listed, one = _list_pairs(pairs, names), len(pairs) == 1
@@ -140,7 +140,7 @@ def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> 
     return f"{count}, {listed}, {what}: {whose} to {sign}infinity; leave one unit of each pair out, or give l2"
 
 
-def _missing(pairs: Pairs, what: str, sign: str, names: Sequence[str] | None) -> str:
+def _missing(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None) -> str:
     if not pairs:
         return ""
     listed = _list_pairs(pairs, names)

@@ -43,10 +43,10 @@ class Parameters:
         return cls(model.couplings.arrays, model.flat_bias)
 
     def machine(self, like: BoltzmannMachine) -> BoltzmannMachine:
-        """Return the machine that has these parameters, otherwise like `like`, base rates included."""
+        """Return the machine that has these parameters, otherwise like `like`, base rates and names included."""
         couplings = like.couplings.with_arrays([np.array(w) for w in self.weights])
         made = like.trusted(couplings, self.bias, like.convention, like.n_hidden, like.offset)
-        made.base_rates = like.base_rates
+        made.base_rates, made.names = like.base_rates, like.names
         return made
 
     @property

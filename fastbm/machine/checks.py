@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._base import checks
 from .couplings import Couplings
+
+Names = tuple[Hashable, ...]
+
+
+def check_bias(bias: Any, couplings: Couplings) -> np.ndarray:
+    """Return one bias for each unit; of layers there may be one vector for each."""
+    n_units, layered = couplings.n_units, couplings.kind == "layered"
+    if bias is None:
+        bias = np.zeros(n_units)
+    elif layered and isinstance(bias, (list, tuple)) and not (bias and all(np.ndim(b) == 0 for b in bias)):
+        bias = _join_layers(bias, couplings.sizes)
+    array = checks.finite_array("bias", bias)
+    checks.shape("bias", array, (n_units,))
+    return array
+
+
+def _join_layers(bias: Sequence[Any], sizes: tuple[int, ...]) -> np.ndarray:
+    layers = [checks.finite_array(f"bias[{k}]", layer) for k, layer in enumerate(bias)]
+    shapes = [layer.shape for layer in layers]
+    if shapes != [(size,) for size in sizes]:
+        raise ValueError(f"bias must have one vector per layer, of lengths {sizes}; got shapes {shapes}.")
+    return np.concatenate(layers)
 
 
 def check_hidden(n_hidden: Any, couplings: Couplings) -> int:
@@ -40,3 +64,25 @@ def check_rates(rates: Any, n_visible: int) -> np.ndarray:
             f"{len(wrong)} such units in all. fastbm.smoothed_rates(rates, model) keeps them from 0 and 1."
         )
     return array
+
+
+def check_names(names: Any, n_visible: int, n_units: int) -> Names:
+    """Return names, one for each unit and all different; where visible units alone are named, hidden ones are numbered.
+
+    Numbers of NumPy become Python's.
+    """
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"names must be a list of names of units; got {names!r} ({type(names).__name__}).")
+    found = [name.item() if isinstance(name, np.generic) else name for name in names]
+    if len(found) == n_visible < n_units:
+        found += [f"hidden {k}" for k in range(n_units - n_visible)]
+    if len(found) != n_units:
+        either = f"{n_visible} visible or all {n_units}" if n_visible < n_units else f"{n_units}"
+        raise ValueError(f"names must name the {either} units; got {len(found)} names.")
+    try:
+        repeated = [name for name, count in Counter(found).items() if count > 1]
+    except TypeError:
+        raise TypeError("names must be hashable, such as texts or numbers.") from None
+    if repeated:
+        raise ValueError(f"names must be different for every unit; {repeated[0]!r} is there twice or more.")
+    return tuple(found)

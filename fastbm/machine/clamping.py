@@ -23,6 +23,7 @@ class Pairwise(Protocol):
     convention: Units
     n_hidden: int
     offset: float
+    names: tuple[Any, ...] | None
 
     @property
     def n_units(self) -> int:
@@ -87,9 +88,12 @@ class Clamped(Generic[Machine]):
     def machine(self, pattern: int) -> Machine:
         """Return the machine of the free units, given one pattern."""
         n_hidden = int((self.free >= self.model.n_visible).sum())
-        return self.model.trusted(
+        left = self.model.trusted(
             self.couplings, self.bias[pattern], self.model.convention, n_hidden, self.offset[pattern]
         )
+        if self.model.names is not None:
+            left.names = tuple(self.model.names[k] for k in self.free)
+        return left
 
     def log_sum_independent(self, beta: float) -> np.ndarray:
         """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""

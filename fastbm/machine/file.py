@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from . import h5
-from .h5 import RATES
+from .checks import Names, check_names
+from .h5 import NAMES, RATES
 from .machine import FORMAT, BoltzmannMachine
 
 
@@ -29,12 +31,15 @@ def restore(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) ->
     made = BoltzmannMachine.from_arrays(
         arrays, kind=str(kind), units=str(description["units"]), n_hidden=int(description["n_hidden"])
     )
+    made.names = names_from_bytes(arrays[NAMES], made.n_units) if NAMES in arrays else None
     return made.with_base_rates(arrays[RATES]) if RATES in arrays else made
 
 
 def _check(arrays: Mapping[str, np.ndarray], kind: str, n_hidden: int) -> None:
     """Refuse arrays that make no machine; layers may be empty, as those of a conditioned machine."""
     for name, array in arrays.items():
+        if name == NAMES:
+            continue
         if array.dtype.kind not in ("i" if name == "edges" else "f") or not np.isfinite(array).all():
             raise ValueError(f"{name} must hold finite numbers")
     n_blocks = sum(name.startswith("weights/") for name in arrays)
@@ -54,6 +59,22 @@ def _check(arrays: Mapping[str, np.ndarray], kind: str, n_hidden: int) -> None:
         raise ValueError("weights/0 must be symmetric with a zero diagonal")
     if kind == "sparse" and not _are_sorted(edges, n):
         raise ValueError("edges must be sorted pairs i < j of units")
+
+
+def names_from_bytes(data: np.ndarray, n_units: int) -> Names:
+    """Return the names that a file keeps.
+
+    Raises
+    ------
+    ValueError
+        If they are no names.
+    """
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise ValueError("names must be bytes of a text")
+    found = json.loads(data.tobytes().decode(errors="surrogatepass"))
+    if not isinstance(found, list) or not all(type(name) in (str, int) for name in found):
+        raise ValueError("names must be a list of texts and numbers")
+    return check_names(found, n_units, n_units)
 
 
 def _is_symmetric(matrix: np.ndarray) -> bool:
@@ -85,5 +106,5 @@ def load(path: str | Path) -> BoltzmannMachine:
     way_out = f"The machine of a run is fastbm.open({str(path)!r}).model.".replace("{", "{{").replace("}", "}}")
     with h5.opened(path, FORMAT, f"holds no machine (format: {{found}}). {way_out}") as file:
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
-        names += [name for name in ("edges", "bias", "offset", RATES) if name in file]
+        names += [name for name in ("edges", "bias", "offset", RATES, NAMES) if name in file]
         return restore({name: file[name][()] for name in names}, file.attrs)

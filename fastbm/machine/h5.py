@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ import numpy as np
 from .._base import checks, files
 from .couplings import Couplings
 
-RATES, SEALED = "base_rates", "sealed"
+RATES, NAMES, SEALED = "base_rates", "names", "sealed"
 
 
 class Storable(Protocol):
@@ -22,6 +23,7 @@ class Storable(Protocol):
     couplings: Couplings
     n_hidden: int
     base_rates: np.ndarray | None
+    names: tuple[Any, ...] | None
 
     @property
     def units(self) -> str:
@@ -37,9 +39,19 @@ def describe(machine: Storable) -> dict[str, Any]:
 
 
 def arrays_of(machine: Storable) -> dict[str, np.ndarray]:
-    """Return all arrays of a machine: its parameters, and its base rates where it has any."""
-    rates = {} if machine.base_rates is None else {RATES: machine.base_rates}
-    return {**machine.to_arrays(), **rates}
+    """Return all arrays of a machine: its parameters, and its base rates and names where it has any."""
+    found = machine.to_arrays()
+    if machine.base_rates is not None:
+        found[RATES] = machine.base_rates
+    if machine.names is not None:
+        found[NAMES] = names_as_bytes(machine.names)
+    return found
+
+
+def names_as_bytes(names: Iterable[Any]) -> np.ndarray:
+    """Return names as a file keeps them, JSON in UTF-8: texts and whole numbers as they are, others as their text."""
+    plain = [name if type(name) in (str, int) else str(name) for name in names]
+    return np.frombuffer(json.dumps(plain, ensure_ascii=False).encode(errors="surrogatepass"), np.uint8)
 
 
 def put(group: Any, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from .._base import checks
 from . import couplings, h5
-from .checks import check_hidden, check_rates
+from .checks import Names, check_bias, check_hidden, check_names, check_rates
 from .clamping import Clamped
 from .layout import Layout
 from .units import Units, units as convention
@@ -45,6 +45,8 @@ class BoltzmannMachine(Layout):
         How many of the last units are hidden. Follows from the blocks of a layered machine.
     offset : float
         A constant added to every energy.
+    names : sequence of hashable, optional
+        Names of all units or of the visible ones, each once; kept in files, and used in tables, pictures and warnings.
 
     Attributes
     ----------
@@ -69,17 +71,21 @@ class BoltzmannMachine(Layout):
     """
 
     base_rates: np.ndarray | None = None
+    names: Names | None = None
 
     def __init__(
-        self, weights: Any, bias: Any = None, *, units: str = "spin", n_hidden: int = 0, offset: float = 0.0
-    ) -> None:
+        self, weights: Any, bias: Any = None, *, units: str = "spin", n_hidden: int = 0, offset: float = 0.0,
+        names: Iterable[Hashable] | None = None,
+    ) -> None:  # fmt: skip
         self.couplings = couplings.check(weights)
         self.convention: Units = convention(units)
-        self._bias = self._check_bias(bias)
+        self._bias = check_bias(bias, self.couplings)
         self.offset = checks.real("offset", offset)
         self._check_magnitude()
         self.n_hidden = check_hidden(n_hidden, self.couplings)
         self.origin: dict[str, Any] = {}
+        if names is not None:
+            self.names = check_names(names, self.n_visible, self.n_units)
 
     @classmethod
     def trusted(
@@ -92,24 +98,6 @@ class BoltzmannMachine(Layout):
         model._bias.setflags(write=False)
         model.origin = {}
         return model
-
-    def _check_bias(self, bias: Any) -> np.ndarray:
-        if bias is None:
-            bias = np.zeros(self.n_units)
-        elif self.is_layered and isinstance(bias, (list, tuple)) and not (bias and all(np.ndim(b) == 0 for b in bias)):
-            bias = self._join_layers(bias)
-        array = checks.finite_array("bias", bias)
-        checks.shape("bias", array, (self.n_units,))
-        return array
-
-    def _join_layers(self, bias: Sequence[Any]) -> np.ndarray:
-        layers = [checks.finite_array(f"bias[{k}]", layer) for k, layer in enumerate(bias)]
-        shapes = [layer.shape for layer in layers]
-        if shapes != [(size,) for size in self.couplings.sizes]:
-            raise ValueError(
-                f"bias must have one vector per layer, of lengths {self.couplings.sizes}; got shapes {shapes}."
-            )
-        return np.concatenate(layers)
 
     def _check_magnitude(self) -> None:
         """Energies in either convention must be numbers: they are sums of at most 4 |W| and 2 |b|."""
@@ -290,7 +278,7 @@ class BoltzmannMachine(Layout):
             factor, bias = 0.25, 0.5 * self._bias + 0.25 * pull
             offset = self.offset - 0.5 * self._bias.sum() - 0.125 * pull.sum()
         made = self.trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
-        made.base_rates = self.base_rates
+        made.base_rates, made.names = self.base_rates, self.names
         return made
 
     def with_base_rates(self, rates: Any) -> BoltzmannMachine:
@@ -311,6 +299,29 @@ class BoltzmannMachine(Layout):
         made.origin = dict(self.origin)
         made.base_rates = None if rates is None else check_rates(rates, self.n_visible)
         return made
+
+    def with_names(self, names: Iterable[Hashable] | None) -> BoltzmannMachine:
+        """Return the same machine with other names of its units.
+
+        Parameters
+        ----------
+        names : sequence of hashable or None
+            Of all units, or of the visible ones; None drops those there are. Files keep texts and whole numbers as they
+            are, and others as texts.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there are not as many as units, or two are alike.
+        """
+        made = copy.copy(self)
+        made.origin = dict(self.origin)
+        made.names = None if names is None else check_names(names, self.n_visible, self.n_units)
+        return made
+
+    def name_of(self, unit: int) -> str:
+        """Return the name of a unit, or its number where units have no names."""
+        return str(unit if self.names is None else self.names[unit])
 
     def free_energy(self, visible: Any, *, beta: float = 1.0) -> Any:
         """Return F(v) = -log sum_h exp(-beta E(v, h)), in nats, so that log p(v) = -F(v) - log Z.

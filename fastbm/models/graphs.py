@@ -20,7 +20,7 @@ def from_graph(
     Parameters
     ----------
     graph : networkx.Graph
-        Undirected. Unit i is the i-th of ``list(graph.nodes)``: zip that list with a state to read it.
+        Undirected. Unit i is the i-th of ``list(graph.nodes)``, and has this node as its name.
     weight : str
         The edge attribute that holds W_ij, in the given units.
     bias : str
@@ -63,7 +63,8 @@ def from_graph(
     _refuse_loops_and_repeats(edges, index)
     values = np.array([checks.real(f"{weight} of edge {(u, v)!r}", value) for u, v, value in edges], np.float64)
     i, j = (np.array([index[edge[end]] for edge in edges], np.int32) for end in (0, 1))
-    return BoltzmannMachine(Sparse.of_pairs(len(nodes), i, j, values), biases, units=units)
+    names = None if list(index) == list(range(len(nodes))) else list(index)
+    return BoltzmannMachine(Sparse.of_pairs(len(nodes), i, j, values), biases, units=units, names=names)
 
 
 def _refuse_loops_and_repeats(edges: list[Any], index: dict[Any, int]) -> None:

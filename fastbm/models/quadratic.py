@@ -22,7 +22,7 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     ----------
     bqm : dimod.BinaryQuadraticModel
         Spins or binary variables; the machine's units are of the same kind. Unit i is the i-th of
-        ``list(bqm.variables)``: zip that list with a state to read it.
+        ``list(bqm.variables)``, and has its label as its name.
 
     Returns
     -------
@@ -53,7 +53,10 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     bias = checks.finite_array("linear biases of bqm", np.asarray(linear, np.float64))
     units = "spin" if bqm.vartype.name == "SPIN" else "binary"
     couplings = Sparse.of_pairs(len(bias), np.asarray(i, np.int64), np.asarray(j, np.int64), -weights)
-    return named(BoltzmannMachine(couplings, -bias, units=units, offset=float(offset)), "from_bqm", units=units)
+    labels = list(bqm.variables)
+    names = None if labels == list(range(len(labels))) else labels
+    made = BoltzmannMachine(couplings, -bias, units=units, offset=float(offset), names=names)
+    return named(made, "from_bqm", units=units)
 
 
 def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
@@ -63,7 +66,7 @@ def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
     ----------
     model : BoltzmannMachine
     labels : sequence of hashable, optional
-        The names of the units, each once; 0, 1, ... unless given.
+        The names of the units, each once; the model's own unless given, or 0, 1, ... where it has none.
 
     Returns
     -------
@@ -82,7 +85,8 @@ def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
         import dimod
     except ImportError:
         raise ImportError('to_bqm needs dimod: pip install "fastbm[dimod]"') from None
-    names = list(range(model.n_units)) if labels is None else list(labels)
+    own = range(model.n_units) if model.names is None else model.names
+    names = list(own if labels is None else labels)
     if len(names) != model.n_units or len(set(names)) != len(names):
         raise ValueError(
             f"labels must name each of the {model.n_units} units once; got {len(names)}, {len(set(names))} of them "

@@ -245,7 +245,7 @@ def coupling_matrix(what: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, draw_coupling_matrix, _machine(what).couplings.matrix())
+    return _drawn(ax, draw_coupling_matrix, _machine(what).couplings.matrix(), _machine(what).names)
 
 
 def means(fidelity: Fidelity, ax: Axes | None = None) -> Axes:

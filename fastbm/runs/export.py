@@ -88,6 +88,8 @@ def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tup
         found["beta"] = ("beta", np.asarray(run.betas))
     elif "chain" in dims and run.kind == "sample":
         found["beta"] = ("chain", np.asarray(run.beta))
+    if "unit" in dims and (model := getattr(run, "_start", None)) is not None and model.names is not None:
+        found["unit"] = ("unit", np.array([str(name) for name in model.names]))
     for name in ("step", "epoch", "beta", "sweep"):
         if name in variables and variables[name].ndim == 1:
             found[name] = (variables[name].dims[0], variables[name].values)

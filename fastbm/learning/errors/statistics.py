@@ -41,6 +41,7 @@ class Statistics:
         self.i = couplings.to_vector(couplings.pick(rows)).astype(np.int64)
         self.j = couplings.to_vector(couplings.pick(columns)).astype(np.int64)
         self.n_units, self.n_pairs = n, len(self.i)
+        self._name = model.name_of
         self._couplings, self.range = couplings, (model.convention.lo, model.convention.hi)
 
     def __len__(self) -> int:
@@ -49,8 +50,8 @@ class Statistics:
     def name(self, k: int) -> str:
         """Return the name of the parameter of statistic `k`, as a user knows it."""
         if k < self.n_pairs:
-            return f"weights[{self.i[k]}, {self.j[k]}]"
-        return f"bias[{k - self.n_pairs}]"
+            return f"weights[{self._name(self.i[k])}, {self._name(self.j[k])}]"
+        return f"bias[{self._name(k - self.n_pairs)}]"
 
     def vector(self, numbers: Parameters) -> np.ndarray:
         """Return numbers of pairs and of units in the order of the statistics."""

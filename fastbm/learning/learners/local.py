@@ -62,6 +62,7 @@ class LocalRules(Descent):
             coupled=which_coupled(like.couplings),
             couplings_held=settings.l1 > 0 or settings.l2 > 0,
             biases_held=settings.l2_bias > 0,
+            names=like.names,
         )
 
     def _choose_coordinates(self, patterns: Patterns) -> Plain:

@@ -24,6 +24,7 @@ from .sample import draw_sample
 from .style import BLUE, GREY, LIGHT, ORANGE, STYLE, clip
 from .temperatures import draw_temperatures
 
+MOST_NAMED, LONGEST_NAME = 40, 12  # units whose names are drawn, and letters of them
 LETTERS = 14  # of a verdict on an inch
 MOST_BARS = 400  # evenly spaced in order where there are more couplings
 
@@ -100,7 +101,7 @@ def _fit(run: Learned) -> Figure:
     elif run.model.is_layered or not run.model.n_hidden:
         draw_couplings(right, run.model)
     else:
-        draw_coupling_matrix(right, run.model.couplings.matrix())
+        draw_coupling_matrix(right, run.model.couplings.matrix(), run.model.names)
     if mixing:
         fill_mixing(next(parts), run)
     if pictures and side is not None:
@@ -173,13 +174,17 @@ def draw_couplings(axes: Any, model: BoltzmannMachine) -> None:
         axes.set_yscale("log")
 
 
-def draw_coupling_matrix(axes: Any, matrix: np.ndarray) -> None:
-    """Draw couplings as a matrix of colours."""
+def draw_coupling_matrix(axes: Any, matrix: np.ndarray, names: tuple[Any, ...] | None = None) -> None:
+    """Draw couplings as a matrix of colours, few units with their names."""
     _, limit, text = clip(np.triu(matrix))
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
     axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both" if text else "neither")
     title = "couplings (visible units first)" + (f"\n{text} of the colours" if text else "")
     axes.set(title=title, xlabel="unit", ylabel="unit")
+    if names is not None and len(names) <= MOST_NAMED:
+        texts, places = [str(name)[:LONGEST_NAME] for name in names], range(len(names))
+        axes.set_xticks(places, texts, rotation=90, fontsize=7)
+        axes.set_yticks(places, texts, fontsize=7)
 
 
 def _receptive_fields(run: Learned) -> np.ndarray:

@@ -235,7 +235,13 @@ class FitData:
             return [] if s.l2 else missing.describe_constant(self.up)
         up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
         coupled = which_coupled(start.couplings)
-        lines = describe_degenerate(up, coupled=coupled, couplings_held=s.l2 > 0, biases_held=s.l2_bias > 0)
+        lines = describe_degenerate(
+            up,
+            coupled=coupled,
+            couplings_held=s.l2 > 0,
+            biases_held=s.l2_bias > 0,
+            names=start.names,
+        )
         return lines + ([] if s.l2 else describe_few(*up.shape))
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:

@@ -212,7 +212,7 @@ def fit(
     elif given["n_starts"] is None and "n_starts" in RULES[method].names():
         given["n_starts"] = 1
     read.check_machine(start)
-    start = start.with_base_rates(read.base_rates(start))
+    start = _with_names(start.with_base_rates(read.base_rates(start)), data)
     if read.up is not None:
         missing.suit(start, read.up, method, given)
     settings = rules.check(start, read.n_rows, method, given, gaps=read.has_gaps)
@@ -233,6 +233,23 @@ def fit(
     )  # fmt: skip
     assert isinstance(run, FitRun)
     return run
+
+
+def _with_names(start: BoltzmannMachine, data: Any) -> BoltzmannMachine:
+    """Return the machine with the names of a table's columns; refuse a table whose columns are others."""
+    columns = getattr(data, "columns", None)
+    if columns is None or len(columns) != start.n_visible or list(columns) == list(range(len(columns))):
+        return start
+    if start.names is None:
+        return start.with_names(columns)
+    known = list(map(str, start.names[: start.n_visible]))
+    for k, (name, column) in enumerate(zip(known, columns, strict=True)):
+        if name != str(column):
+            raise ValueError(
+                f"data has the columns of other units than init: column {k} is {str(column)!r}, and unit {k} of init "
+                f"{name!r}. Pass data[list(init.names)], or init.with_names(None)."
+            )
+    return start
 
 
 def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from ... import diagnostics
 from ...diagnostics.bits import bit_r_hat, r_hat_limit
 from ...diagnostics.drift import drifts
+from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
@@ -43,7 +44,7 @@ def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> l
     counts, found = _counts(packed, n_units, distances), []
     for chains in together:
         found.append(_of_magnetisation(np.abs(m) if even else m, chains, even=even))
-        found.append(_of_units(counts, len(packed) // 2, n_units, chains, distances))
+        found.append(_of_units(counts, len(packed) // 2, run._start, chains, distances))
     return found
 
 
@@ -82,13 +83,14 @@ def _differ(up: np.ndarray, distances: list[int]) -> np.ndarray:
 
 
 def _of_units(
-    counts: np.ndarray, half: int, n_units: int, chains: np.ndarray, distances: list[int] | None
+    counts: np.ndarray, half: int, model: BoltzmannMachine, chains: np.ndarray, distances: list[int] | None
 ) -> Agreement:
     r_hat = bit_r_hat(counts[:, chains], half)
     worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
-    i, name = worst % n_units, f"mean of unit {worst}"
+    i, n_units = worst % model.n_units, model.n_units
+    name = f"mean of unit {model.name_of(i)}"
     if distances is not None:
-        name = f"product of units {(i - distances[worst // n_units]) % n_units} and {i}"
+        name = f"product of units {model.name_of((i - distances[worst // n_units]) % n_units)} and {model.name_of(i)}"
     return Agreement(name, chains, float(r_hat[worst]), limit)
 
 
