@@ -380,6 +380,7 @@ class _Watched(_Fit, total=False):
     evaluate: Literal["auto", "exact", "ais", "none"] | None
     errors: Literal["fisher", "bootstrap"] | None
     n_resamples: int
+    block: int | Literal["auto"]
     fidelity: bool
     ais_every: int
     ais_start: Any

@@ -124,6 +124,7 @@ def refuse_idle(
             f"{n_hidden}",
         ),
         "n_resamples": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
+        "block": (s.errors == "bootstrap", f"errors='bootstrap'; errors is {s.errors!r}"),
         "ais_every": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
         "patience": (s.optimizer != "none", f"learning in epochs; method={s.method!r} is a formula"),
     }

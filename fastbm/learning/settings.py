@@ -32,6 +32,11 @@ def until(name: str, given: Any) -> dict[str, float]:
     }
 
 
+def rows_together(name: str, given: Any) -> int | str:
+    """Check how many rows are drawn together."""
+    return "auto" if isinstance(given, str) and given == "auto" else checks.whole(name, given, least=1)
+
+
 STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
@@ -183,6 +188,9 @@ class Monitor(Options):
         leave open are inf.
     n_resamples : int
         Fits of the bootstrap.
+    block : int or "auto"
+        Consecutive rows that the bootstrap draws together, as neighbours in time depend on one another; "auto" takes
+        ten autocorrelation times of the number of units that are up. 1: rows are independent.
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
     ais_every : int
@@ -207,6 +215,7 @@ class Monitor(Options):
     evaluate: Literal["auto", "exact", "ais", "none"] | None = "auto"
     errors: Literal["fisher", "bootstrap"] | None = None
     n_resamples: Annotated[int, Least(2)] = 100
+    block: Annotated[int | Literal["auto"], rows_together] = 1
     fidelity: bool = False
     ais_every: int = 0
     ais_start: Any = None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from fastbm.learning.errors.bootstrap import Bootstrap, Refit, bootstrap_errors
+import fastbm as bm
+from fastbm.data.rows import Rows
+from fastbm.learning.errors.bootstrap import Bootstrap, Refit, block_of, bootstrap_errors, drawn_rows
 from fastbm.learning.moments import Parameters
+from tests.support import machines
 from tests.twins import errors as twin
 
 
@@ -67,3 +72,38 @@ def test_bootstrap_refusals() -> None:
     sizes = iter((2, 3))
     with pytest.raises(ValueError, match="same shapes each time"):
         bootstrap_errors(lambda counts: Parameters((), np.zeros(next(sizes))), 3)
+
+
+def test_blocks_of_rows_are_drawn_together() -> None:
+    numbers = np.stack([drawn_rows(103, 10, 7, k) for k in range(400)])
+    pieces = numbers[:, :100].reshape(400, 10, 10)
+    assert (np.diff(pieces, axis=2) == 1).all() and numbers.min() == 0 and numbers.max() == 102
+    assert np.array_equal(drawn_rows(50, 1, 3, 2), drawn_rows(50, 1, 3, 2))
+
+
+def test_blocks_are_as_long_as_rows_depend_on_one_another() -> None:
+    chance = np.random.default_rng(1)
+    free = (chance.random((4000, 20)) < 0.5).astype(np.uint8)
+    kept = np.repeat(free[::10], 10, axis=0)  # each row ten times
+    assert block_of("auto", Rows.of(free)) <= 12
+    assert 40 <= block_of("auto", Rows.of(kept)) <= 200
+    assert block_of("auto", Rows.of(np.ones((100, 3), np.uint8))) == 1
+    assert block_of(7, Rows.of(free)) == 7
+    with pytest.raises(ValueError, match="block must be at most 200, so that there are 20 of them; got 201"):
+        block_of(201, Rows.of(free))
+
+
+def test_errors_of_rows_that_repeat_are_as_wide_as_they_should_be() -> None:
+    """Rows that stand ten times each are a tenth as many: errors by blocks are sqrt(10) those of single rows."""
+    few = machines.draw(bm.models.curie_weiss(4), 400)
+    options: dict[str, Any] = {"epochs": 50, "errors": "bootstrap", "n_resamples": 60, "weights_every": 0}
+    rows = np.repeat(few, 10, axis=0)
+    right = bm.fit(few, "exact", **options).errors
+    blocks = bm.fit(rows, "exact", block="auto", **options).errors
+    single = bm.fit(rows, "exact", **options).errors
+    assert np.mean(blocks["bias"] / right["bias"]) == pytest.approx(1.0, abs=0.3)
+    assert np.mean(blocks["bias"] / single["bias"]) == pytest.approx(np.sqrt(10.0), rel=0.3)
+    with pytest.raises(ValueError, match="block goes with errors='bootstrap'"):
+        bm.fit(few, "exact", block=5)
+    with pytest.raises(ValueError, match="block must be at least 1"):
+        bm.fit(few, "exact", errors="bootstrap", block=0)

@@ -1,11 +1,13 @@
 """Error bars by the bootstrap: a machine is learned from each of many resamples, rows drawn with replacement.
 
 It asks nothing of the model: errors are right where the machine cannot be the truth, or the fit is no maximum of the
-likelihood. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552.
+likelihood. Efron, Ann. Stat. 7, 1 (1979), doi:10.1214/aos/1176344552. Rows that follow one another in time depend on
+one another, so that blocks of them are drawn: Künsch, Ann. Stat. 17, 1217 (1989), doi:10.1214/aos/1176347265.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,10 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng
+from ...data.rows import Rows
+from ...diagnostics.autocorrelation import tau_int
 from ..moments import Parameters
 from .errors import Errors
 
 Refit = Callable[[np.ndarray], Parameters]
+FEWEST_BLOCKS = 20
+CORRELATED = 10.0  # autocorrelation times in a block
 
 
 class Bootstrap:
@@ -34,13 +40,15 @@ class Bootstrap:
     n_resamples : int
     seed : int
         Resample k depends on (seed, k) alone.
+    block : int
+        Consecutive rows that are drawn together.
     """
 
-    def __init__(self, refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0) -> None:
+    def __init__(self, refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> None:
         self._refit = refit
         self.n_rows = checks.whole("n_rows", n_rows, least=1)
         self.n_resamples = checks.whole("n_resamples", n_resamples, least=2)
-        self._seed, self.n_done = rng.resolve(seed), 0
+        self._seed, self.n_done, self.block = rng.resolve(seed), 0, block
         self._means: list[np.ndarray] = []
         self._squares: list[np.ndarray] = []
         self._infinite: list[np.ndarray] = []
@@ -52,7 +60,7 @@ class Bootstrap:
 
     def counts(self, k: int) -> np.ndarray:
         """Return how often each row is drawn in resample `k`."""
-        drawn = rng.keyed(self._seed, rng.BOOTSTRAP, k).integers(self.n_rows, size=self.n_rows)
+        drawn = drawn_rows(self.n_rows, self.block, self._seed, k)
         return np.bincount(drawn, minlength=self.n_rows).astype(np.int64)
 
     def step(self) -> None:
@@ -84,6 +92,7 @@ class Bootstrap:
         ]
         detail = {
             "n_resamples": self.n_done,
+            "block": self.block,
             "relative_error": float(np.sqrt(0.5 / (self.n_done - 1))),
             "mean": Parameters.from_arrays(
                 tuple(np.where(i, np.nan, m) for m, i in zip(self._means, self._infinite, strict=True))
@@ -120,9 +129,36 @@ class Bootstrap:
         self._infinite, self.n_done = group("infinite", bool), int(state["n_done"])
 
 
-def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0) -> Errors:
+def drawn_rows(n_rows: int, block: int, seed: int, k: int) -> np.ndarray:
+    """Return the numbers of the rows of resample `k`, (n_rows,), in blocks of consecutive ones that begin anywhere."""
+    n_blocks = -(-n_rows // block)
+    starts = rng.keyed(seed, rng.BOOTSTRAP, k).integers(n_rows - block + 1, size=n_blocks)
+    return (starts[:, None] + np.arange(block)).ravel()[:n_rows]
+
+
+def block_of(given: int | str, rows: Rows) -> int:
+    """Return how many consecutive rows are drawn together.
+
+    "auto" takes ten autocorrelation times of the number of units that are up.
+
+    Raises
+    ------
+    ValueError
+        For blocks of which there would be fewer than 20.
+    """
+    most = len(rows) // FEWEST_BLOCKS
+    if given == "auto":
+        n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
+        still = np.ptp(n_up) == 0.0
+        return 1 if still else max(1, min(math.ceil(CORRELATED * float(tau_int(n_up[:, None]))), most))
+    if int(given) > max(most, 1):
+        raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
+    return int(given)
+
+
+def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> Errors:
     """Return standard errors of what `refit` learns; parameters as for `Bootstrap`."""
-    bootstrap = Bootstrap(refit, n_rows, n_resamples=n_resamples, seed=seed)
+    bootstrap = Bootstrap(refit, n_rows, n_resamples=n_resamples, seed=seed, block=block)
     while not bootstrap.done:
         bootstrap.step()
     return bootstrap.errors()

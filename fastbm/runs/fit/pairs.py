@@ -8,21 +8,19 @@ doi:10.1214/aos/1176347265.
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import diagnostics
 from ..._base import checks, rng
 from ...data.packing import gather
+from ...data.rows import Rows
+from ...learning.errors.bootstrap import block_of, drawn_rows
 from .verb import fit
 
 MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine summed
 FEWEST_ROWS = 100
-FEWEST_BLOCKS = 20
-CORRELATED = 10.0  # autocorrelation times of the population count in a block
 L2 = 1e-9  # which keeps couplings finite that the data leave open, and costs the likelihood nothing
 
 
@@ -92,26 +90,16 @@ def pair_information(
     """
     up = _bits(data)
     n_rows = len(up)
-    if block == "auto":
-        tau = float(diagnostics.tau_int(up.sum(axis=1, dtype=np.float64)[:, None]))
-        size = min(max(1, math.ceil(CORRELATED * tau)), n_rows // FEWEST_BLOCKS)
-    else:
-        size = checks.whole("block", block, least=1)
-        if size * FEWEST_BLOCKS > n_rows:
-            raise ValueError(
-                f"block must be at most {n_rows // FEWEST_BLOCKS}, so that there are {FEWEST_BLOCKS} of them."
-            )
+    size = block_of("auto" if block == "auto" else checks.whole("block", block, least=1), Rows.of(up))
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
     patterns, code = np.unique(up, axis=0, return_inverse=True)
     code = code.ravel()
     whole = _entropies(patterns, np.bincount(code, minlength=len(patterns)), threads)
     if whole[0] - whole[2] <= 0.0:
         raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
-    found = []
+    found, own = [], rng.resolve(seed)
     for k in range(n_resamples):
-        n_blocks = -(-n_rows // size)
-        starts = rng.keyed(rng.resolve(seed), rng.BOOTSTRAP, k).integers(n_rows - size + 1, size=n_blocks)
-        drawn = (starts[:, None] + np.arange(size)).ravel()[:n_rows]
+        drawn = drawn_rows(n_rows, size, own, k)
         found.append(_entropies(patterns, np.bincount(code[drawn], minlength=len(patterns)), threads))
     independent, pairwise, words = np.array(found).T
     errors = [

@@ -104,7 +104,7 @@ def fit(
             `beta`, `flip_noise`, `ridge`.
         what is watched
             `weights_every`, `samples_every`, `monitor_every`, `until`, `patience`, `evaluate`, `errors`, `n_resamples`,
-            `fidelity`, `ais_every`, `ais_start`.
+            `block`, `fidelity`, `ais_every`, `ais_start`.
 
         ``help(bm.rules.PCD)`` and ``help(bm.rules.Monitor)``, or ``fastbm help pcd`` and ``fastbm help monitor``, say
         what each means. The storage takes what it takes for `sample`.
