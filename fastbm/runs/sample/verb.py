@@ -164,8 +164,8 @@ def sample(
         At the end, if chains disagree in the energy, an observable or the mean of a unit (R-hat above 1.05, told where
         there are at least 4 chains and 32 samples) or drift together, a burn-in or a stopping rule was not met within
         `n_sweeps`, or a population has few families. A machine that is even under a flip of all units is judged by
-        what is even alone, the energy, |m| and products of units: its means are 0 by symmetry. A run whose chains agree
-        has converged unless they may all have missed a valley (one chain, fewer than 8, or all from one state:
+        what is even alone, the energy, ``|m|`` and products of units: its means are 0 by symmetry. A run whose chains
+        agree has converged unless they may all have missed a valley (one chain, fewer than 8, or all from one state:
         `Run.converged` is None, `Run.doubt` says why).
 
     Examples

@@ -1,0 +1,39 @@
+"""The documentation site is built without a warning, its notebooks run as they stand, and each asks three questions."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+COURSE = sorted((DOCS / "course").glob("*.md"))
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    for name in ("sphinx", "myst_nb", "furo", "ipykernel"):
+        if not os.environ.get("CI"):
+            pytest.importorskip(name, reason='pip install "fastbm[docs]"')
+    source = tmp_path / "docs"
+    shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("_api", "_build"))
+    (tmp_path / "runs").symlink_to(DOCS.parent / "runs")  # whose pictures pages show
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(source), str(tmp_path / "site")]
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    for page in ("index", "tour", "methods", "_api/fastbm.sample", *(f"course/{path.stem}" for path in COURSE)):
+        assert (tmp_path / "site" / f"{page}.html").stat().st_size > 3_000
+    assert len(list((tmp_path / "site" / "_images").glob("*.png"))) >= 6
+
+
+@pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
+def test_lessons_end_with_three_questions_and_are_listed(path: Path) -> None:
+    questions = path.read_text().partition("## Try\n")[2].strip().splitlines()
+    assert [line[:3] for line in questions if re.match(r"\d\. ", line)] == ["1. ", "2. ", "3. "]
+    assert f"course/{path.stem}\n" in (DOCS / "index.md").read_text()
