@@ -23,7 +23,7 @@ LINE_SECONDS = 60.0  # between two lines of a log file, at most
 REDRAWN = 0.25  # seconds between two looks of a notebook's bar
 LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
 
-_begun: set[type] = set()  # kinds of tasks whose code is compiled: their blocks are short
+_begun: set[type] = set()  # kinds of tasks whose code is compiled: their blocks are short, but for atomic ones
 
 
 def check_progress(progress: Any) -> None:
@@ -48,7 +48,9 @@ def drawing(progress: Any, task: Task) -> AbstractContextManager[Progress | None
     if progress is None:
         known = type(task) in _begun
         _begun.add(type(task))
-        return Bar(task, PATIENCE, timed=not known) if _in_notebook() or _in_terminal() else nullcontext()
+        return (
+            Bar(task, PATIENCE, timed=task.atomic or not known) if _in_notebook() or _in_terminal() else nullcontext()
+        )
     if isinstance(progress, bool):
         return Bar(task, 0.0, timed=True) if progress else nullcontext()
     return nullcontext(progress)
@@ -104,8 +106,8 @@ class Bar:
         self._draw()
 
     def _draw(self) -> None:
-        with self._lock, suppress(OSError):  # a run goes on where its terminal is gone
-            if self._over:
+        with self._lock, suppress(OSError, ValueError):  # a run goes on where its terminal is gone
+            if self._over or sys.stderr is None:
                 return
             if self._drawn is None:
                 self._drawn = _Cell() if _in_notebook() else _Line() if _in_terminal() else _Log()
@@ -116,7 +118,7 @@ class Bar:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(OSError, ValueError):
             self._over = True
             if self._drawn is not None:
                 self._drawn.close(keep=not self._patience)

@@ -20,7 +20,7 @@ ROWS = {"metrics/pseudo_likelihood": np.array([-2.0, -1.25]), "metrics/moment_er
 class Work:
     """A task of ten sweeps."""
 
-    unit = "sweep"
+    unit, atomic = "sweep", False
 
     def __init__(self) -> None:
         self.n = 0
@@ -137,3 +137,11 @@ def test_what_is_no_progress_is_refused_before_anything(tmp_path: Any) -> None:
             act()
     assert not list(tmp_path.iterdir())
     assert bm.sample(model, n_sweeps=3, progress=True).finished
+
+
+def test_a_run_goes_on_where_nobody_can_be_told(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    to_terminal(monkeypatch).close()
+    run(True, clock)
+    monkeypatch.setattr(sys, "stderr", None)
+    run(True, clock)
+    run(None, clock, 10.0)
