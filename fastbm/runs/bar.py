@@ -48,9 +48,8 @@ def drawing(progress: Any, task: Task) -> AbstractContextManager[Progress | None
     if progress is None:
         known = type(task) in _begun
         _begun.add(type(task))
-        return (
-            Bar(task, PATIENCE, timed=task.atomic or not known) if _in_notebook() or _in_terminal() else nullcontext()
-        )
+        looked_at = _in_notebook() or _in_terminal()
+        return Bar(task, PATIENCE, timed=task.atomic or not known) if looked_at else nullcontext()
     if isinstance(progress, bool):
         return Bar(task, 0.0, timed=True) if progress else nullcontext()
     return nullcontext(progress)
@@ -221,7 +220,10 @@ def _clock(seconds: float) -> str:
 
 
 def _in_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False
 
 
 def _in_notebook() -> bool:

@@ -140,8 +140,11 @@ def test_what_is_no_progress_is_refused_before_anything(tmp_path: Any) -> None:
 
 
 def test_a_run_goes_on_where_nobody_can_be_told(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    to_terminal(monkeypatch).close()
-    run(True, clock)
+    for stream in (to_terminal(monkeypatch), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        stream.close()
+        run(True, clock)
+        run(None, clock, 10.0)
     monkeypatch.setattr(sys, "stderr", None)
     run(True, clock)
     run(None, clock, 10.0)
