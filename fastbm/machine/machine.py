@@ -46,7 +46,7 @@ class BoltzmannMachine(Layout):
     offset : float
         A constant added to every energy.
     names : sequence of hashable, optional
-        Names of all units or of the visible ones, each once; kept in files, and used in tables, pictures and warnings.
+        Names of all units or of the visible ones, each once; kept in files, and used in pictures and warnings.
 
     Attributes
     ----------

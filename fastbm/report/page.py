@@ -170,9 +170,9 @@ def _repeat(run: Run) -> str:
     if toml := run.meta.get("toml"):
         parts.append("<p>Its settings, for a file run.toml that <code>fastbm run run.toml</code> takes:</p>")
         parts.append(f"<pre>{escape(as_toml(json.loads(toml)))}</pre>")
-    message = json.dumps(run.config, indent=1, default=str)
-    message = message if len(message) < 20_000 else message[:20_000] + "\n..."
-    whole = f"<details><summary>All settings as they were resolved</summary><pre>{escape(message)}</pre></details>"
+    settings = json.dumps(run.config, indent=1, default=str)
+    settings = settings if len(settings) < 20_000 else settings[:20_000] + "\n..."
+    whole = f"<details><summary>All settings as they were resolved</summary><pre>{escape(settings)}</pre></details>"
     if run.path is not None:
         name = shlex.quote(str(run.path))
         checks = f"<code>fastbm show {escape(name)}</code>, <code>fastbm verify {escape(name)}</code>"

@@ -34,7 +34,7 @@ class LazyStates(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape (n_samples, n_chains, n_units) or so, which grows while the run is live."""
+        """Shape (n_samples, n_chains, n_units), of ladders with n_betas before the units; it grows while live."""
         return self._reader.n_rows(self._name), *self._stream.shape[:-1], int(self._stream.attrs["n_units"])
 
     @property

@@ -105,5 +105,9 @@ def test_errors_of_rows_that_repeat_are_as_wide_as_they_should_be() -> None:
     assert np.mean(blocks["bias"] / single["bias"]) == pytest.approx(np.sqrt(10.0), rel=0.3)
     with pytest.raises(ValueError, match="block goes with errors='bootstrap'"):
         bm.fit(few, "exact", block=5)
+    seen: list[Any] = []
+    with pytest.raises(ValueError, match="block must be at most 20, so that there are 20 of them; got 21"):
+        bm.fit(few, "exact", errors="bootstrap", block=21, progress=lambda task, rows: seen.append(task))
+    assert not seen  # before anything was learned
     with pytest.raises(ValueError, match="block must be at least 1"):
         bm.fit(few, "exact", errors="bootstrap", block=0)

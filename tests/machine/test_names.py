@@ -45,7 +45,7 @@ def test_columns_of_a_table_name_visible_units(tmp_path: Path) -> None:
     assert np.array_equal(run.model.weights, bm.fit(table.to_numpy(), "exact", n_hidden=1, epochs=3).model.weights)
     assert bm.fit(table.to_numpy(), "exact", epochs=3).model.names is None
     assert bm.fit(table, "exact", init=run.model, epochs=3).model.names == run.model.names
-    with pytest.raises(ValueError, match=r"column 0 is 'b', and unit 0 of init 'a'. Pass data\[list\(init.names\)\]"):
+    with pytest.raises(ValueError, match=r"column 0 is 'b', and unit 0 of init 'a'. Put the columns into the order"):
         bm.fit(table[["b", "a", "c"]], "exact", init=run.model, epochs=3)
 
 

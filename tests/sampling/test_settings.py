@@ -65,7 +65,12 @@ def test_arguments_that_a_sampler_does_not_take_are_named(sampler: str, name: st
         (ValueError, "n_chains must be even; got 3", {"sampler": "tempering", "cluster": True, "n_chains": 3}),
         (ValueError, "cluster must be one of 'houdayer'", {"sampler": "tempering", "cluster": "wolff"}),
         (ValueError, "n_betas must be at least 2", {"sampler": "tempering", "n_betas": 1}),
-        (ValueError, "record=\"all\" records samples", {"sampler": "tempering", "record": "all", "keep": "best"}),
+        (
+            ValueError,
+            'with record="all" the name "states" is',
+            {"sampler": "tempering", "record": "all", "observables": {"states": "magnetisation"}},
+        ),
+        (ValueError, "record=.all. records samples", {"sampler": "tempering", "record": "all", "keep": "best"}),
         (ValueError, "swap_every must be at least 1", {"sampler": "tempering", "swap_every": 0}),
         (ValueError, "target_ess is a part of the population", {"sampler": "population-annealing", "target_ess": 1.0}),
         (ValueError, "n_sweeps must be at least 1", {"sampler": "annealing", "n_sweeps": 0}),

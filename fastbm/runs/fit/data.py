@@ -16,6 +16,7 @@ from ...data.rows import Rows
 from ...data.sources import Source, read
 from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
+from ...learning.errors.bootstrap import block_of
 from ...learning.identifiability import describe_degenerate, describe_few, which_coupled
 from ...learning.learners.starts import broken_symmetry
 from ...learning.methods import PRESETS
@@ -209,6 +210,8 @@ class FitData:
         s = settings
         if self.has_gaps or (classify and self.held is not None and not self.held.complete):
             missing.check_settings(settings, classify=classify)
+        if self.up is not None and s.errors == "bootstrap" and s.block != "auto":
+            block_of(s.block, self.up)  # refuses blocks of which there are few, before anything is learned
         if self.up is None:
             local = PRESETS[s.method].driver == "local"
             needed = {

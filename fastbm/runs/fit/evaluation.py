@@ -199,7 +199,7 @@ class Evaluation:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":
-            with warnings.catch_warnings(record=True) as text:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", checks.ConvergenceWarning)
                 # what free="auto" answers is no failure of a fit
                 warnings.filterwarnings("ignore", "free chains do not mix", checks.ConvergenceWarning)
@@ -210,7 +210,7 @@ class Evaluation:
                     seed=seed,
                     block=block_of(s.block, self._sample.rows),
                 )
-            warn_of_errors(text, s.n_resamples)
+            warn_of_errors(caught, s.n_resamples)
             return found
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
         rows = self._sample.rows if enough else None  # without, samples of the machine tell the information

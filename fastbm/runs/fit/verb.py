@@ -247,7 +247,7 @@ def _with_names(start: BoltzmannMachine, data: Any) -> BoltzmannMachine:
         if name != str(column):
             raise ValueError(
                 f"data has the columns of other units than init: column {k} is {str(column)!r}, and unit {k} of init "
-                f"{name!r}. Pass data[list(init.names)], or init.with_names(None)."
+                f"{name!r}. Put the columns into the order of init.names, or pass init.with_names(None)."
             )
     return start
 
