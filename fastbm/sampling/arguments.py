@@ -96,9 +96,7 @@ def _check_together(s: SampleSettings) -> None:
     if s.keep == "best" and isinstance(s.own, Tempering) and s.own.record == "all":
         raise ValueError('record="all" records samples, and keep="best" records none; leave one of them out.')
     if isinstance(s.own, Tempering) and s.own.record == "all" and "states" in s.observables:
-        raise ValueError(
-            'observables: with record="all" the name "states" is that of the states; give another.'
-        )
+        raise ValueError('observables: with record="all" the name "states" is that of the states; give another.')
     if s.keep == "best" and s.observables:
         raise ValueError('observables are measured on samples, and keep="best" records none; leave one of them out.')
 
