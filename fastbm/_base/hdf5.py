@@ -23,6 +23,12 @@ LARGEST_ATTRIBUTE = 1 << 20
 DEEPEST = 16  # groups within groups
 # The filters that fastbm writes, and how many bytes one stored byte can become.
 REACH = {h5py.h5z.FILTER_DEFLATE: 1032, h5py.h5z.FILTER_SHUFFLE: 1, h5py.h5z.FILTER_FLETCHER32: 1, 32015: 1 << 15}
+# The attributes of dimension scales, with the class of what they hold.
+SCALE_ATTRIBUTES = {
+    b"CLASS": h5t.STRING, b"NAME": h5t.STRING, b"DIMENSION_LIST": h5t.VLEN, b"REFERENCE_LIST": h5t.COMPOUND,
+}  # fmt: skip
+LONGEST_LABEL = 256  # bytes of their texts
+AXIS = b"axis"  # the attribute of what is there for other programs, and is never read
 _NUMBERS = (h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.COMPOUND)  # an enum is a boolean, a compound a complex number
 _LAYOUTS = {h5d.COMPACT: "compact", h5d.VIRTUAL: "virtual"}
 
@@ -96,9 +102,28 @@ def _check_attributes(found: Any, shown: str) -> None:
         h5a.iterate(found, names.append)
     for name in names:
         attribute, called = h5a.open(found, name), f"{shown}, attribute {name.decode(errors='backslashreplace')},"
-        _check_type(attribute.get_type(), called)
+        if name in SCALE_ATTRIBUTES and isinstance(found, h5d.DatasetID):
+            _check_scale_attribute(attribute, SCALE_ATTRIBUTES[name], called)
+        else:
+            _check_type(attribute.get_type(), called)
         if _n_bytes(attribute) > LARGEST_ATTRIBUTE:
             raise Unbelievable(f"{called} claims more than {LARGEST_ATTRIBUTE} bytes")
+
+
+def _check_scale_attribute(attribute: Any, expected: int, shown: str) -> None:
+    """Refuse all but a short text of fixed length, lists of references to objects, and references with a number."""
+    kind, rank = attribute.get_type(), len(attribute.shape)
+    there = kind.get_class()
+    fits = there == expected and rank == (0 if expected == h5t.STRING else 1)
+    if fits and expected == h5t.STRING:
+        fits = not kind.is_variable_str() and kind.get_size() <= LONGEST_LABEL
+    elif fits and expected == h5t.VLEN:
+        fits = kind.get_super().equal(h5t.STD_REF_OBJ)
+    elif fits:
+        members = [kind.get_member_type(k) for k in range(kind.get_nmembers())]
+        fits = len(members) == 2 and members[0].equal(h5t.STD_REF_OBJ) and members[1].get_class() == h5t.INTEGER
+    if not fits:
+        raise Unbelievable(f"{shown} is not what dimension scales have")
 
 
 def _check_type(kind: Any, shown: str) -> None:
@@ -128,6 +153,8 @@ def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
     if layout.get_external_count():
         raise Unbelievable(f"{shown} lies in another file")
     claimed, allocated = _n_bytes(dataset), dataset.get_storage_size()
+    if allocated == 0 and where == h5d.CONTIGUOUS and h5a.exists(dataset, AXIS):
+        return 0
     if claimed > _check_filters(layout, shown) * allocated:
         raise Unbelievable(f"{shown} claims {claimed} bytes, and {allocated} are there")
     if where == h5d.CHUNKED:

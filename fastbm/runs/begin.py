@@ -18,6 +18,7 @@ from .._base.halting import Halted
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
+from . import axes
 from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
@@ -90,6 +91,9 @@ def _place(
 ) -> Any:
     """Make the storage for the rows of a task, in memory or in a file."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
+    if out is not None:
+        common["streams"], along = axes.described(spec, task.streams, inputs)
+        common["inputs"] = inputs | along
     storage = dict(storage)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
     if out is not None and spec["kind"] != "sample":  # whose bits are the same everywhere

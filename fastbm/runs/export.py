@@ -7,31 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .axes import meaning, names_of
 from .records import LazyStates
 
 if TYPE_CHECKING:
     import xarray
 
-AXES: dict[str, tuple[str, ...]] = {
-    "samples": ("draw", "chain", "unit"),
-    "observables": ("draw", "chain"),
-    "clusters": ("draw", "chain"),
-    "tempering": ("draw", "chain", "beta"),
-    "ladder": ("draw", "chain", "beta", "unit"),
-    "annealing": ("step", "chain"),
-    "population": ("step",),
-    "metrics": ("look",),
-    "errors": ("look",),
-    "likelihood": ("look",),
-    "weights": ("record",),
-    "results": ("cell",),
-}
-OWN_AXES = {
-    "tempering/attempted": ("draw", "gap"),
-    "tempering/accepted": ("draw", "gap"),
-    "weights/bias": ("record", "unit"),
-}
-PAIRS = ("overlap", "link_overlap")  # observables of pairs of chains
 STATES = {"samples/states": "states", "ladder/states": "ladder_states"}
 
 
@@ -46,7 +27,7 @@ def to_xarray(run: Any) -> xarray.DataTree:
         group, _, last = name.rpartition("/")
         dims = _dims(run, name)
         values = _states(getattr(run, STATES[name]), xarray) if name in STATES else run.read(name)
-        nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values)
+        nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values, meaning(last))
     found = {}
     for group, variables in nodes.items():
         coords = _coords(run, group, variables)
@@ -59,23 +40,8 @@ def to_xarray(run: Any) -> xarray.DataTree:
 
 
 def _dims(run: Any, name: str) -> tuple[str, ...]:
-    """Return names of the axes of a stream; those that nothing is known of are named after it."""
-    group, _, last = name.rpartition("/")
-    n_axes = 1 + len(run.streams[name].shape)
-    known = OWN_AXES.get(name, AXES.get(group.partition("/")[0], (f"{(group or 'run').replace('/', '_')}_row",)))
-    if group in ("observables", "ladder") and last != "states":
-        along = ("beta",) if group == "ladder" else ()
-        known = ("draw", "chain", *along)
-        if run.config["sample"]["observables"].get(last) in PAIRS:
-            known = ("draw", "pair", *along)
-        elif run.streams[name].shape[:1] != _n_chains(run):
-            n_own = len(run.streams[name].shape) - len(along)
-            known = ("draw", *(f"{last}_{axis}" for axis in range(1, n_own + 1)), *along)
-    return (*known[:n_axes], *(f"{last}_{axis}" for axis in range(len(known), n_axes)))
-
-
-def _n_chains(run: Any) -> tuple[int, ...]:
-    return (int(run.config["sample"]["n_chains"]),)
+    """Return names of the axes of a stream; states are unpacked."""
+    return tuple("unit" if dim == "unit_byte" else dim for dim in names_of(run.config, name, run.streams[name]))
 
 
 def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:

@@ -14,6 +14,7 @@ import numpy as np
 from h5py import h5a, h5d, h5g, h5l, h5o, h5p, h5s, h5t
 
 from .._base.checks import nearest
+from .._base.hdf5 import AXIS, SCALE_ATTRIBUTES
 from .._base.streams import Stream
 from .schema import INDEX, INPUTS, REWINDS, SPEC, STATE, Arrays, check_names, chunk_shape
 
@@ -123,7 +124,10 @@ def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
-    """Return the slash paths of all datasets below `group`, sorted; top groups named in `leave` are not entered."""
+    """Return the slash paths of all datasets below `group`, sorted; top groups named in `leave` are not entered.
+
+    Axes, which are there for other programs, are none of them.
+    """
     names: list[str] = []
     groups, seen = [("", h5g.open(group.id, b"."))], set()
     while groups:
@@ -138,7 +142,7 @@ def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
             found = h5o.open(one, name.encode())
             if isinstance(found, h5g.GroupID):
                 groups.append((f"{prefix}{name}/", found))
-            elif isinstance(found, h5d.DatasetID):
+            elif isinstance(found, h5d.DatasetID) and not h5a.exists(found, AXIS):
                 names.append(prefix + name)
     return sorted(names)
 
@@ -218,7 +222,7 @@ def plain(value: Any) -> Any:
 
 def _stream(dataset: h5py.Dataset) -> Stream:
     dtype = "str" if is_text(dataset) else dataset.dtype.str
-    attrs = {key: plain(dataset.attrs[key]) for key in sorted(dataset.attrs)}
+    attrs = {key: plain(dataset.attrs[key]) for key in sorted(dataset.attrs) if key.encode() not in SCALE_ATTRIBUTES}
     return Stream(dtype, tuple(int(n) for n in dataset.shape[1:]), attrs)
 
 

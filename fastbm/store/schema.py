@@ -17,7 +17,7 @@ from .._base.checks import StorageError
 from .._base.streams import Stream
 
 FORMAT = "fastbm"
-FORMAT_VERSION = (1, 0)
+FORMAT_VERSION = (1, 1)
 SPEC, INPUTS, STATE, META, INDEX, REWINDS = "spec", "inputs", "state", "meta", "index", "rewinds"
 PINNED_PACKAGES = ("fastbm", "numpy", "numba")
 LARGE_STATE_BYTES = 16 << 20
@@ -72,7 +72,31 @@ def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
         for key, value in stream.attrs.items():
             if not isinstance(value, (int, float, str, np.integer, np.floating)):
                 raise TypeError(f"streams: attribute {key!r} of {name!r} must be a number or text; got {value!r}.")
+    _check_axes(streams)
     return {name: _normal(streams[name]) for name in sorted(streams)}
+
+
+def names_of_axes(stream: Stream) -> tuple[str, ...]:
+    """Return the names of the axes of a stream, rows first; empty where it has none."""
+    return tuple(str(stream.attrs.get("dims", "")).split())
+
+
+def _check_axes(streams: Mapping[str, Stream]) -> None:
+    """Check that names of axes are as many as axes, and that a stream named as an axis of its group lies along it."""
+    for name, stream in streams.items():
+        dims = names_of_axes(stream)
+        if dims and (len(dims) != 1 + len(stream.shape) or len(set(dims)) < len(dims)):
+            raise ValueError(f"streams: {name!r} has {1 + len(stream.shape)} axes, and names {dims} for them.")
+        for dim in dims:
+            other = streams.get(beside(name, dim))
+            if other is not None and names_of_axes(other) != (dim,):
+                raise ValueError(f"streams: {name!r} has an axis {dim!r}, and the stream of that name is no axis.")
+
+
+def beside(name: str, other: str) -> str:
+    """Return the path of `other` in the group of `name`."""
+    group, slash, _ = name.rpartition("/")
+    return f"{group}{slash}{other}"
 
 
 def canonical_json(value: Any) -> str:

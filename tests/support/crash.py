@@ -151,7 +151,14 @@ def assert_same_contents(first: Contents, second: Contents) -> None:
 
 def _attributes(item: Any) -> list[tuple[Any, ...]]:
     arrays = {key: np.asarray(item.attrs[key]) for key in sorted(item.attrs)}
-    return [(key, array.dtype.str, array.shape, array.tolist()) for key, array in arrays.items()]
+    return [(key, array.dtype.str, array.shape, _named(item.file, array.tolist())) for key, array in arrays.items()]
+
+
+def _named(file: h5py.File, value: Any) -> Any:
+    """Return a value in which references, which are places in a file, are the names that they lead to."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_named(file, one) for one in value]
+    return file[value].name if isinstance(value, h5py.Reference) else value
 
 
 def _dataset(item: Any) -> list[Any]:

@@ -156,6 +156,20 @@ def named_type(file: h5py.File, name: str, folder: Path) -> None:
     file[f"{name}_"] = np.dtype("f8")
 
 
+def pointers_of_axes(file: h5py.File, name: str, folder: Path) -> None:
+    """An attribute of dimension scales that holds something else."""
+    kind = h5t.create(h5t.OPAQUE, 8)
+    kind.set_tag(b"NUMPY:|O")
+    if "DIMENSION_LIST" in file[name].attrs:
+        del file[name].attrs["DIMENSION_LIST"]
+    h5py.h5a.create(file[name].id, b"DIMENSION_LIST", kind, h5s.create_simple((1,)))
+
+
+def axes_of_a_group(file: h5py.File, name: str, folder: Path) -> None:
+    """Attributes of dimension scales where there is no array."""
+    file[name].parent.attrs["REFERENCE_LIST"] = file[name].parent.ref
+
+
 CRAFTS: dict[Craft, str] = {
     pointers: "holds neither numbers nor texts",
     attribute_of_pointers: "attribute scale, holds neither numbers nor texts",
@@ -174,5 +188,7 @@ CRAFTS: dict[Craft, str] = {
     ragged: "holds neither numbers nor texts",
     references: "holds neither numbers nor texts",
     fixed_texts: "holds texts of a kind",
+    pointers_of_axes: "is not what dimension scales have",
+    axes_of_a_group: "holds neither numbers nor texts",
     named_type: "is neither a group nor a dataset",
 }

@@ -20,7 +20,7 @@ import numpy as np
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
-from .. import disk as files, hdf
+from .. import disk as files, hdf, scales
 from ..chain import Chain, Origin, damage, read_inputs, read_spec
 from ..find import Merged, Status
 from ..image import Damaged, check_hash, hasher_of, open_image
@@ -165,6 +165,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
+            scales.name_axes(file, streams, read_inputs(names))
         blocks = _fill_holes(disk, holes, n_rows, names, status, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(blocks)
