@@ -139,7 +139,7 @@ class _SampleTempering(_Sample, total=False):
     n_betas: int | None
     swap_every: int
     cluster: bool | Literal["houdayer"]
-    record: Literal["target", "all"]
+    record: Literal["observables", "target", "all"]
 
 class _SampleAnnealing(_Sample, total=False):
     order: Literal["sequential", "permuted", "random", "coloured"]

@@ -127,9 +127,10 @@ class Observables:
         """Streams of the observables, as a run declares them."""
         return {f"observables/{name}": Stream("<f8", shape) for name, shape in self._shapes.items()}
 
-    def level_streams(self, n_levels: int) -> dict[str, Stream]:
-        """Streams of the observables at every level of ladders."""
-        return {f"ladder/{name}": Stream("<f8", (*shape, n_levels)) for name, shape in self._shapes.items()}
+    def level_streams(self, n_levels: int, *, functions: bool) -> dict[str, Stream]:
+        """Streams of the observables at every level of ladders; of those that are functions only on request."""
+        shapes = {name: shape for name, shape in self._shapes.items() if functions or self._named[name] is not None}
+        return {f"ladder/{name}": Stream("<f8", (*shape, n_levels)) for name, shape in shapes.items()}
 
     @property
     def scalars(self) -> dict[str, int]:
@@ -150,16 +151,17 @@ class Observables:
             for name, shape in self._shapes.items()
         }
 
-    def measure_levels(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+    def measure_levels(self, packed: np.ndarray, *, functions: bool) -> dict[str, np.ndarray]:
         """Return rows at every level of ladders, of states (n_samples, n_levels, n_chains, n_bytes), levels last."""
-        rows = [self.measure(packed[:, k]) for k in range(packed.shape[1])]
+        rows = [[self._measure(level, functions=functions) for level in sample] for sample in packed]
         return {
-            name.replace("observables/", "ladder/"): np.stack([row[name] for row in rows], axis=-1) for name in rows[0]
+            f"ladder/{name}": np.array([[level[name] for level in row] for row in rows]).swapaxes(1, -1)
+            for name in (rows[0][0] if len(rows) else ())
         }
 
-    def _measure(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+    def _measure(self, packed: np.ndarray, *, functions: bool = True) -> dict[str, np.ndarray]:
         states = None
-        if self._functions:
+        if self._functions and functions:
             up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
             states = self._model.convention.values(up)
             states.setflags(write=False)
@@ -167,8 +169,7 @@ class Observables:
         for name, what in self._named.items():
             if what is not None:
                 found[name] = self._ours(what, packed)
-            else:
-                assert states is not None
+            elif states is not None:
                 found[name] = self._theirs(name, self._functions[name](states))
         return found
 

@@ -43,7 +43,10 @@ def read_settings(spec: Mapping[str, Any]) -> SampleSettings:
             "with the version that began it."
         )
     values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in spec.items() if n in common}
-    return SampleSettings(own=SAMPLERS[spec["sampler"]].read(_used(spec)), **values)
+    own = _used(spec)
+    if spec["sampler"] == "tempering":
+        own.setdefault("record", "target")  # as versions did that did not say so
+    return SampleSettings(own=SAMPLERS[spec["sampler"]].read(own), **values)
 
 
 def _used(spec: Mapping[str, Any]) -> dict[str, Any]:

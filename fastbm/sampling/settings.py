@@ -61,7 +61,11 @@ class Sampler(Options):
 
     @property
     def n_levels(self) -> int:
-        """Number of temperatures of each chain that are recorded beside its own."""
+        """Number of temperatures of each chain whose states are recorded beside its own."""
+        return 0
+
+    def n_observed(self, observables: Mapping[str, str | None]) -> int:
+        """Return the number of temperatures of each chain at which observables are recorded beside its own."""
         return 0
 
     def completed(self) -> Any:

@@ -5,7 +5,7 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -288,9 +288,10 @@ class Tempering(Cooled):
         Sweeps between two attempts to swap temperatures.
     cluster : bool
         Houdayer's cluster moves between ladders 2k and 2k + 1, of which there must be an even number.
-    record : {"target", "all"}
-        Temperatures whose states and observables are recorded: the target, or all of the ladder, which takes n_betas
-        times the room. Energies are recorded at all of them anyhow.
+    record : {"observables", "target", "all"}
+        What is recorded at every temperature beside the energy: the named observables, if there are any; nothing, so
+        that observables are those of the target; or states too, and observables that are functions, which takes
+        n_betas times the room.
 
     References
     ----------
@@ -304,7 +305,7 @@ class Tempering(Cooled):
     n_betas: Annotated[int | None, Least(2)] = None
     swap_every: Annotated[int, Least(1)] = 1
     cluster: Annotated[bool | Literal["houdayer"], _cluster] = False
-    record: Literal["target", "all"] = "target"
+    record: Literal["observables", "target", "all"] = "observables"
 
     @property
     def replicas(self) -> int:
@@ -313,8 +314,13 @@ class Tempering(Cooled):
 
     @property
     def n_levels(self) -> int:
-        """Number of temperatures of each ladder whose states and observables are recorded beside the target's."""
+        """Number of temperatures of each ladder whose states are recorded beside the target's."""
         return len(self.betas) if self.record == "all" else 0
+
+    def n_observed(self, observables: Mapping[str, str | None]) -> int:
+        """Return the number of temperatures of each ladder at which observables are recorded beside the target's."""
+        named = any(what is not None for what in observables.values())
+        return len(self.betas) if self.record == "all" or (named and self.record == "observables") else 0
 
     def lane_betas(self, settings: SampleSettings) -> np.ndarray:
         """Return the inverse temperatures of all replicas as they start."""
@@ -359,8 +365,9 @@ class Tempering(Cooled):
 
     def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> TemperedChains:
         """Return the ladders."""
+        whole = self.record == "all" or self.n_observed(settings.observables) > 0
         return TemperedChains(
             subject.machine, settings.n_chains, self.betas, initial=initial, first_chain=settings.first_chain,
-            swap_every=self.swap_every, cluster=bool(self.cluster), whole=self.record == "all", offset=subject.offset,
+            swap_every=self.swap_every, cluster=bool(self.cluster), whole=whole, offset=subject.offset,
             **self.common(settings, subject, threads),
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,39 @@ def test_tables() -> None:
     np.testing.assert_array_equal(rows.beta, run.betas)
     with pytest.raises(AttributeError, match="there is no heat; columns are beta, energy, specific_heat"):
         _ = rows.heat
-    assert np.isnan(table["binder_cumulant"].tolist()[0])  # states of the coldest alone are kept
+    assert np.isfinite(table["binder_cumulant"]).all()
     table = fitted.to_dataframe()
     assert table.index.name == "epoch" and table.index.tolist() == [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(table["pseudo_likelihood"], fitted.metrics["pseudo_likelihood"])
     inferred = bm.sample(bm.models.curie_weiss(4), "annealing", n_sweeps=10)
     with pytest.raises(AttributeError, match="chains that stay at their temperatures"):
         inferred.to_dataframe()
+
+
+def test_arviz_takes_it() -> None:
+    stats = pytest.importorskip("arviz_stats", reason='needs "arviz-stats[xarray]"')
+    pytest.importorskip("arviz_base")
+    run = bm.sample(bm.models.curie_weiss(6), n_chains=4, n_sweeps=200, observables=["magnetisation"])
+    for group, name, values in (("samples", "energy", run.energy), ("observables", "magnetisation", run.magnetisation)):
+        row = stats.summary(run.to_xarray(), group=group, var_names=[name], round_to="none").loc[name]
+        assert row["r_hat"] == pytest.approx(float(bm.diagnostics.r_hat(values)), rel=1e-6)
+        assert row["mean"] == pytest.approx(float(values.mean()), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_show_their_axes_without_fastbm(tmp_path: Path) -> None:
+    pytest.importorskip("h5netcdf")
+    warnings.simplefilter("error")  # xarray warns of axes without names
+    ladder(tmp_path / "ladder.h5")
+    runs.fit(tmp_path / "fit.h5")
+    with xarray.open_datatree(tmp_path / "ladder.h5", engine="h5netcdf") as tree:
+        assert tree["tempering"]["energy"].dims == ("draw", "chain", "beta")
+        assert tree["samples"]["states"].dims == ("draw", "chain", "unit_byte")
+        np.testing.assert_array_equal(tree["tempering"]["beta"], bm.open(tmp_path / "ladder.h5").betas)
+        assert tree["tempering"]["energy"].attrs["long_name"] == "energy, offset included"
+    with xarray.open_datatree(tmp_path / "fit.h5", engine="h5netcdf") as tree:
+        assert tree["weights"]["weights"].dims == ("epoch", "visible", "hidden")
+        assert tree["weights"].indexes["epoch"].tolist() == bm.open(tmp_path / "fit.h5").weights["epoch"].tolist()
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

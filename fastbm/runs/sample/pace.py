@@ -130,10 +130,11 @@ class SamplingTask(Breakable):
     @property
     def streams(self) -> dict[str, Stream]:
         """Streams that the run writes."""
-        n_levels = self.settings.own.n_levels
-        found = {**sample_streams(self._subject, self.settings.keep, n_levels), **self.chains.streams}
+        own = self.settings.own
+        found = {**sample_streams(self._subject, self.settings.keep, own.n_levels), **self.chains.streams}
         found |= self._observables.streams
-        return found | self._observables.level_streams(n_levels) if n_levels else found
+        n_observed = own.n_observed(self.settings.observables)
+        return found | (self._observables.level_streams(n_observed, functions=own.n_levels > 0) if n_observed else {})
 
 
 def sample_streams(subject: Conditioned, keep: str, n_levels: int = 0) -> dict[str, Stream]:

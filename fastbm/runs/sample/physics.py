@@ -155,7 +155,8 @@ def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> 
     """Return P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
     _check_one_pattern(run, "overlap_distribution")
-    known = [at for at in temperatures(run) if at.has_states]
+    values = overlaps(run)
+    known = [at for at in temperatures(run) if values.at(at) is not None]
     if beta is None and len(np.unique(run.beta)) > 1:
         raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{at.beta:g}' for at in known)}.")
     chosen = known[-1] if beta is None else min(known, key=lambda at: abs(at.beta - beta))
@@ -163,7 +164,7 @@ def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> 
         raise ValueError(
             f"beta must be a temperature at which chains were recorded; the nearest to {beta:g} is {chosen.beta:g}."
         )
-    q = overlaps(run).at(chosen)
+    q = values.at(chosen)
     if q is None or not q.shape[1]:
         raise ValueError(
             f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen.beta:g}."

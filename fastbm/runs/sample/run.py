@@ -130,8 +130,8 @@ class SampleRun(Samples):
         Parameters
         ----------
         beta : float, optional
-            Inverse temperature at which chains were recorded, of a ladder with record="all" any; may be left out where
-            chains are at one only.
+            Inverse temperature at which chains were recorded, of a ladder with observables "overlap" any; may be left
+            out where chains are at one only.
         bins : int, optional
             At most n_units + 1, the default for machines of up to 200 units.
 

@@ -66,7 +66,7 @@ class Samples(Run):
     def ladder_observables(self) -> Mapping[str, np.ndarray]:
         """Observables at every temperature of the ladders by name, (n_samples, n_chains, n_betas), or of pairs.
 
-        Only of sampler="tempering" with record="all".
+        Only of sampler="tempering"; of observables that are functions only with record="all".
         """
         return {name: array for name, array in Columns(self._reader, "ladder").items() if name != "states"}
 

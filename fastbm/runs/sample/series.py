@@ -14,17 +14,19 @@ READ_BYTES = 1 << 25  # of packed states at once
 
 
 class At(NamedTuple):
-    """One temperature: the energies there, its number among recorded levels of a ladder, and the chains at it."""
+    """One temperature: the energies there, its number among recorded levels of a ladder, and the chains at it.
+
+    Attributes
+    ----------
+    has_states : bool
+        Whether states were recorded at it, where any were.
+    """
 
     beta: float
     energy: np.ndarray
     level: int | None
     chains: np.ndarray | None
-
-    @property
-    def has_states(self) -> bool:
-        """Whether states were recorded at it, where any were."""
-        return self.level is not None or self.chains is not None
+    has_states: bool
 
     def pairs(self) -> np.ndarray:
         """Return which pairs of chains 2k and 2k + 1 are at it, both."""
@@ -37,13 +39,14 @@ def temperatures(run: Samples) -> list[At]:
     """Return each inverse temperature; of a ladder chains are at the last one."""
     if "tempering/energy" in run.streams:
         ladder, energy, every = run.betas, run.read("tempering/energy"), np.ones(len(run.beta), bool)
-        last, whole = len(ladder) - 1, any(name.startswith("ladder/") for name in run.streams)
+        last, whole = len(ladder) - 1, "ladder/states" in run.streams
+        observed = any(name.startswith("ladder/") for name in run.streams)
         return [
-            At(float(b), energy[:, :, k], k if whole else None, every if k == last else None)
+            At(float(b), energy[:, :, k], k if observed else None, every if k == last else None, whole or k == last)
             for k, b in enumerate(ladder)
         ]
     energy, beta = run.energy, run.beta
-    return [At(float(b), energy[:, beta == b], None, beta == b) for b in np.unique(beta)]
+    return [At(float(b), energy[:, beta == b], None, beta == b, True) for b in np.unique(beta)]
 
 
 class Series(NamedTuple):

@@ -110,7 +110,8 @@ class SampleTask(SamplingTask):
     def _record(self, most: int, step: int) -> Rows | None:
         """Record up to `most` samples, `step` sweeps apart, and measure their observables."""
         row_bytes = sum(stream.row_bytes for stream in self.streams.values())
-        row_bytes += self._subject.n_chains * self._n_bytes * (1 + self.settings.own.n_levels)
+        own = self.settings.own
+        row_bytes += self._subject.n_chains * self._n_bytes * (1 + own.n_observed(self.settings.observables))
         count = min(most, self._sample_pace.count, max(1, BLOCK_BYTES // row_bytes))
         if self._best is not None and "tempering/energy" in self.chains.streams:
             count = 1  # replicas at other temperatures are not recorded: they are looked at where they stand
@@ -119,7 +120,10 @@ class SampleTask(SamplingTask):
             rows = of_whole(self.chains.record(count, step), self._subject)
             rows |= self._observables.measure(rows["samples/states"])
             if "ladder/states" in rows:
-                rows |= self._observables.measure_levels(np.swapaxes(rows["ladder/states"], 1, 2))
+                levels = np.swapaxes(rows["ladder/states"], 1, 2)
+                rows |= self._observables.measure_levels(levels, functions=own.n_levels > 0)
+                if not own.n_levels:
+                    del rows["ladder/states"]
             states = self._seen(rows)
         if self.broken:
             return None

@@ -16,7 +16,6 @@ from ..image import Damaged
 from ..lock import Lock
 from ..names import Names
 from ..place import check_replaceable
-from .write import write_merged
 
 LARGEST_MERGE_BYTES = 20 * 10**9
 
@@ -52,6 +51,8 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
 
 def merge_chain(names: Names, halt: Halt = never) -> None:
     """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
+    from .write import write_merged  # runs in memory, and those that are read, never merge
+
     status = find(names)
     if status.origin is not None:
         check_replaceable(names)

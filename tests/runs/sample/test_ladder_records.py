@@ -79,6 +79,20 @@ def test_states_of_a_ladder_have_its_energies(units: str, stored: bool, tmp_path
     assert not [name for name in plain.streams if name.startswith("ladder/")]
 
 
+def test_named_observables_are_recorded_at_every_temperature(tmp_path: Path) -> None:
+    options = {"observables": {"m": "magnetisation", "q": "overlap", "up": lambda states: states.sum(axis=1)}}
+    whole, run = ladders(GLASS, **options), ladders(GLASS, record="observables", out=tmp_path / "run.h5", **options)
+    assert [name for name in run.streams if name.startswith("ladder/")] == ["ladder/m", "ladder/q"]
+    for name, values in run.ladder_observables.items():
+        assert np.array_equal(values, whole.ladder_observables[name])
+    assert np.array_equal(run.observables["up"], whole.observables["up"])
+    assert run.to_dataframe().equals(whole.to_dataframe())
+    for one, other in zip(run.overlap_distribution(BETAS[0]), whole.overlap_distribution(BETAS[0]), strict=True):
+        assert np.array_equal(one, other)
+    assert len(run.correlation_length().beta) == 1  # of states, which are those of the target
+    assert not [name for name in ladders(GLASS, record="observables").streams if name.startswith("ladder/")]
+
+
 def test_clamped_units_are_in_the_states() -> None:
     patterns = np.array([[1, -1], [-1, -1]])
     run = ladders(GLASS, clamp=([0, 5], patterns), n_chains=4)
