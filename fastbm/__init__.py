@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .learning import methods as rules
     from .learning.classifier.classifier import BoltzmannClassifier
     from .learning.fidelity.fidelity import fidelity
+    from .learning.fidelity.patterns import PatternFrequencies, pattern_frequencies
     from .learning.planted.comparison import RuleComparison
     from .machine.file import load
     from .machine.machine import BoltzmannMachine
@@ -52,6 +53,7 @@ _PLACES = {
     "Moments": "data.moments",
     "Packed": "data.sources",
     "PairInformation": "runs.fit.pairs",
+    "PatternFrequencies": "learning.fidelity.patterns",
     "RuleComparison": "learning.planted.comparison",
     "Run": "runs.run",
     "Source": "data.sources",
@@ -70,6 +72,7 @@ _PLACES = {
     "merge": "runs.begin",
     "open": "runs.begin",
     "pair_information": "runs.fit.pairs",
+    "pattern_frequencies": "learning.fidelity.patterns",
     "pseudo_likelihood": "inference.likelihood",
     "reconstruct": "inference.conditional.apply",
     "resume": "runs.begin",
@@ -100,6 +103,7 @@ __all__ = [
     "Moments",
     "Packed",
     "PairInformation",
+    "PatternFrequencies",
     "RuleComparison",
     "Run",
     "Source",
@@ -123,6 +127,7 @@ __all__ = [
     "models",
     "open",
     "pair_information",
+    "pattern_frequencies",
     "plots",
     "pseudo_likelihood",
     "reconstruct",

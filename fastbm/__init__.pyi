@@ -35,6 +35,10 @@ from .inference.temperatures import Temperatures as Temperatures
 from .learning import methods as rules
 from .learning.classifier.classifier import BoltzmannClassifier as BoltzmannClassifier
 from .learning.fidelity.fidelity import fidelity as fidelity
+from .learning.fidelity.patterns import (
+    PatternFrequencies as PatternFrequencies,
+    pattern_frequencies as pattern_frequencies,
+)
 from .learning.planted.comparison import RuleComparison as RuleComparison
 from .machine.file import load as load
 from .machine.machine import BoltzmannMachine as BoltzmannMachine
@@ -61,6 +65,7 @@ __all__ = [
     "Moments",
     "Packed",
     "PairInformation",
+    "PatternFrequencies",
     "RuleComparison",
     "Run",
     "Source",
@@ -84,6 +89,7 @@ __all__ = [
     "models",
     "open",
     "pair_information",
+    "pattern_frequencies",
     "plots",
     "pseudo_likelihood",
     "reconstruct",

@@ -17,6 +17,7 @@ from ..inference.comparison import Comparison
 from ..inference.result import Inference
 from ..inference.temperatures import KEY, Temperatures
 from ..learning.fidelity.fidelity import Fidelity
+from ..learning.fidelity.patterns import PatternFrequencies
 from ..learning.planted.comparison import RuleComparison
 from ..machine.machine import BoltzmannMachine
 from ..runs.run import Run
@@ -307,6 +308,22 @@ def population_count(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     return _drawn(ax, fit.draw_population, fidelity)
+
+
+def patterns(frequencies: PatternFrequencies, ax: Axes | None = None) -> Axes:
+    """Draw probabilities of patterns, by the machine and by independent units, against how often they were seen.
+
+    Parameters
+    ----------
+    frequencies : PatternFrequencies
+        As `fastbm.pattern_frequencies` returns it.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, fit.draw_patterns, frequencies)
 
 
 def temperatures(result: Any, ax: Axes | None = None, *, quantity: str = "log_z") -> Axes:

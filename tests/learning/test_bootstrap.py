@@ -9,7 +9,8 @@ import pytest
 
 import fastbm as bm
 from fastbm.data.rows import Rows
-from fastbm.learning.errors.bootstrap import Bootstrap, Refit, block_of, bootstrap_errors, drawn_rows
+from fastbm.learning.errors.blocks import block_of, drawn_rows
+from fastbm.learning.errors.bootstrap import Bootstrap, Refit, bootstrap_errors
 from fastbm.learning.moments import Parameters
 from tests.support import machines
 from tests.twins import errors as twin

@@ -128,6 +128,52 @@ def test_rows_of_the_machine_itself_are_told_from_nothing():
     assert 0.8 < ratio < 1.2
 
 
+def test_errors_of_rows_that_come_in_runs():
+    """Every row ten times in a row: errors are those of the rows that are not repeated."""
+    model = machine(6, "binary", scale=0.8)
+    rows = drawn(model, 2_000)
+    alone, repeated = bm.fidelity(model, rows), np.repeat(rows, 10, axis=0)
+    labels = np.repeat(np.arange(200), 100)
+    for options in ({"block": 50}, {"block": "auto"}, {"trials": labels}):
+        found = bm.fidelity(model, repeated, **options)
+        for name in ORDERS:
+            one, other = getattr(found, name), getattr(alone, name)
+            known = other.error > 0
+            assert 0.85 < np.median(one.error[known] / other.error[known]) < 1.15
+            assert np.array_equal(one.data, other.data) or np.allclose(one.data, other.data)
+        assert 0.5 < found.covariance.chi2 / alone.covariance.chi2 < 1.6
+    for options, match in (
+        ({"trials": labels[1:]}, "trial of each row"),
+        ({"trials": labels % 100}, "contiguous"),
+        ({"trials": labels // 20}, "at least 20"),
+        ({"block": 5, "trials": labels}, "not both"),
+        ({"block": 5_000}, "block must be at most"),
+        ({"block": 5, "row_weights": np.ones(20_000)}, "independent"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bm.fidelity(model, repeated, **options)
+
+
+@pytest.mark.parametrize("units", ["spin", "binary"])
+def test_frequencies_of_patterns(units):
+    model = machine(4, units)
+    rows = drawn(model, 500)
+    found = bm.pattern_frequencies(model, rows, beta=0.7)
+    states, p = reference.visible_probabilities(*parameters(model), convention(units).lo, 4, 0.7)
+    seen = np.array([(rows == state).all(axis=1).mean() for state in states])
+    place = [int(np.flatnonzero((states == one).all(axis=1))[0]) for one in found.patterns]
+    assert len(place) == (seen > 0).sum() and (np.diff(found.counts) <= 0).all()
+    np.testing.assert_allclose(found.data, seen[place])
+    np.testing.assert_allclose(found.machine, p[place], atol=1e-12)
+    high = (states == convention(units).hi).astype(float)
+    alone = np.prod(np.where(high, (up := seen @ high), 1 - up), axis=1)
+    np.testing.assert_allclose(found.independent, alone[place], atol=1e-12)
+    assert found.divergence == pytest.approx(reference.jensen_shannon(seen, p), abs=1e-12)
+    assert found.independent_divergence == pytest.approx(reference.jensen_shannon(seen, alone), abs=1e-12)
+    with pytest.raises(ValueError, match="rows is empty"):
+        bm.pattern_frequencies(model, rows[:0])
+
+
 def test_what_the_machine_gets_wrong_shows():
     model = machine(8, scale=0.8)
     rows = drawn(model, 4_000)

@@ -44,6 +44,9 @@ def test_neighbours_in_time_widen_the_errors(seed: int) -> None:
     alone = bm.pair_information(rows, block=1, n_resamples=40)
     assert found.block > 60
     assert 2.5 < found.i_n_error / alone.i_n_error < 8.0  # the square root of 20 is 4.5
+    trials = bm.pair_information(rows, trials=np.repeat(np.arange(100), 200), n_resamples=40)
+    assert trials.block == 0
+    assert 0.5 < trials.i_n_error / found.i_n_error < 2.0
 
 
 def test_refusals_and_odd_rows() -> None:

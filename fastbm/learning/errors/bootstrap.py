@@ -7,7 +7,6 @@ one another, so that blocks of them are drawn: Künsch, Ann. Stat. 17, 1217 (198
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng
-from ...data.rows import Rows
-from ...diagnostics.autocorrelation import tau_int
 from ..moments import Parameters
+from .blocks import drawn_rows
 from .errors import Errors
 
 Refit = Callable[[np.ndarray], Parameters]
-FEWEST_BLOCKS = 20
-CORRELATED = 10.0  # autocorrelation times in a block
 
 
 class Bootstrap:
@@ -127,33 +123,6 @@ class Bootstrap:
 
         self._means, self._squares = group("means", np.float64), group("squares", np.float64)
         self._infinite, self.n_done = group("infinite", bool), int(state["n_done"])
-
-
-def drawn_rows(n_rows: int, block: int, seed: int, k: int) -> np.ndarray:
-    """Return the numbers of the rows of resample `k`, (n_rows,), in blocks of consecutive ones that begin anywhere."""
-    n_blocks = -(-n_rows // block)
-    starts = rng.keyed(seed, rng.BOOTSTRAP, k).integers(n_rows - block + 1, size=n_blocks)
-    return (starts[:, None] + np.arange(block)).ravel()[:n_rows]
-
-
-def block_of(given: int | str, rows: Rows) -> int:
-    """Return how many consecutive rows are drawn together.
-
-    "auto" takes ten autocorrelation times of the number of units that are up.
-
-    Raises
-    ------
-    ValueError
-        For blocks of which there would be fewer than 20.
-    """
-    most = len(rows) // FEWEST_BLOCKS
-    if given == "auto":
-        n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
-        still = np.ptp(n_up) == 0.0
-        return 1 if still else max(1, min(math.ceil(CORRELATED * float(tau_int(n_up[:, None]))), most))
-    if int(given) > max(most, 1):
-        raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
-    return int(given)
 
 
 def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> Errors:

@@ -20,8 +20,9 @@ from ...data.rows import Rows
 from ...diagnostics import R_HAT_LIMIT
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
+from ..errors.blocks import Together
 from .machine_moments import can_sum, sampled, summed
-from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, some_triples, weighted
+from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, errors_of_blocks, some_triples, weighted
 
 PARTS = ("data", "machine", "error", "machine_error", "z")
 MOST_UNITS = 2_048  # visible ones: 16 matrices of counts take half a gigabyte
@@ -38,7 +39,7 @@ class Compared:
     ----------
     data, machine : array
     error : array
-        Standard error of `data`, as rows that are independent would have it.
+        Standard error of `data`, from the scatter of contiguous blocks or trials; where rows are independent, theirs.
     machine_error : array
         Monte Carlo error of `machine`; 0 where it was summed exactly.
     z : array
@@ -180,6 +181,8 @@ def fidelity(
     *,
     row_weights: Any = None,
     beta: float = 1.0,
+    block: int | str = 1,
+    trials: Any = None,
     n_samples: int | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -198,6 +201,11 @@ def fidelity(
         are worth as much, (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965).
     beta : float
         Inverse temperature.
+    block : int or "auto"
+        Rows that stay together where errors are found, as neighbours in time are not independent; "auto" takes ten
+        autocorrelation times of the number of units that are up. With 1, the default, rows are independent.
+    trials : (n_rows,) array, optional
+        The trial of each row, in place of `block`: errors come from the scatter of whole trials.
     n_samples : int, optional
         Samples of the machine, rounded up to a multiple of 1024. When left out, all states are summed for up to 20
         visible units, or, where hidden units are coupled to one another, up to 20 units in all; else there are samples
@@ -214,12 +222,7 @@ def fidelity(
     Raises
     ------
     ValueError, TypeError
-        For rows that do not fit the machine.
-
-    Notes
-    -----
-    Errors of the data are those of independent rows. Where successive rows resemble one another, as in time series with
-    narrow bins, true errors are larger.
+        For rows that do not fit the machine, and blocks or trials of which there are fewer than 20.
 
     Examples
     --------
@@ -247,6 +250,15 @@ def fidelity(
         data, n_rows = weighted(up, weights, chosen), max(round(weights.sum() ** 2 / (weights**2).sum()), 1)
     units = model.convention
     errors = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
+    n_worth = float(n_rows)
+    together = Together.of(block, trials, up)
+    if together.block != 1:
+        if weights is not None:
+            raise ValueError(
+                "row_weights go with rows that are independent: leave block and trials out, or the weights."
+            )
+        alone, errors = errors, errors_of_blocks(up, chosen, together, units, threads)
+        n_worth = _worth(n_rows, alone, errors)
     if n_samples is None and can_sum(model):
         machine = summed(model, beta, chosen)
     else:
@@ -268,7 +280,7 @@ def fidelity(
                 "moments, and their errors, are not to be trusted.",
             )
     ours, theirs = data.values(units), machine.moments.values(units)
-    noise = {name: np.sqrt(variance / n_rows) for name, variance in machine.moments.variances(units).items()}
+    noise = {name: np.sqrt(variance / n_worth) for name, variance in machine.moments.variances(units).items()}
     orders = {}
     for name in ORDERS:
         scale = np.hypot(np.maximum(errors[name], noise[name]), machine.errors[name])
@@ -283,6 +295,13 @@ def fidelity(
         r_hat=machine.r_hat,
         precise=machine.precise,
     )
+
+
+def _worth(n_rows: int, alone: dict[str, np.ndarray], errors: dict[str, np.ndarray]) -> float:
+    """Return how many independent rows are worth as much, by the errors of pairs, or of means."""
+    one, other = (found["covariance"] if found["covariance"].size else found["mean"] for found in (alone, errors))
+    known = (one > 0.0) & (other > 0.0)
+    return n_rows / max(1.0, float(np.median((other[known] / one[known]) ** 2))) if known.any() else n_rows
 
 
 def refuse_many_units(model: BoltzmannMachine) -> None:

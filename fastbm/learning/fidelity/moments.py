@@ -22,6 +22,7 @@ from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
 from ...kernels.bits import count_pairs, count_triples
 from ...machine.units import Units
+from ..errors.blocks import Together
 
 MOST_TRIPLES = 19_600  # all of 50 units
 BLOCK = 1 << 16  # states packed at a time
@@ -70,6 +71,14 @@ class Counts:
             self.pairs + other.pairs,
             self.triples + other.triples,
             self.population + other.population,
+        )
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(
+            self.n - other.n,
+            self.pairs - other.pairs,
+            self.triples - other.triples,
+            self.population - other.population,
         )
 
 
@@ -163,6 +172,27 @@ class UpMoments:
             b, d = (a + 1) % 3, (a + 2) % 3
             total += c * (v[a] * s[b] * s[d] - c * v[a] - 2 * third * s[a])
         return total
+
+
+def errors_of_blocks(
+    up: Rows | np.ndarray, chosen: np.ndarray, together: Together, units: Units, threads: int
+) -> dict[str, np.ndarray]:
+    """Return standard errors of `UpMoments.values`, by the jackknife over contiguous blocks of rows.
+
+    Efron and Stein, Ann. Stat. 9, 586 (1981), doi:10.1214/aos/1176345462.
+    """
+    whole, ends = count(up, chosen, threads), together.cuts()
+    centre = UpMoments.of(whole, chosen).values(units)
+    squares = {name: np.zeros_like(values) for name, values in centre.items()}
+    sums = {name: np.zeros_like(values) for name, values in centre.items()}
+    for first, end in zip([0, *ends[:-1]], ends, strict=True):
+        left = UpMoments.of(whole - count(up[first:end], chosen, threads), chosen).values(units)
+        for name, values in left.items():
+            difference = values - centre[name]
+            sums[name] += difference
+            squares[name] += difference**2
+    n = len(ends)
+    return {name: np.sqrt((n - 1) / n * np.maximum(squares[name] - sums[name] ** 2 / n, 0.0)) for name in centre}
 
 
 def weighted(up: Rows | np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> UpMoments:

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...learning.fidelity.fidelity import Compared, Fidelity
+from ...learning.fidelity.patterns import PatternFrequencies
 from ...learning.monitor.chains import R_HAT_OF_CHAINS
 from ...runs.fit.learned import Learned
 from .png import write_picture
@@ -85,6 +86,23 @@ def draw_against(axes: Any, fidelity: Fidelity, name: str) -> None:
     axes.ticklabel_format(scilimits=(-2, 3))
     axes.legend(loc="upper left")
     _note(axes, 0.97, 0.04, message, va="bottom")
+
+
+def draw_patterns(axes: Any, frequencies: PatternFrequencies) -> None:
+    """Draw probabilities of patterns against their frequencies among the rows, on logarithmic axes."""
+    f = frequencies
+    low = max(1e-3 / f.counts.sum(), min(f.machine.min(), f.independent.min()))
+    ends = np.array([0.5 / f.counts.sum(), 1.5 * f.data.max()])
+    axes.set(xscale="log", yscale="log", xlabel="frequency of a pattern, data", ylabel="probability of the pattern")
+    axes.plot(
+        f.data, np.maximum(f.independent, low), ".", color=GREY, ms=3, alpha=0.5, mew=0, label="independent units"
+    )
+    axes.plot(f.data, np.maximum(f.machine, low), ".", color=BLUE, ms=4, alpha=0.7, mew=0, label="machine")
+    axes.plot(ends, ends, color=GREY, lw=0.8)
+    axes.set(xlim=ends, ylim=(0.5 * low, ends[1]), title=f"{len(f.counts):,} patterns")
+    axes.legend(loc="upper left", markerscale=2)
+    parts = ("machine", f.divergence), ("independent", f.independent_divergence), ("noise", f.noise)
+    _note(axes, 0.97, 0.04, "divergence, nats\n" + "\n".join(f"{name} {_short(x)}" for name, x in parts), va="bottom")
 
 
 def _short(x: float) -> str:

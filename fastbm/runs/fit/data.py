@@ -16,7 +16,7 @@ from ...data.rows import Rows
 from ...data.sources import Source, read
 from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
-from ...learning.errors.bootstrap import block_of
+from ...learning.errors.blocks import block_of
 from ...learning.identifiability import describe_degenerate, describe_few, which_coupled
 from ...learning.learners.starts import broken_symmetry
 from ...learning.methods import PRESETS

@@ -16,7 +16,8 @@ from ...inference.conditional.completions import forecast_of_known
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import run_method
 from ...learning.classifier.classifier import BoltzmannClassifier
-from ...learning.errors.bootstrap import block_of, bootstrap_errors, warn_of_errors
+from ...learning.errors.blocks import block_of
+from ...learning.errors.bootstrap import bootstrap_errors, warn_of_errors
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units

@@ -16,7 +16,7 @@ import numpy as np
 from ..._base import checks, rng
 from ...data.packing import gather
 from ...data.rows import Rows
-from ...learning.errors.bootstrap import block_of, drawn_rows
+from ...learning.errors.blocks import Together
 from .verb import fit
 
 MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine summed
@@ -38,7 +38,7 @@ class PairInformation(NamedTuple):
     ratio, ratio_error : float
         I_2 / I_N.
     block : int
-        Rows of the contiguous blocks that were drawn.
+        Rows of the contiguous blocks that were drawn; 0 where trials were.
     """
 
     independent: float
@@ -54,7 +54,13 @@ class PairInformation(NamedTuple):
 
 
 def pair_information(
-    data: Any, *, block: int | str = "auto", n_resamples: int = 100, seed: int | None = 0, threads: int | None = None
+    data: Any,
+    *,
+    block: int | str = "auto",
+    trials: Any = None,
+    n_resamples: int = 100,
+    seed: int | None = 0,
+    threads: int | None = None,
 ) -> PairInformation:
     """Compute how much of the dependence between units pairs explain.
 
@@ -65,6 +71,8 @@ def pair_information(
     block : int or "auto"
         Rows that stay together in a resample: neighbours in time are not independent. "auto" takes ten
         autocorrelation times of the number of units that are up.
+    trials : (n_rows,) array, optional
+        The trial of each row, as `bm.data.from_spike_times` gives it: whole trials are drawn, in place of blocks.
     n_resamples : int
         From which the errors come; at least 2.
     seed : int or None
@@ -77,7 +85,8 @@ def pair_information(
     Raises
     ------
     ValueError
-        If there are more than 20 units or fewer than 2, fewer than 100 rows, missing entries, or no dependence.
+        If there are more than 20 units or fewer than 2, fewer than 100 rows or 20 trials, missing entries, or no
+        dependence.
 
     Examples
     --------
@@ -89,8 +98,7 @@ def pair_information(
     True
     """
     up = _bits(data)
-    n_rows = len(up)
-    size = block_of("auto" if block == "auto" else checks.whole("block", block, least=1), Rows.of(up))
+    together = Together.of(block, trials, Rows.of(up))
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
     patterns, code = np.unique(up, axis=0, return_inverse=True)
     code = code.ravel()
@@ -99,7 +107,7 @@ def pair_information(
         raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
     found, own = [], rng.resolve(seed)
     for k in range(n_resamples):
-        drawn = drawn_rows(n_rows, size, own, k)
+        drawn = together.drawn(own, k)
         found.append(_entropies(patterns, np.bincount(code[drawn], minlength=len(patterns)), threads))
     independent, pairwise, words = np.array(found).T
     errors = [
@@ -107,7 +115,7 @@ def pair_information(
         for values in (independent - words, independent - pairwise, (independent - pairwise) / (independent - words))
     ]
     i_n, i_2 = whole[0] - whole[2], whole[0] - whole[1]
-    return PairInformation(*whole, i_n, errors[0], i_2, errors[1], i_2 / i_n, errors[2], size)
+    return PairInformation(*whole, i_n, errors[0], i_2, errors[1], i_2 / i_n, errors[2], together.block)
 
 
 def _bits(data: Any) -> np.ndarray:

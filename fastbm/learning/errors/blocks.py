@@ -1,0 +1,108 @@
+"""Rows that stay together when errors are found: contiguous blocks, or whole trials.
+
+Neighbours in time depend on one another, and blocks of them on others hardly.
+Künsch, Ann. Stat. 17, 1217 (1989), doi:10.1214/aos/1176347265; whole groups: Davison and Hinkley, Bootstrap Methods and
+their Application (1997), section 3.8.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._base import checks, rng
+from ...data.rows import Rows
+from ...diagnostics.autocorrelation import tau_int
+
+FEWEST_BLOCKS = 20
+CORRELATED = 10.0  # autocorrelation times in a block
+MOST_BLOCKS = 200  # of which each is left out in turn
+
+
+@dataclass(frozen=True)
+class Together:
+    """How rows stay together.
+
+    Attributes
+    ----------
+    n_rows : int
+    block : int
+        Rows of a block; 0 where trials stay together.
+    ends : (n_trials,) int64 array or None
+        Ends of the trials.
+    """
+
+    n_rows: int
+    block: int
+    ends: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, block: Any, trials: Any, rows: Rows) -> Together:
+        """Check `block` and `trials`, as `bm.fidelity` takes them; "auto" finds a block, trials go before it.
+
+        Raises
+        ------
+        ValueError
+            For blocks or trials of which there are fewer than 20, or trials that are not contiguous.
+        """
+        if trials is None:
+            size = "auto" if isinstance(block, str) and block == "auto" else checks.whole("block", block, least=1)
+            return cls(len(rows), block_of(size, rows))
+        if block not in ("auto", 1):
+            raise ValueError("pass trials, which stay together whole, or block, not both.")
+        labels = checks.any_array("trials", trials)
+        if labels.shape != (len(rows),):
+            raise ValueError(f"trials must name the trial of each row, ({len(rows)},); got shape {labels.shape}.")
+        ends = np.append(np.flatnonzero(labels[1:] != labels[:-1]) + 1, len(labels))
+        if len(np.unique(labels)) < len(ends):
+            raise ValueError("trials must be contiguous: rows of one trial must follow one another.")
+        if len(ends) < FEWEST_BLOCKS:
+            raise ValueError(
+                f"trials must be at least {FEWEST_BLOCKS}, from whose scatter errors come; got {len(ends)}."
+            )
+        return cls(len(rows), 0, ends)
+
+    def drawn(self, seed: int, k: int) -> np.ndarray:
+        """Return the numbers of the rows of resample `k`."""
+        if self.ends is None:
+            return drawn_rows(self.n_rows, self.block, seed, k)
+        starts = np.concatenate([[0], self.ends[:-1]])
+        chosen = rng.keyed(seed, rng.BOOTSTRAP, k).integers(len(self.ends), size=len(self.ends))
+        return np.concatenate([np.arange(starts[i], self.ends[i]) for i in chosen])
+
+    def cuts(self) -> np.ndarray:
+        """Return the ends of contiguous blocks, at most 200 of them, that hold whole blocks or trials."""
+        ends = self.ends
+        if ends is None:
+            ends = np.append(np.arange(1, self.n_rows // self.block) * self.block, self.n_rows)
+        return ends if len(ends) <= MOST_BLOCKS else ends[np.arange(1, MOST_BLOCKS + 1) * len(ends) // MOST_BLOCKS - 1]
+
+
+def drawn_rows(n_rows: int, block: int, seed: int, k: int) -> np.ndarray:
+    """Return the numbers of the rows of resample `k`, (n_rows,), in blocks of consecutive ones that begin anywhere."""
+    n_blocks = -(-n_rows // block)
+    starts = rng.keyed(seed, rng.BOOTSTRAP, k).integers(n_rows - block + 1, size=n_blocks)
+    return (starts[:, None] + np.arange(block)).ravel()[:n_rows]
+
+
+def block_of(given: int | str, rows: Rows) -> int:
+    """Return how many consecutive rows are drawn together.
+
+    "auto" takes ten autocorrelation times of the number of units that are up.
+
+    Raises
+    ------
+    ValueError
+        For blocks of which there would be fewer than 20.
+    """
+    most = len(rows) // FEWEST_BLOCKS
+    if given == "auto":
+        n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
+        still = np.ptp(n_up) == 0.0
+        return 1 if still else max(1, min(math.ceil(CORRELATED * float(tau_int(n_up[:, None]))), most))
+    if int(given) > max(most, 1):
+        raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
+    return int(given)
