@@ -68,7 +68,7 @@ def test_hdf5_reads_what_was_put(tmp_path: Path, compression: str | None) -> Non
         assert file["spec"].asstr()[()] == "{}"
         assert dict(file["meta"].attrs) == {"written": 1.5, "note": "ü"}
         assert file.attrs["format"] == "fastbm"
-        assert file.attrs["format_version"].tolist() == [1, 0]
+        assert tuple(file.attrs["format_version"]) == schema.FORMAT_VERSION
         assert file.attrs["format_version"].dtype == np.int32
         assert (file.attrs["first_block"], file.attrs["finished"], file.attrs["base_sha256"]) == (20, 1, "")
         assert np.array_equal(file["index"][()], header.index)
