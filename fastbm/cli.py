@@ -235,6 +235,23 @@ def help_(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A study; without it, they are listed.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="PATH", help="Data that the study needs.")] = None,
+    threads: Threads = None,
+) -> None:
+    """Find published figures again, beside what was published; leave with 1 if one does not hold."""
+    from rich.console import Console
+
+    from .report.reproduce.studies import show, show_list
+
+    if name is None:
+        show_list(Console())
+    elif not show(Console(), name, data=data, threads=threads):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
 def warmup() -> None:
     """Compile the kernels of the usual calls now: a minute or two, once on a machine."""
     from .report.warmup import warm_up
