@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import repeat
-from threading import Barrier, Lock, get_ident
+from threading import Barrier, Event, Lock, Thread, get_ident
 from typing import Any, TypeVar
 
 from . import checks
@@ -47,6 +47,41 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
             return [function(item) for item in work]
         _pools[threads] = pool
     return list(_pools[threads].map(function, work))
+
+
+def side_by_side(function: Callable[[int, int], object], n_threads: int) -> None:
+    """Call `function(k, n)` for k from 0 to n - 1, all at the same time, so that they may wait for one another.
+
+    n is `n_threads`, or 1 where the system does not start as many: memory or a limit is short.
+    """
+    go = Event()
+    refused: list[bool] = []
+    errors: list[BaseException] = []
+
+    def run(k: int) -> None:
+        go.wait()
+        try:
+            if not refused:
+                function(k, n_threads)
+        except BaseException as error:
+            errors.append(error)
+
+    others = [Thread(target=run, args=(k,), name="fastbm", daemon=True) for k in range(1, n_threads)]
+    begun = []
+    try:
+        for thread in others:
+            thread.start()
+            begun.append(thread)
+    except RuntimeError:
+        refused.append(True)
+    go.set()
+    try:
+        function(0, 1 if refused else n_threads)
+    finally:
+        for thread in begun:
+            thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _started(threads: int) -> ThreadPoolExecutor | None:

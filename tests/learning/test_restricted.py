@@ -9,7 +9,9 @@ import pytest
 
 import fastbm as bm
 from fastbm._base import rng
-from fastbm.kernels.learning.contrastive import draw_words, sum_words, turn_words, unpack_words, write_means
+from fastbm.kernels.bits import MASKS, add_plainly
+from fastbm.kernels.learning.batches import add_visible, sum_units, turn_words, write_means
+from fastbm.kernels.learning.contrastive import add_hidden, draw_words, unpack_words
 from fastbm.learning import rules
 from fastbm.learning.learners import restricted
 from fastbm.learning.learners.restricted import RestrictedSteps
@@ -130,39 +132,31 @@ def test_bits_do_not_depend_on_threads_blocks_or_stops(method: str, monkeypatch:
         assert all(np.array_equal(found[0][name], other[name]) for name in found[0])
 
 
-def test_processors_without_look_up_come_to_the_same_bits(monkeypatch: pytest.MonkeyPatch):
-    start, up = machine(40, 37), rows_of(64, 40)
-    found = []
-    for has in (restricted.has_look_up(), False):
-        monkeypatch.setattr(restricted, "has_look_up", lambda has=has: has)
-        driver = steps(start, up)
-        driver.epoch(0)
-        found.append(driver.parameters)
-    assert np.array_equal(found[0].weights[0], found[1].weights[0])
-
-
 def test_passes_against_plain_loops():
     generator = np.random.default_rng(1)
-    bits = generator.integers(0, 2, (64, 48)).astype(np.uint32)
-    words = (bits.reshape(2, 32, 48) << np.arange(32, dtype=np.uint32)[:, None]).sum(axis=1, dtype=np.uint32)
-    turned, unpacked = np.ones((2, 64), np.uint32), np.empty((64, 48), np.float32)
-    turn_words(turned, words, 37)
-    unpack_words(unpacked, words)
-    assert np.array_equal(unpacked, bits)
-    for lane in range(64):
+    bits = (generator.random((37, 64)) < np.linspace(0, 1, 64)).astype(np.uint32)
+    words = (bits.reshape(37, 2, 32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
+    turned, unpacked = np.ones((3, 64), np.uint16), np.empty((64, 37), np.float32)
+    turn_words(turned, words)
+    unpack_words(unpacked, np.ascontiguousarray(words.T))
+    assert np.array_equal(unpacked, bits.T)
+    for lane in range(48):
         for i in range(64):
-            assert turned[lane // 32, i] >> (lane % 32) & 1 == (bits[i, lane] if lane < 37 else 0)
-    counts = np.empty(50, np.int64)
-    sum_words(counts, turned)
-    assert np.array_equal(counts, bits[:50, :37].sum(axis=1))
+            assert turned[lane // 16, i] >> (lane % 16) & 1 == (bits[lane, i] if lane < 37 else 0)
 
     fields = np.concatenate([generator.normal(size=(9, 48)) * 5, np.full((1, 48), 200), np.full((1, 48), -200)])
     fields = fields.astype(np.float32)
-    means = np.full((11, 60), 7, np.float32)
-    write_means(means, fields, 5, 37, -0.25)
-    assert np.abs(means[:, 5:42] + 0.25 * sigmoid(fields[:, :37].astype(float))).max() < 1e-7
-    assert (means[:, :5] == 7).all()
-    assert (means[:, 42:] == 7).all()
+    means = np.full((40, 60), 7, np.float32)
+    write_means(means[:37], np.ascontiguousarray(fields[:, :37].T), 11, -0.25)
+    assert np.abs(means[:37, :11] + 0.25 * sigmoid(fields[:, :37].T.astype(float))).max() < 1e-7
+    assert (means[:, 11:] == 7).all()
+    assert (means[37:] == 7).all()
+
+    visible_gap, hidden_gap, sums = np.empty(50), np.empty(9), np.empty(9)
+    sum_units(visible_gap, hidden_gap, sums, (turned, means), 16, 16, 21)
+    assert np.abs(visible_gap - bits[:16, :50].mean(axis=0) + bits[16:, :50].mean(axis=0)).max() < 1e-14
+    assert np.abs(sums - means[:16, :9].sum(axis=0, dtype=float)).max() < 1e-12
+    assert np.abs(hidden_gap - means[:, :9].sum(axis=0, dtype=float)).max() < 1e-12
 
     streams = np.ascontiguousarray(rng.streams(3, 48).T)
     drawn, total = np.ones((2, 48), np.uint32), np.zeros(11)
@@ -173,3 +167,26 @@ def test_passes_against_plain_loops():
     p = sigmoid(fields.astype(float)).sum(axis=1)
     spread = np.sqrt(400 * (sigmoid(fields.astype(float)) * sigmoid(-fields.astype(float))).sum(axis=1))
     assert (np.abs(total - 400 * p) <= 5 * spread + 1e-9).all()
+
+
+def test_sums_of_rows_go_by_fours_whatever_the_processor():
+    generator = np.random.default_rng(2)
+    weights = generator.normal(size=(64, 64)).astype(np.float32)
+    bits = (generator.random((32, 64)) < np.linspace(0, 1, 32)[:, None]).astype(np.uint32)
+    words = (bits.reshape(32, 2, 32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
+    bias = generator.normal(size=64).astype(np.float32)
+    expected = np.empty((32, 64), np.float32)
+    for lane in range(32):
+        total = bias
+        for first in range(0, 64, 4):
+            a, b, c, d = weights[first : first + 4] * bits[lane, first : first + 4, None].astype(np.float32)
+            total = total + (((a + b) + c) + d)
+        expected[lane] = total
+    rows = np.empty((32, 64), np.float32)
+    add_visible(rows, bias, weights, words)
+    looked_up, products = (np.repeat(bias[:, None], 32, axis=1) for _ in range(2))
+    add_hidden(looked_up, weights, np.ascontiguousarray(words.T), MASKS)
+    add_plainly(products, weights, np.ascontiguousarray(bits.T, np.float32), 0)
+    assert np.array_equal(rows, expected)
+    assert np.array_equal(looked_up, expected.T)
+    assert np.array_equal(products, expected.T)

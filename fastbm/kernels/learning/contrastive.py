@@ -1,7 +1,4 @@
-"""The passes of contrastive divergence on restricted machines, chains in lanes and bits in words of 32.
-
-Between them stand the products of `fastbm.kernels.bits`: fields of one layer from the bits of the other, and <v h> as
-the product of visible bits, turned so that a word holds 32 chains, with the means of hidden units.
+"""Pieces of contrastive divergence on restricted machines, chains in lanes and bits in words of 32 units.
 
 For the noise of the chains s_i s_j of some pairs is summed over the chains of even and of odd number apart.
 """
@@ -10,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..bits import count_bits
-from ..functions import exp_float32
+from ..bits import add_plainly, add_with_rows, count_bits
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits
+from ..vectors import has_look_up
 
 WORD = 32
 
@@ -36,38 +33,6 @@ def draw_words(words, fields, streams, n):
 
 
 @kernel
-def write_means(means, fields, first, n_chains, part):
-    """Write part * sigmoid(fields) for the first `n_chains` lanes.
-
-    Mutates the columns of `means` (n, all lanes) float32 from `first` on; `fields` is (at least n, lanes) float32.
-    Cost: one exponential a unit, vectorised over lanes.
-    """
-    for i in range(means.shape[0]):
-        field, mean = fields[i], means[i][first : first + n_chains]
-        for lane in range(n_chains):
-            size = exp_float32(-abs(field[lane]))
-            up = np.float32(1.0) if field[lane] > 0 else size
-            mean[lane] = np.float32(part * np.float32(up / np.float32(np.float32(1.0) + size)))
-
-
-@kernel
-def turn_words(turned, words, n_chains):
-    """Turn words of 32 units into words of 32 chains.
-
-    Mutates `turned` (ceil(n_chains / 32), 32 n_words) uint32; `words` is (n_words, at least n_chains).
-    Cost: one operation a bit, in vectors.
-    """
-    turned[:] = 0
-    for lane in range(n_chains):
-        row, place = turned[lane // WORD], np.uint32(lane % WORD)
-        for w in range(words.shape[0]):
-            word, target = words[w, lane], row[WORD * w : WORD * (w + 1)]
-            for k in range(WORD):
-                bit = np.uint32(np.uint32(word >> np.uint32(k)) & np.uint32(1))
-                target[k] |= np.uint32(bit << place)
-
-
-@kernel
 def unpack_words(bits, words):
     """Write 1 where a bit is set and 0 elsewhere.
 
@@ -80,76 +45,24 @@ def unpack_words(bits, words):
             target[lane] = np.float32(np.int32(np.uint32(row[lane] >> place) & np.uint32(1)))
 
 
-@kernel
-def sum_words(counts, turned):
-    """Count the bits of every unit. Mutates `counts` (n,) int64; `turned` is (n_words, at least n).
+if has_look_up():
 
-    Cost: one operation a bit.
-    """
-    counts[:] = 0
-    for w in range(turned.shape[0]):
-        row = turned[w]
-        for k in range(WORD):
-            for i in range(counts.shape[0]):
-                counts[i] += np.int64(np.uint32(row[i] >> np.uint32(k)) & np.uint32(1))
+    @kernel
+    def add_hidden(fields, weights, words, masks):
+        """Add rows of `weights` (n, m) whose bits are set in `words` (n / 32, lanes). Mutates `fields` (m, lanes).
 
+        Lanes come in sixteens, m in fours; `masks` is `fastbm.kernels.bits.MASKS`.
+        """
+        add_with_rows(fields, weights, words, masks)
 
-@kernel
-def sum_lanes(sums, means, split):
-    """Sum every row up to lane `split`, and from there on.
+else:
 
-    Mutates `sums` (2, n); `means` is (at least n, lanes) float32, `split` and the lanes multiples of 16.
-    Cost: one addition a number, in vectors.
-    """
-    part = np.empty(16)
-    for j in range(sums.shape[1]):
-        row = means[j]
-        for side in range(2):
-            part[:] = 0.0
-            for first in range(split if side else 0, row.size if side else split, 16):
-                for k in range(16):
-                    part[k] += np.float64(row[first + k])
-            sums[side, j] = part.sum()
-
-
-@kernel
-def step_couplings(weights, velocity, single, gap, slope, centres, numbers):
-    """Take a step of gradient ascent with momentum.
-
-    Mutates `weights` and `velocity` (n_hidden, n_visible) float64, `single` (at least as large) float32, in which beta
-    weights are kept, and `gap` float32, to which <v h>_clamped - <v h>_free is added; returns what centring takes from
-    the slopes of the visible biases (n_visible,).
-    `slope` (at least as large) float32 holds that difference. `centres` are the offsets of hidden and visible units
-    and the differences of their means; `numbers` are beta, the learning rate, momentum, l2 and whether to centre.
-    Cost: one pass.
-    """
-    hidden_centre, visible_centre, hidden_gap, visible_gap, hidden_taken = centres
-    beta, rate, momentum, l2, centred = numbers
-    taken = np.zeros(weights.shape[1])
-    for j in range(weights.shape[0]):
-        w, v, s, g, d = weights[j], velocity[j], single[j], gap[j], slope[j]
-        mine, shift, total = hidden_gap[j], hidden_centre[j], 0.0
-        if centred:
-            for i in range(weights.shape[1]):
-                g[i] += d[i]
-                d[i] -= np.float32(mine * visible_centre[i] + shift * visible_gap[i])
-                taken[i] += shift * np.float64(d[i])
-            for i in range(weights.shape[1]):
-                total += np.float64(d[i]) * visible_centre[i]
-        else:
-            for i in range(weights.shape[1]):
-                g[i] += d[i]
-        hidden_taken[j] = total
-        if momentum:
-            for i in range(weights.shape[1]):
-                v[i] = momentum * v[i] + rate * (beta * np.float64(d[i]) - l2 * w[i])
-                w[i] += v[i]
-                s[i] = np.float32(beta * w[i])
-        else:  # the memory of velocities, which takes as long to walk as that of weights, is left alone
-            for i in range(weights.shape[1]):
-                w[i] += rate * (beta * np.float64(d[i]) - l2 * w[i])
-                s[i] = np.float32(beta * w[i])
-    return taken
+    @kernel
+    def add_hidden(fields, weights, words, masks):
+        """Do the same, with the same bits, by products."""
+        bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
+        unpack_words(bits, words)
+        add_plainly(fields, weights, bits, 0)
 
 
 EVEN = np.uint64(0x5555555555555555)
@@ -188,26 +101,24 @@ def add_halves(sums, values, pairs):
 
 
 @kernel
-def add_mean_halves(sums, turned, means, pairs, scale, first, n_chains):
-    """Add `scale` times the means of second units over the chains whose first unit is up.
+def add_mean_halves(sums, turned, means, pairs, first, n_chains):
+    """Add -n_chains times the means of second units over the chains whose first unit is up.
 
     Mutates `sums` (2, n_pairs) float64: row 0 chains of even number, row 1 odd ones.
-    `turned` (n_words, at least n_first) uint32 hold 32 chains each; `means` (n_second, at least first + n_chains)
-    float32 those of chain c in column first + c; `pairs` (2, n_pairs) int64 rows of both.
-    Cost: n_chains n_pairs additions, in vectors.
+    `turned` (n_words, at least n_first) uint16 hold 16 lanes each; `means` (lanes, n_second) float32; chain c is lane
+    `first` + c, a multiple of 16. `pairs` (2, n_pairs) int64 are units of both.
+    Cost: n_pairs and an addition for every bit.
     """
-    part = np.empty(WORD)
     for p in range(pairs.shape[1]):
-        row = means[pairs[1, p]][first : first + n_chains]
-        part[:] = 0.0
-        for w in range(0, n_chains, WORD):
-            word, some = turned[w // WORD, pairs[0, p]], row[w : w + WORD]
-            for k in range(some.size):
-                bit = np.int32(np.uint32(word >> np.uint32(k)) & np.uint32(1))
-                part[k] += np.float64(some[k]) * np.float64(bit)
         even, odd = 0.0, 0.0
-        for k in range(0, WORD, 2):
-            even += part[k]
-            odd += part[k + 1]
-        sums[0, p] += scale * even
-        sums[1, p] += scale * odd
+        for w in range(first // 16, -(-(first + n_chains) // 16)):
+            word, lane = np.int64(turned[w, pairs[0, p]]), 16 * w
+            while word:
+                if word & 1:
+                    even += np.float64(means[lane, pairs[1, p]])
+                if word & 2:
+                    odd += np.float64(means[lane + 1, pairs[1, p]])
+                word >>= 2
+                lane += 2
+        sums[0, p] -= n_chains * even
+        sums[1, p] -= n_chains * odd

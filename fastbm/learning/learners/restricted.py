@@ -1,10 +1,8 @@
-"""Contrastive divergence on restricted machines of binary units by mini-batch steps, in whole passes over lanes.
+"""Contrastive divergence on restricted machines of binary units by mini-batch steps, many of them in one call.
 
-Chains, or rows of data, stand side by side in lanes, their bits in words of 32 units (`Block`). One mini-batch is three
-products with bits: hidden fields of rows and of chains, visible fields of chains; and one for <v h> of both phases.
-Weights are kept in float64; fields, hidden means and gradients are float32, whose rounding is far below the noise of
-the samples. All products look sums of rows up or add them in one order, so that bits depend on neither threads nor
-processor.
+`fastbm.kernels.learning.batches` does them. While they are learned couplings are kept in float32, times beta, so that
+those of 784 x 500 units stay in the cache; biases, and parameters as others see them, are float64. A step smaller than
+half a unit in the last place of a coupling, 6e-8 of it, is lost. Bits depend on neither threads nor processor.
 
 Hinton, Neural Comput. 14, 1771 (2002), doi:10.1162/089976602760128018; Tieleman, ICML (2008), p. 1064,
 doi:10.1145/1390156.1390290.
@@ -17,22 +15,12 @@ from typing import Protocol
 import numpy as np
 
 from ..._base import arrays, rng
-from ..._base.threads import fan_out
+from ..._base.threads import side_by_side
 from ...data.rows import Rows, pack
-from ...kernels.bits import MASKS, add_plainly, add_with_rows
-from ...kernels.learning.contrastive import (
-    draw_words,
-    step_couplings,
-    sum_lanes,
-    sum_words,
-    turn_words,
-    unpack_words,
-    write_means,
-)
-from ...kernels.vectors import has_look_up
+from ...kernels.bits import MASKS
+from ...kernels.learning.batches import PIECE, VECTOR, WORD, run_batches
 from ...machine.machine import BoltzmannMachine
-from ...sampling.engine.lanes import LANES, Lanes
-from ..minibatches import order_of_rows
+from ..minibatches import LISTED, order_of_rows
 from ..moments import Parameters, with_prefix, without_prefix
 from ..optimise.centring import Offsets
 from ..optimise.sgd import rate
@@ -41,11 +29,9 @@ from ..phases.phase import OWN_CHAINS
 from ..settings import FitSettings
 from ..training_set import Sample
 
-WORD = 32
-TILE = 64  # lanes: whole tiles of products are as fast as one and a half narrow ones
-ROWS_A_STEP = 128  # hidden units whose couplings a thread moves at a time
-THREADS_WORK = 1 << 23  # batch rows times couplings from which on a second thread is worth its call
-CALL_WORK = 1 << 29  # batch rows times couplings a call: about a tenth of a second, so that a stop is prompt
+COLUMNS = 64  # hidden units come in so many, which loops over rows of weights take in whole vectors
+THREADS_WORK = 1 << 21  # lanes of a batch times couplings from which on a second thread is worth two meetings
+CALL_WORK = 1 << 31  # the same of a call: less than a tenth of a second, so that a stop is prompt
 
 
 class Asked(Protocol):
@@ -76,39 +62,12 @@ def serves(like: BoltzmannMachine, settings: Asked) -> bool:
     )
 
 
-class Block:
-    """A block of chains, or of rows of a batch: their bits in words, and room for their fields."""
-
-    def __init__(self, lanes: Lanes, k: int, first: int, n_visible: int, n_hidden: int) -> None:
-        width = lanes.widths[k]
-        self.n_chains, self.first, self.streams = lanes.used(k), first, lanes.streams[k]
-        self.visible = arrays.zeros((n_visible // WORD, width), np.uint32)
-        self.hidden = arrays.zeros((n_hidden // WORD, width), np.uint32)
-        self.visible_fields = arrays.zeros((n_visible, width), np.float32)
-        self.hidden_fields = arrays.zeros((n_hidden, width), np.float32)
-
-
-def to_words(up: np.ndarray) -> np.ndarray:
-    """Pack bits (m, n) into words, (m, ceil(n / 32))."""
-    return in_words(pack(up))
-
-
 def in_words(packed: np.ndarray) -> np.ndarray:
-    """Return bits that are packed into bytes as words of 32."""
+    """Return bits that are packed into bytes as words of 32, (m, ceil(n / 32)), which may be written to."""
     n_bytes = packed.shape[1]
     if n_bytes % 4:
         packed = np.pad(packed, ((0, 0), (0, -n_bytes % 4)))
-    return np.ascontiguousarray(packed).view("<u4")
-
-
-def add_bits(fields: np.ndarray, weights: np.ndarray, words: np.ndarray) -> None:
-    """Add to `fields` (m, lanes) the rows of `weights` (32 n_words, m) whose bits are set; m is a multiple of 4."""
-    if has_look_up():
-        add_with_rows(fields, weights, words, MASKS)
-    else:
-        bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
-        unpack_words(bits, words)
-        add_plainly(fields, weights, bits, 0)
+    return np.require(packed, requirements=["C", "W"]).view("<u4")
 
 
 class RestrictedSteps:
@@ -133,59 +92,49 @@ class RestrictedSteps:
         weights: np.ndarray | None = None,
     ) -> None:
         self._like, self._settings, self._row_weights = like, settings, weights
-        n, m = like.couplings.sizes
-        work = settings.batch_size * n * m
-        self._threads = threads if work >= THREADS_WORK else 1
-        self._n, self._m = n, m
-        padded_n, padded_m = (-(-size // WORD) * WORD for size in (n, m))
+        n, m = self._n, self._m = like.couplings.sizes
+        self._persistent = settings.free == "gibbs"
+        n_chains = settings.n_chains if self._persistent else settings.batch_size
+        work = (settings.batch_size + settings.n_sweeps * n_chains) * n * m
+        self._threads = min(threads, work // THREADS_WORK + 1, -(-n_chains // VECTOR))
+        self._batches_a_call = max(1, CALL_WORK // work)
         self._rows = Rows.of(up)
         self._words = in_words(self._rows.packed()) if self._rows.in_memory else None
-        self._single = arrays.zeros((padded_m, padded_n), np.float32)
-        self._slope = arrays.zeros((padded_m, padded_n), np.float32)
-        self._velocity = [np.zeros((m, n)), np.zeros(n + m)]
-        self._gap = np.zeros((m, n), np.float32)
         own_chains = settings.free in OWN_CHAINS
         sample = Sample(like, self._rows, weights=weights)
         self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=own_chains)
         self._noisy = self._noise.pairs.units - np.array([[0], [n]])
         self._offsets = Offsets(like, sample.mean)
+        self._batch, self._n_batches = 0, len(up) // settings.batch_size
+        self._order: tuple[int, np.ndarray] | None = None
+        shape = -(-n // WORD) * WORD, -(-m // COLUMNS) * COLUMNS
+        self._weights, self._velocity, self._gap = (arrays.zeros(shape, np.float32) for _ in range(3))
+        self._bias_velocity = np.zeros(n + m)
         self._take(Parameters.of(like))
-        self._batch = 0
-        self._n_batches = len(up) // settings.batch_size
-        self._make_lanes(padded_n, padded_m)
-        self._batches_a_call = max(1, CALL_WORK // work)
-
-    def _make_lanes(self, n: int, m: int) -> None:
-        """Make the lanes of the batch's rows, and those of chains, in their first states."""
-        settings = self._settings
-        self._persistent = settings.free == "gibbs"
-        n_chains = settings.n_chains if self._persistent else settings.batch_size
-        self._data: list[Block] = []
-        self._chains: list[Block] = []
-        first = 0
-        for total, blocks in ((settings.batch_size, self._data), (n_chains, self._chains)):
-            # few blocks, as each makes tables of its own, but one for every thread
-            size = max(-(-total // self._threads // TILE) * TILE, TILE)
-            lanes = Lanes(total, size, LANES if total <= TILE else TILE)
-            for k in range(len(lanes.blocks)):
-                blocks.append(Block(lanes, k, first, n, m))
-                first += -(-blocks[-1].n_chains // WORD) * WORD
-        self._lanes = lanes  # of the chains
-        self._turned = np.zeros((first // WORD, n), np.uint32)
-        self._means = arrays.zeros((m, first), np.float32)
-        self._free_from = self._chains[0].first
-        up = rng.keyed(settings.seed, rng.INITIAL).integers(0, 2, (n_chains, self._n + self._m), dtype=np.uint8)
+        self._split = -(-settings.batch_size // VECTOR) * VECTOR
+        n_lanes = self._split + -(-n_chains // VECTOR) * VECTOR
+        self._turned = arrays.zeros((n_lanes // VECTOR, shape[0]), np.uint16)
+        self._means = arrays.zeros((n_lanes, shape[1]), np.float32)
+        self._taken = np.zeros(n), np.zeros((-(-n // PIECE), m))
+        up = rng.keyed(settings.seed, rng.INITIAL).integers(0, 2, (n_chains, n + m), dtype=np.uint8)
         self._place(up, rng.streams(settings.seed, n_chains))
 
     @property
     def parameters(self) -> Parameters:
         """The parameters as they are learned so far, copied: steps change them in place."""
-        return Parameters((np.array(self._weights.T, order="C"),), self._bias.copy())
+        return Parameters((self._couplings(self._weights),), self._bias.copy())
+
+    def _couplings(self, scaled: np.ndarray) -> np.ndarray:
+        """Return what `scaled` is beta times of, (n_visible, n_hidden) float64."""
+        return np.asarray(scaled[: self._n, : self._m] / np.float64(self._settings.beta))
+
+    def _put(self, scaled: np.ndarray, couplings: np.ndarray) -> None:
+        """Put beta times couplings, or their velocities, in place; what `_couplings` returned comes back as it was."""
+        scaled[: self._n, : self._m] = self._settings.beta * couplings
 
     def _take(self, parameters: Parameters) -> None:
-        self._weights = np.array(parameters.weights[0].T, np.float64, order="C")
+        self._put(self._weights, parameters.weights[0])
         self._bias = np.array(parameters.bias)
-        self._single[: self._m, : self._n] = self._settings.beta * self._weights
 
     @property
     def chain_noise(self) -> float:
@@ -197,114 +146,47 @@ class RestrictedSteps:
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Do some mini-batches of an epoch; return its row of metrics when it is over, and nothing before."""
-        settings = self._settings
-        self._rate = rate(settings.schedule, settings.learning_rate, number, settings.epochs)
-        last = min(self._batch + self._batches_a_call, self._n_batches)
-        places = slice(self._batch * settings.batch_size, last * settings.batch_size)
-        order = order_of_rows(len(self._rows), settings.seed, number, self._row_weights, places)
-        for chosen in order.reshape(-1, settings.batch_size):
-            self._step(chosen)
-            self._batch += 1
+        settings, first = self._settings, self._batch
+        self._batch = min(first + self._batches_a_call, self._n_batches)
+        self._run(number, slice(first * settings.batch_size, self._batch * settings.batch_size))
         if self._batch < self._n_batches:
             return []
-        error = float(np.sqrt(np.mean(np.square(self._gap, dtype=np.float64)))) / self._n_batches
         self._batch = 0
-        gap = self._noise.pairs.pick([self._gap.T]) / self._n_batches
+        gap = self._gap[: self._n, : self._m]
+        error = float(np.sqrt(np.mean(np.square(gap, dtype=np.float64)))) / self._n_batches
+        of_pairs = self._noise.pairs.pick([gap]) / self._n_batches
         self._gap[:] = 0.0
-        return [{"moment_error": error, "moment_noise": self._noise.take(gap)}]
+        return [{"moment_error": error, "moment_noise": self._noise.take(of_pairs)}]
 
-    def _step(self, chosen: np.ndarray) -> None:
-        """Do one mini-batch: both phases, then a step."""
-        tasks = [(self._clamp, k, chosen) for k in range(len(self._data))]
-        if self._persistent:
-            tasks += [(self._run, k, chosen) for k in range(len(self._chains))]
-        else:
-            tasks = [(self._reconstruct, k, chosen) for k in range(len(self._data))]
-        bias = (self._settings.beta * self._bias).astype(np.float32)[:, None]
-        self._visible_bias, self._hidden_bias = bias[: self._n], bias[self._n :]
-        fan_out(lambda task: task[0](task[1], task[2]), tasks, self._threads)
-        n_chains = self._settings.n_chains if self._persistent else len(chosen)
-        free = self._turned[self._free_from // WORD :]
-        self._noise.add_means(free, self._means, self._noisy, self._free_from, n_chains)
-        self._move(len(chosen))
-
-    def _clamp(self, k: int, chosen: np.ndarray) -> None:
-        """Compute hidden means given some rows of the batch, for the clamped phase."""
-        block = self._data[k]
-        mine = chosen[block.first : block.first + block.n_chains]
-        words = in_words(self._rows.packed(mine)) if self._words is None else self._words[mine]
-        block.visible[:, : block.n_chains] = words.T
-        self._infer(block)
-        self._write(block, 1.0 / len(chosen))
-
-    def _run(self, k: int, chosen: np.ndarray) -> None:
-        """Do the sweeps of some persistent chains, for the free phase."""
-        block = self._chains[k]
-        for _ in range(self._settings.n_sweeps):
-            self._draw_visible(block)
-            self._infer(block)
-            draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
-        self._write(block, -1.0 / self._settings.n_chains)
-
-    def _reconstruct(self, k: int, chosen: np.ndarray) -> None:
-        """Do the sweeps of chains that start at rows of the batch, for both phases."""
-        self._clamp(k, chosen)
-        data, block = self._data[k], self._chains[k]
-        block.hidden_fields[:] = data.hidden_fields
-        for _ in range(self._settings.n_sweeps):
-            draw_words(block.hidden, block.hidden_fields, block.streams, self._m)
-            self._draw_visible(block)
-            self._infer(block)
-        self._write(block, -1.0 / len(chosen))
-
-    def _draw_visible(self, block: Block) -> None:
-        block.visible_fields[: self._n] = self._visible_bias
-        add_bits(block.visible_fields, self._single, block.hidden)
-        draw_words(block.visible, block.visible_fields, block.streams, self._n)
-
-    def _infer(self, block: Block) -> None:
-        """Compute log-odds of hidden units given the visible ones."""
-        block.hidden_fields[: self._m] = self._hidden_bias
-        add_bits(block.hidden_fields, self._single.T, block.visible)
-
-    def _write(self, block: Block, part: float) -> None:
-        """Write visible bits and hidden means, times `part`, where the sums of both phases read them."""
-        first = block.first
-        write_means(self._means, block.hidden_fields, first, block.n_chains, part)
-        turn_words(self._turned[first // WORD : -(-(first + block.n_chains) // WORD)], block.visible, block.n_chains)
-
-    def _move(self, n_rows: int) -> None:
-        """Compute <v h> of both phases, and take a step along their difference."""
+    def _run(self, number: int, places: slice) -> None:
+        """Do the mini-batches of some places in the order of an epoch."""
         s = self._settings
-        clamped, free = np.zeros(self._n, np.int64), np.zeros(self._n, np.int64)
-        sum_words(clamped, self._turned[: self._free_from // WORD])
-        sum_words(free, self._turned[self._free_from // WORD :])
-        n_chains = s.n_chains if self._persistent else n_rows
-        hidden_sums = np.empty((2, self._m))
-        sum_lanes(hidden_sums, self._means, self._free_from)
-        visible_gap, hidden_gap = clamped / n_rows - free / n_chains, hidden_sums[0] + hidden_sums[1]
-        visible_centre, hidden_centre = self._offsets.values[: self._n], self._offsets.values[self._n :]
-        taken = np.zeros(self._m)
-        numbers = (s.beta, self._rate, s.momentum, s.l2, s.centring)
+        order, words = self._chosen(number, places), self._words
+        if words is None:
+            words, order = in_words(self._rows.packed(order)), np.arange(len(order))
+        order = order.reshape(-1, s.batch_size)
+        machine = (self._weights, self._velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
+        lanes = (self._turned, self._means, *self._taken, np.zeros(1, np.int64), MASKS)
+        pace = rate(s.schedule, s.learning_rate, number, s.epochs)
+        numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias, s.centring)))
+        noise = self._noise.sums, self._noisy
+        plan = self._m, int(self._persistent), s.n_sweeps
 
-        def some(first: int) -> np.ndarray:
-            slope = self._slope[first : first + ROWS_A_STEP]
-            slope[:] = 0.0
-            add_bits(slope, self._means[first : first + ROWS_A_STEP].T, self._turned)
-            rows = slice(first, min(first + ROWS_A_STEP, self._m))
-            here = (self._weights, self._velocity[0], self._single, self._gap)
-            centres = (hidden_centre[rows], visible_centre, hidden_gap[rows], visible_gap, taken[rows])
-            found: np.ndarray = step_couplings(*(array[rows] for array in here), slope, centres, numbers)
-            return found
+        def one(shard: int, n_shards: int) -> None:
+            run_batches(words, order, machine, self._chains, lanes, noise, numbers, (*plan, shard, n_shards))
 
-        visible_taken = sum(fan_out(some, range(0, self._m, ROWS_A_STEP), self._threads))
-        gap = np.concatenate([visible_gap - visible_taken, hidden_gap - taken])
-        velocity = self._velocity[1]
-        velocity *= s.momentum
-        velocity += self._rate * (s.beta * gap - s.l2_bias * self._bias)
-        self._bias += velocity
-        if s.centring:
-            self._offsets.follow(hidden_sums[0])
+        side_by_side(one, self._threads)
+        self._noise.count(len(self._chains[0]), len(order))
+
+    def _chosen(self, number: int, places: slice) -> np.ndarray:
+        """Return some places of the order in which an epoch takes the rows."""
+        n_rows = len(self._rows)
+        if n_rows > LISTED:
+            return order_of_rows(n_rows, self._settings.seed, number, self._row_weights, places)
+        if self._order is None or self._order[0] != number:
+            every = order_of_rows(n_rows, self._settings.seed, number, self._row_weights, slice(None))
+            self._order = number, every
+        return self._order[1][places]
 
     def samples(self) -> np.ndarray | None:
         """Return packed states of the chains, or None where they do not persist."""
@@ -312,35 +194,29 @@ class RestrictedSteps:
 
     def packed(self) -> np.ndarray:
         """Return the states of the chains, (n_chains, ceil(n_units / 8)) uint8; unit 0 in the lowest bit."""
-        bits = np.concatenate([self._bits(block) for block in self._chains])
-        return np.packbits(bits, axis=1, bitorder="little")
-
-    def _bits(self, block: Block) -> np.ndarray:
-        layers = []
-        for words, n_units in ((block.visible, self._n), (block.hidden, self._m)):
-            rows = np.ascontiguousarray(words[:, : block.n_chains].T).view(np.uint8)
-            layers.append(np.unpackbits(rows, axis=1, bitorder="little")[:, :n_units])
-        return np.concatenate(layers, axis=1)
+        layers = zip(self._chains, (self._n, self._m), strict=False)
+        bits = [np.unpackbits(words.view(np.uint8), axis=1, count=n, bitorder="little") for words, n in layers]
+        return np.packbits(np.concatenate(bits, axis=1), axis=1, bitorder="little")
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue learning bit for bit."""
         return {
             **self.parameters.to_state(),
-            "velocity/weights": self._velocity[0],
-            "velocity/bias": self._velocity[1],
+            "velocity/weights": self._couplings(self._velocity),
+            "velocity/bias": self._bias_velocity,
             "offsets": self._offsets.values,
             **with_prefix("noise", self._noise.state()),
-            "epoch/gap": self._gap,
+            "epoch/gap": self._gap[: self._n, : self._m],
             "epoch/batch": np.array(self._batch),
             "chains/up": self.packed(),
-            "chains/streams": self._lanes.gather(self._lanes.streams),
+            "chains/streams": self._chains[2],
         }
 
     def as_steps(self) -> dict[str, np.ndarray]:
         """Return the part of the state, between two epochs, from which `Steps` on the same machine continue."""
         velocity = {
-            "optimizer/velocity/0": self._velocity[0].T.copy(),
-            "optimizer/velocity/1": self._velocity[1],
+            "optimizer/velocity/0": self._couplings(self._velocity),
+            "optimizer/velocity/1": self._bias_velocity,
         }
         return {**self.parameters.to_state(), **velocity, "offsets": self._offsets.values}
 
@@ -348,15 +224,21 @@ class RestrictedSteps:
         """Restore what `state` returned."""
         self._noise.restore(without_prefix("noise", state))
         self._take(Parameters.from_state(state))
-        self._velocity = [np.array(state["velocity/weights"]), np.array(state["velocity/bias"])]
+        self._put(self._velocity, state["velocity/weights"])
+        self._bias_velocity = np.array(state["velocity/bias"])
         self._offsets.values = np.array(state["offsets"])
-        self._gap, self._batch = np.array(state["epoch/gap"]), int(state["epoch/batch"])
+        self._gap[: self._n, : self._m] = state["epoch/gap"]
+        self._batch = int(state["epoch/batch"])
         self._place(np.unpackbits(state["chains/up"], axis=1, bitorder="little"), state["chains/streams"])
 
     def _place(self, up: np.ndarray, streams: np.ndarray) -> None:
         """Set the chains to states (n_chains, at least n_units) of 0 and 1, with their streams."""
-        self._lanes.set_streams(streams)
-        visible, hidden = to_words(up[:, : self._n]), to_words(up[:, self._n : self._n + self._m])
-        for k, (block, mine) in enumerate(zip(self._chains, self._lanes.blocks, strict=True)):
-            self._lanes.write(k, block.visible, visible[mine])
-            self._lanes.write(k, block.hidden, hidden[mine])
+        n_words = -(-self._n // WORD), self._weights.shape[1] // WORD
+        parts = up[:, : self._n], up[:, self._n : self._n + self._m]
+        visible, hidden = (_padded(in_words(pack(part)), n) for part, n in zip(parts, n_words, strict=True))
+        self._chains = visible, hidden, np.array(streams, np.uint32, order="C")
+
+
+def _padded(words: np.ndarray, n: int) -> np.ndarray:
+    """Return rows of `n` words, those that are missing 0."""
+    return np.pad(words, ((0, 0), (0, n - words.shape[1])))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..._base import rng
-from ...kernels.learning.contrastive import add_halves, add_mean_halves, count_halves
+from ...kernels.learning.contrastive import add_halves, count_halves
 from ...machine.couplings import Couplings, Layered, Sparse
 from ...machine.machine import BoltzmannMachine
 from ...sampling import Chains
@@ -71,6 +71,11 @@ def _upper(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return i, k - starts[i] + i + 1
 
 
+def _halves(n_chains: int) -> np.ndarray:
+    """Return how many chains are even and odd ones."""
+    return np.array([-(-n_chains // 2), n_chains // 2])
+
+
 class MomentNoise:
     """Noise of an epoch's <s_i s_j>_clamped - <s_i s_j>_free: a root mean square standard error of pairs.
 
@@ -119,17 +124,18 @@ class MomentNoise:
         add_halves(self._sums, values, self.pairs.units)
         self._count(len(values))
 
-    def add_means(self, turned: np.ndarray, means: np.ndarray, places: np.ndarray, first: int, n_chains: int) -> None:
-        """Add visible bits and hidden means, the latter times -1 / n_chains, as `add_mean_halves` takes them.
+    @property
+    def sums(self) -> np.ndarray:
+        """Sums over chains of even and of odd number, (2, n_pairs), for who adds to them and calls `count`."""
+        return self._sums
 
-        `places` are the pairs' rows in both.
-        """
-        add_mean_halves(self._sums, turned, means, places, -float(n_chains), first, n_chains)
-        self._count(n_chains)
+    def count(self, n_chains: int, times: int) -> None:
+        """Add to the numbers of chains that `sums` hold, so many times."""
+        self._counts += times * _halves(n_chains)
 
     def _count(self, n_chains: int) -> np.ndarray:
         """Add to the numbers of chains, and return how many of these are even and odd ones."""
-        sizes = np.array([-(-n_chains // 2), n_chains // 2])
+        sizes = _halves(n_chains)
         self._counts += sizes
         return sizes
 

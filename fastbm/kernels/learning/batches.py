@@ -1,0 +1,359 @@
+"""Mini-batches of contrastive divergence on restricted machines of binary units, many of them in one call.
+
+A lane is a row of the batch, or a chain. Most visible units are down, so that hidden fields are sums of those rows of
+the weights (n_visible, n_hidden) whose units are up, and <v h> of a visible unit is a sum of the hidden means of lanes
+in which it is up. Sums go by fours, ((a + b) + c) + d and then four by four, as those of `fastbm.kernels.bits` do.
+
+The work may be shared among threads that call `run_batches` side by side, each with a number of its own: lanes while
+units are drawn, visible units while weights move. They meet at barriers; every number is computed by one of them, in an
+order that does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..barrier import meet
+from ..functions import exp_float32
+from ..jit import kernel
+from .contrastive import add_hidden, add_mean_halves, draw_words
+
+WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
+OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
+PIECE = 16  # visible units whose parts of a sum over all of them are added up first
+_ONE = np.float32(1.0)
+
+
+@kernel
+def add_picked(total, rows, first, word):
+    """Add those rows from `first` on whose bits are set, the lowest first. Mutates `total` (m,) float32.
+
+    `rows` is (n, m) float32, `word` an integer.  Cost: a vector addition for every bit and 16 columns.
+    """
+    bits = np.int64(word)
+    while bits:
+        four = bits & 15
+        if four:
+            low = four & -four
+            a, rest = first + (low >> 1) - (low >> 3), four ^ low
+            if rest == 0:
+                for h in range(total.size):
+                    total[h] += rows[a, h]
+            else:
+                low = rest & -rest
+                b, rest = first + (low >> 1) - (low >> 3), rest ^ low
+                if rest == 0:
+                    for h in range(total.size):
+                        total[h] += rows[a, h] + rows[b, h]
+                else:
+                    low = rest & -rest
+                    c, rest = first + (low >> 1) - (low >> 3), rest ^ low
+                    if rest == 0:
+                        for h in range(total.size):
+                            total[h] += (rows[a, h] + rows[b, h]) + rows[c, h]
+                    else:
+                        for h in range(total.size):
+                            total[h] += ((rows[a, h] + rows[b, h]) + rows[c, h]) + rows[first + 3, h]
+        bits >>= 4
+        first += 4
+
+
+@kernel
+def add_visible(fields, bias, weights, words):
+    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
+    for lane in range(words.shape[0]):
+        total = fields[lane]
+        total[:] = bias
+        for w in range(words.shape[1]):
+            add_picked(total, weights, WORD * w, words[lane, w])
+
+
+@kernel
+def write_means(means, fields, n_hidden, part):
+    """Write part * sigmoid(fields) for the first `n_hidden` columns. Mutates `means` (lanes, m)."""
+    for lane in range(means.shape[0]):
+        for h in range(n_hidden):
+            size = exp_float32(-abs(fields[lane, h]))
+            up = _ONE if fields[lane, h] > 0 else size
+            means[lane, h] = np.float32(part * np.float32(up / np.float32(_ONE + size)))
+
+
+@kernel
+def turn_words(turned, words):
+    """Turn words (lanes, n_words) of 32 units into words of 16 lanes. Mutates `turned` (ceil(lanes / 16), 32 n_words).
+
+    Cost: one operation a bit, in vectors.
+    """
+    turned[:] = 0
+    for lane in range(words.shape[0]):
+        row, place = turned[lane // VECTOR], np.uint32(lane % VECTOR)
+        for w in range(words.shape[1]):
+            word = words[lane, w]
+            for k in range(WORD):
+                bit = np.uint32(np.uint32(word >> np.uint32(k)) & np.uint32(1))
+                row[WORD * w + k] |= np.uint16(np.uint32(bit << place))
+
+
+@kernel
+def transpose(target, source):
+    """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
+    for first in range(0, target.shape[0], VECTOR):
+        for row in range(source.shape[0]):
+            for column in range(first, min(first + VECTOR, target.shape[0])):
+                target[column, row] = source[row, column]
+
+
+@kernel
+def draw_hidden(hidden, fields, turned_fields, streams):
+    """Draw hidden units from their fields (lanes, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
+    transpose(turned_fields, fields)
+    draw_words(hidden, turned_fields, streams, turned_fields.shape[0])
+
+
+@kernel
+def sweep(visible, hidden, room, bias, weights, streams, masks):
+    """Draw visible units given hidden ones, and compute the hidden fields that follow.
+
+    Mutates `visible` (lanes, n_words), `streams` (4, width) and `room`: visible fields (n, width), words of visible
+    units (n_words, width), hidden fields (lanes, m), hidden fields turned. `hidden` is (n_words, width), `bias` (n,)
+    and (m,).
+    """
+    visible_fields, words, fields, _ = room
+    n_visible = bias[0].size
+    for i in range(visible_fields.shape[0]):
+        visible_fields[i] = bias[0][i] if i < n_visible else np.float32(0.0)
+    add_hidden(visible_fields, weights.T, hidden, masks)
+    draw_words(words, visible_fields, streams, n_visible)
+    transpose_words(visible, words)
+    add_visible(fields, bias[1], weights, visible)
+
+
+@kernel
+def transpose_words(target, source):
+    """Write the transpose of words (n_words, width), as many lanes of it as `target` (lanes, n_words) has."""
+    for w in range(source.shape[0]):
+        for lane in range(target.shape[0]):
+            target[lane, w] = source[w, lane]
+
+
+@kernel
+def step_couplings(machine, lanes, gaps, taken, numbers, first, last):
+    """Take a step of gradient ascent with momentum, for the couplings of visible units `first` to `last`.
+
+    Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
+    least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
+    pieces of visible units (n_pieces, n_hidden).
+    Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
+    """
+    weights, velocity, gap = machine
+    turned, means = lanes
+    visible_gap, hidden_gap, visible_centre, hidden_centre = gaps
+    beta, rate, momentum, l2, _, centred = numbers
+    up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
+    plain = momentum == 0.0 and l2 == 0.0 and not centred
+    slope = np.empty(weights.shape[1], np.float32)
+    n_hidden = hidden_gap.size
+    if centred:
+        for piece in range(first // PIECE, -(-last // PIECE)):
+            taken[1][piece] = 0.0
+    for i in range(first, last):
+        some = np.uint16(0)
+        for w in range(turned.shape[0]):
+            some |= turned[w, i]
+        if some == 0 and plain:
+            continue
+        slope[:] = 0
+        for w in range(turned.shape[0]):
+            add_picked(slope, means, VECTOR * w, turned[w, i])
+        row, sums = weights[i], gap[i]
+        for h in range(row.size):
+            sums[h] += slope[h]
+        if centred:
+            total, parts = 0.0, taken[1][i // PIECE]
+            for h in range(n_hidden):
+                slope[h] -= np.float32(hidden_gap[h] * visible_centre[i] + hidden_centre[h] * visible_gap[i])
+                parts[h] += np.float64(slope[h]) * visible_centre[i]
+            for h in range(n_hidden):
+                total += np.float64(slope[h]) * hidden_centre[h]
+            taken[0][i] = total
+        if plain:
+            for h in range(row.size):
+                row[h] += up * slope[h]
+        elif momentum == 0.0:
+            for h in range(row.size):
+                row[h] += up * slope[h] - decay * row[h]
+        else:
+            v = velocity[i]
+            for h in range(row.size):
+                v[h] = memory * v[h] + (up * slope[h] - decay * row[h])
+                row[h] += v[h]
+
+
+@kernel
+def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chains):
+    """Compute the differences of both phases' means, and the sums of hidden means over the batch's rows.
+
+    Mutates `visible_gap` (n_visible,), `hidden_gap` and `hidden_sums` (n_hidden,). Lanes from `split` on are chains.
+    """
+    turned, means = lanes
+    visible_gap[:] = 0.0
+    for w in range(turned.shape[0]):
+        size = 1.0 / n_rows if VECTOR * w < split else -1.0 / n_chains
+        row = turned[w]
+        for i in range(visible_gap.size):
+            visible_gap[i] += size * np.float64(_count(row[i]))
+    hidden_gap[:] = 0.0
+    for lane in range(means.shape[0]):
+        if lane == split:
+            hidden_sums[:] = hidden_gap
+        for h in range(hidden_gap.size):
+            hidden_gap[h] += np.float64(means[lane, h])
+
+
+@kernel
+def _count(word):
+    """Return the number of set bits of a word of 16."""
+    bits = np.uint32(word)
+    bits = np.uint32(bits - np.uint32(np.uint32(bits >> np.uint32(1)) & np.uint32(0x5555)))
+    bits = np.uint32((bits & np.uint32(0x3333)) + np.uint32(np.uint32(bits >> np.uint32(2)) & np.uint32(0x3333)))
+    bits = np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(4))) & np.uint32(0x0F0F))
+    return np.int32(np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(8))) & np.uint32(0x1F)))
+
+
+@kernel
+def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
+    """Take the step of the biases, and let the offsets of hidden units follow.
+
+    Mutates `bias`, its `velocity`, `offsets`.
+
+    Cost: one pass.
+    """
+    visible_gap, hidden_gap, _, _ = gaps
+    beta, rate, momentum, _, l2_bias, centred = numbers
+    n_visible = visible_gap.size
+    if centred:
+        visible_gap -= taken[0]
+        for piece in range(taken[1].shape[0]):
+            hidden_gap -= taken[1][piece]
+    for i in range(bias.size):
+        slope = visible_gap[i] if i < n_visible else hidden_gap[i - n_visible]
+        velocity[i] = momentum * velocity[i] + rate * (beta * slope - l2_bias * bias[i])
+        bias[i] += velocity[i]
+    if centred:
+        for h in range(hidden_sums.size):
+            offsets[n_visible + h] += OFFSET_RATE * (hidden_sums[h] - offsets[n_visible + h])
+
+
+@kernel
+def part_of(n, step, shard, n_shards):
+    """Return the first and the last of `n` things, in whole steps, that are a thread's."""
+    n_steps = -(-n // step)
+    return min(n, n_steps * shard // n_shards * step), min(n, n_steps * (shard + 1) // n_shards * step)
+
+
+@kernel
+def open_lanes(chains, part, weights, n_hidden):
+    """Return a thread's chains in lanes: visible bits (lanes, n_words), hidden ones (n_words, width), streams; room."""
+    visible, hidden, streams = chains
+    n_lanes = part[1] - part[0]
+    width = -(-n_lanes // VECTOR) * VECTOR
+    bits, states = np.empty((n_lanes, visible.shape[1]), np.uint32), np.ones((4, width), np.uint32)
+    words = np.zeros((hidden.shape[1], width), np.uint32)
+    for lane in range(n_lanes):
+        bits[lane] = visible[part[0] + lane]
+        states[:, lane] = streams[part[0] + lane]
+        words[:, lane] = hidden[part[0] + lane]
+    fields = np.empty((weights.shape[0], width), np.float32), np.empty((n_lanes, weights.shape[1]), np.float32)
+    drawn, turned = np.zeros((bits.shape[1], width), np.uint32), np.zeros((n_hidden, width), np.float32)
+    return bits, words, states, (fields[0], drawn, fields[1], turned)
+
+
+@kernel
+def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
+    """Write visible bits, and hidden means times `size`, where both are read.
+
+    Mutates `lanes`; `part` is the thread's.
+    """
+    start, end = first + part[0], first + part[1]
+    turn_words(lanes[0][start // VECTOR : -(-end // VECTOR)], bits)
+    write_means(lanes[1][start:end], fields, n_hidden, size)
+
+
+@kernel
+def close_lanes(chains, part, bits, words, states):
+    """Write a thread's chains back, as `open_lanes` read them. Mutates `chains`."""
+    visible, hidden, streams = chains
+    for lane in range(part[1] - part[0]):
+        visible[part[0] + lane] = bits[lane]
+        streams[part[0] + lane] = states[:, lane]
+        hidden[part[0] + lane] = words[:, lane]
+
+
+@kernel
+def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
+    """Do mini-batches: both phases, and a step along their difference.
+
+    Parameters
+    ----------
+    rows : (n_rows, n_words) uint32
+        Bits of the data.
+    order : (n_batches, batch_size) int64
+        The rows of each batch.
+    machine : tuple
+        beta W (at least n_visible, m), its velocity, and the sum of <v h>_clamped - <v h>_free, float32; biases, their
+        velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the units is 0.
+    chains : tuple
+        Bits of visible and of hidden units, (n_chains, n_words) uint32, and streams (n_chains, 4).
+    lanes : tuple
+        Room for bits (n_lanes / 16, 32 n_words) uint16 and hidden means (n_lanes, m) float32, 0 at first, those of
+        chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden); the barrier's
+        counter; `fastbm.kernels.bits.MASKS`.
+    noise : tuple
+        Sums (2, n_pairs) over chains of even and of odd number, and the pairs.
+    numbers : tuple
+        beta, rate, momentum, l2, l2 of biases, whether to centre.
+    plan : tuple of int
+        n_hidden; whether chains persist; sweeps; the thread's number, and the number of threads.
+
+    Mutates all but `rows`, `order`, `numbers` and `plan`.
+    Invariant: bits do not depend on the number of threads, nor on how batches are cut into calls.
+    """
+    weights, velocity, gap, bias, bias_velocity, offsets = machine
+    turned, means, visible_taken, hidden_taken, counter, masks = lanes
+    n_hidden, persistent, n_sweeps, shard, n_shards = plan
+    n_visible, n_rows, n_chains = bias.size - n_hidden, order.shape[1], chains[0].shape[0]
+    split = -(-n_rows // VECTOR) * VECTOR
+    of_rows, of_chains = part_of(n_rows, VECTOR, shard, n_shards), part_of(n_chains, VECTOR, shard, n_shards)
+    units = part_of(n_visible, PIECE, shard, n_shards)
+    bits, hidden, streams, room = open_lanes(chains, of_chains, weights, n_hidden)
+    row_bits = np.empty((of_rows[1] - of_rows[0], rows.shape[1]), np.uint32)
+    row_fields = np.empty((len(row_bits), weights.shape[1]), np.float32)
+    biases = np.zeros(n_visible, np.float32), np.zeros(weights.shape[1], np.float32)
+    gaps = np.empty(n_visible), np.empty(n_hidden), offsets[:n_visible], offsets[n_visible:]
+    sums, taken, both, n_met = np.empty(n_hidden), (visible_taken, hidden_taken), (turned, means), 0
+    for batch in range(order.shape[0]):
+        for i in range(n_visible):
+            biases[0][i] = np.float32(numbers[0] * bias[i])
+        for h in range(n_hidden):
+            biases[1][h] = np.float32(numbers[0] * bias[n_visible + h])
+        for k in range(len(row_bits)):
+            row_bits[k] = rows[order[batch, of_rows[0] + k]]
+        add_visible(row_fields, biases[1], weights, row_bits)
+        write_lanes(both, of_rows, 0, row_bits, row_fields, n_hidden, 1.0 / n_rows)
+        for k in range(n_sweeps if len(bits) else 0):
+            if not persistent:
+                draw_hidden(hidden, row_fields if k == 0 else room[2], room[3], streams)
+            sweep(bits, hidden, room, biases, weights, streams, masks)
+            if persistent:
+                draw_hidden(hidden, room[2], room[3], streams)
+        write_lanes(both, of_chains, split, bits, room[2], n_hidden, -1.0 / n_chains)
+        n_met = meet(counter, n_met, n_shards)
+        sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
+        step_couplings((weights, velocity, gap), both, gaps, taken, numbers, units[0], units[1])
+        if shard == 0:
+            add_mean_halves(noise[0], turned, means, noise[1], split, n_chains)
+        n_met = meet(counter, n_met, n_shards)
+        if shard == 0:
+            step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)
+        n_met = meet(counter, n_met, n_shards)
+    close_lanes(chains, of_chains, bits, hidden, streams)
