@@ -250,7 +250,10 @@ def test_the_compiler_is_asked_for_no_threads_of_its_own() -> None:
 
 
 def test_kernels_import_nothing_but_numpy_and_kernels() -> None:
-    tools = {*DOORS, "kernels/barrier.py", "kernels/cache.py", "kernels/patterns.py", "kernels/stopwatch.py", "kernels/vectors.py"}
+    tools = {
+        *DOORS, "kernels/barrier.py", "kernels/cache.py", "kernels/patterns.py", "kernels/stopwatch.py",
+        "kernels/vectors.py",
+    }  # fmt: skip
     for file in FILES:
         if not file.startswith("kernels/") or file in tools:
             continue

@@ -103,6 +103,37 @@ def log1p_float64(x):
 
 
 @inlined
+def log_float64(x):
+    """Return the natural logarithm of a positive normal number, to 1e-15 of the larger of itself and 1."""
+    word = np.float64(x).view(np.int64)
+    exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
+    mantissa = np.int64(word - np.int64(exponent << np.int64(52))).view(np.float64)
+    return np.float64(exponent) * 0.6931471805599453 + log1p_float64(mantissa - 1.0)
+
+
+@kernel
+def add_log_sums(totals, fields, low, high):
+    """Add sum_i log(exp(low f_i) + exp(high f_i)) of every row. Mutates `totals` (n_rows,); `fields` is (n_rows, n).
+
+    Cost: an exponential and a logarithm a number, in vectors.
+    """
+    part = np.empty(16)
+    for row in range(fields.shape[0]):
+        part[:] = 0.0
+        whole = fields.shape[1] // 16 * 16
+        for first in range(0, whole, 16):
+            some = fields[row, first : first + 16]
+            for k in range(16):
+                one, other = low * some[k], high * some[k]
+                part[k] += max(one, other) + log1p_float64(exp_float64(-abs(one - other)))
+        total = part.sum()
+        for i in range(whole, fields.shape[1]):
+            one, other = low * fields[row, i], high * fields[row, i]
+            total += max(one, other) + log1p_float64(exp_float64(-abs(one - other)))
+        totals[row] += total
+
+
+@inlined
 def expm1_negative(x):
     """Return exp(x) - 1 for x <= 0, relative error below 1e-15; -1 where x < -700."""
     x = max(x, -700.0)

@@ -137,9 +137,9 @@ class _Code:
         permute = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
         return self._builder.call(permute, [table, entries])
 
-    def everywhere(self, value: Any) -> Any:
+    def everywhere(self, value: Any, kind: Any = _VECTOR) -> Any:
         """Return a vector of which every lane is one number."""
-        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        nothing = ir.Constant(kind, ir.Undefined)
         first = self._builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
         return self._builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 16))
 
@@ -201,6 +201,61 @@ def _plain_tile(kind: Any) -> Any:
 
 add_plain_float32 = _plain_tile(_FLOAT)
 add_plain_float64 = _plain_tile(ir.DoubleType())
+
+
+def _picked(n_vectors: int) -> Any:
+    """Make a function that adds picked rows to a total of `n_vectors` vectors, which stays in registers.
+
+    Its arguments are addresses and distances in bytes: of the total; of the rows, and from row to row; of the numbers
+    (int32) of those that are picked; and how many these are.
+    """
+
+    @intrinsic
+    def add_rows(typing: Any, total: Any, rows: Any, next_row: Any, places: Any, n_places: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            total, rows, next_row, places, n_places = args
+            code = _Code(builder)
+            targets = [code.at(total, _VECTOR, None, 64 * v) for v in range(n_vectors)]
+            sums = [code.kept(target) for target in targets]
+            with cgutils.for_range(builder, n_places) as loop:
+                place = builder.sext(code.load(places, _INDEX, (loop.index, 4), 0), _ADDRESS)
+                for v, register in enumerate(sums):
+                    row = code.load(rows, _VECTOR, (place, next_row), 64 * v)
+                    builder.store(builder.fadd(builder.load(register), row), register)
+            for register, target in zip(sums, targets, strict=True):
+                builder.store(builder.load(register), target, align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 5), generate
+
+    return add_rows
+
+
+@intrinsic
+def list_places(typing: Any, places: Any, word: Any, first: Any) -> Any:
+    """Write at an address, as int32, where the bits of a word of 16 are set, counted from `first`; return how many are.
+
+    It may write to all of 16 places.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        places, word, first = args
+        code, short = _Code(builder), builder.trunc(word, _SHORT)
+        counted = ir.Constant(_WORDS, list(range(16)))
+        numbers = builder.add(code.everywhere(builder.trunc(first, _INDEX), _WORDS), counted)
+        kind = ir.FunctionType(_WORDS, [_WORDS, _WORDS, ir.VectorType(_BIT, 16)])
+        compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.mask.compress.v16i32")
+        mask = builder.bitcast(short, ir.VectorType(_BIT, 16))
+        found = builder.call(compress, [numbers, numbers, mask])
+        builder.store(found, code.at(places, _WORDS, None, 0), align=4)
+        return builder.ctpop(builder.zext(short, _ADDRESS))
+
+    return types.intp(types.intp, types.intp, types.intp), generate
+
+
+PICKED, PICKED_WIDE = 64, 128  # columns; the wide ones fill more registers than processors without look-ups have
+add_picked = _picked(PICKED // 16)
+add_picked_wide = _picked(PICKED_WIDE // 16)
 
 
 def _edges(conjunction: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from .._base import checks
+from ..kernels.functions import add_log_sums
 from .couplings import Couplings
 from .units import Units
 
@@ -97,8 +98,8 @@ class Clamped(Generic[Machine]):
 
     def log_sum_independent(self, beta: float) -> np.ndarray:
         """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
-        lo, hi = self.model.convention.lo, self.model.convention.hi
-        found: np.ndarray = np.logaddexp(beta * lo * self.bias, beta * hi * self.bias).sum(axis=1) - beta * self.offset
+        units, found = self.model.convention, -beta * self.offset
+        add_log_sums(found, self.bias, beta * units.lo, beta * units.hi)
         return found
 
     def full_states(self, pattern: int, free_values: np.ndarray) -> np.ndarray:
@@ -113,6 +114,16 @@ class Clamped(Generic[Machine]):
         whole = np.zeros((self.model.n_units, self.model.n_units))
         whole[np.ix_(self.free, self.free)] = free_matrix
         return whole
+
+
+def log_sums_over_hidden(model: Pairwise, rows: np.ndarray, beta: float) -> np.ndarray:
+    """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers."""
+    units, n = model.convention, model.n_visible
+    found: np.ndarray = beta * (rows @ model.flat_bias[:n] - model.offset)
+    pull = rows @ model.couplings.arrays[0]
+    pull += model.flat_bias[n:]
+    add_log_sums(found, pull, beta * units.lo, beta * units.hi)
+    return found
 
 
 def _check_indices(model: Pairwise, indices: Any) -> np.ndarray:

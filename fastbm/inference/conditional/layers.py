@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.learning.conditionals import add_conditional_log_odds
+from ...kernels.learning.conditionals import add_conditional_log_odds, sum_log_probabilities
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
@@ -99,6 +99,12 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
     log_odds = conditional_log_odds(model, rows, units, beta)
     up = rows[:, units] == model.convention.hi
     return -np.logaddexp(0.0, np.where(up, -log_odds, log_odds))
+
+
+def mean_log_conditional(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> float:
+    """Return the mean of `log_conditionals` over rows and units."""
+    log_odds = np.ascontiguousarray(conditional_log_odds(model, rows, units, beta).T)
+    return float(sum_log_probabilities(log_odds, model.convention.hi == rows[:, units].T)) / log_odds.size
 
 
 def _without_hidden(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:

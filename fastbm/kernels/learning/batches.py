@@ -2,7 +2,7 @@
 
 A lane is a row of the batch, or a chain. Most visible units are down, so that hidden fields are sums of those rows of
 the weights (n_visible, n_hidden) whose units are up, and <v h> of a visible unit is a sum of the hidden means of lanes
-in which it is up. Sums go by fours, ((a + b) + c) + d and then four by four, as those of `fastbm.kernels.bits` do.
+in which it is up, one by one.
 
 The work may be shared among threads that call `run_batches` side by side, each with a number of its own: lanes while
 units are drawn, visible units while weights move. They meet at barriers; every number is computed by one of them, in an
@@ -16,56 +16,68 @@ import numpy as np
 from ..barrier import meet
 from ..functions import exp_float32
 from ..jit import kernel
+from ..vectors import PICKED, PICKED_WIDE, TILED, add_picked, add_picked_wide, has_look_up, list_places
 from .contrastive import add_hidden, add_mean_halves, draw_words
 
 WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
 OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
 PIECE = 16  # visible units whose parts of a sum over all of them are added up first
+WIDE = has_look_up()
 _ONE = np.float32(1.0)
 
 
-@kernel
-def add_picked(total, rows, first, word):
-    """Add those rows from `first` on whose bits are set, the lowest first. Mutates `total` (m,) float32.
+if WIDE:
 
-    `rows` is (n, m) float32, `word` an integer.  Cost: a vector addition for every bit and 16 columns.
+    @kernel
+    def list_bits(places, n, word, first):
+        """Write where the bits of a word of 16 are set, counted from `first`; return how many are listed with them.
+
+        Mutates `places`, int32, from place n on, up to 16 places beyond the last.
+        """
+        return n + list_places(places.ctypes.data + 4 * n, np.int64(word), first)
+
+else:
+
+    @kernel
+    def list_bits(places, n, word, first):
+        """Do the same bit by bit."""
+        bits = np.int64(word)
+        for k in range(VECTOR):
+            places[n] = first + k
+            n += bits >> k & 1
+        return n
+
+
+@kernel
+def add_listed(total, rows, places, n):
+    """Add the first n of the rows that `places` tells, one by one. Mutates `total` (m,) float32; `rows` is (n, m).
+
+    Cost: a vector addition for every row and 16 columns.
     """
-    bits = np.int64(word)
-    while bits:
-        four = bits & 15
-        if four:
-            low = four & -four
-            a, rest = first + (low >> 1) - (low >> 3), four ^ low
-            if rest == 0:
-                for h in range(total.size):
-                    total[h] += rows[a, h]
-            else:
-                low = rest & -rest
-                b, rest = first + (low >> 1) - (low >> 3), rest ^ low
-                if rest == 0:
-                    for h in range(total.size):
-                        total[h] += rows[a, h] + rows[b, h]
-                else:
-                    low = rest & -rest
-                    c, rest = first + (low >> 1) - (low >> 3), rest ^ low
-                    if rest == 0:
-                        for h in range(total.size):
-                            total[h] += (rows[a, h] + rows[b, h]) + rows[c, h]
-                    else:
-                        for h in range(total.size):
-                            total[h] += ((rows[a, h] + rows[b, h]) + rows[c, h]) + rows[first + 3, h]
-        bits >>= 4
-        first += 4
+    columns = total.size // PICKED * PICKED if TILED else 0
+    wide = columns // PICKED_WIDE * PICKED_WIDE if WIDE else 0
+    to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
+    for h in range(0, wide, PICKED_WIDE):
+        add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
+    for h in range(wide, columns, PICKED):
+        add_picked(to + 4 * h, start + 4 * h, step, at, n)
+    for h in range(columns, total.size):
+        for k in range(n):
+            total[h] += rows[places[k], h]
 
 
 @kernel
 def add_visible(fields, bias, weights, words):
     """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
+    places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)
     for lane in range(words.shape[0]):
+        n = 0
+        for w in range(words.shape[1]):
+            n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
+            n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)
         total = fields[lane]
         total[:] = bias
-        for w in range(words.shape[1]):
-            add_picked(total, weights, WORD * w, words[lane, w])
+        add_listed(total, weights, places, n)
 
 
 @kernel
@@ -152,19 +164,18 @@ def step_couplings(machine, lanes, gaps, taken, numbers, first, last):
     up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
     plain = momentum == 0.0 and l2 == 0.0 and not centred
     slope = np.empty(weights.shape[1], np.float32)
-    n_hidden = hidden_gap.size
+    places, n_hidden = np.empty(len(means) + VECTOR, np.int32), hidden_gap.size
     if centred:
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
     for i in range(first, last):
-        some = np.uint16(0)
+        n = 0
         for w in range(turned.shape[0]):
-            some |= turned[w, i]
-        if some == 0 and plain:
+            n = list_bits(places, n, turned[w, i], VECTOR * w)
+        if n == 0 and plain:
             continue
         slope[:] = 0
-        for w in range(turned.shape[0]):
-            add_picked(slope, means, VECTOR * w, turned[w, i])
+        add_listed(slope, means, places, n)
         row, sums = weights[i], gap[i]
         for h in range(row.size):
             sums[h] += slope[h]

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..functions import exp2_float64, exp_float64, log1p_float64
+from ..functions import exp2_float64, exp_float64, log1p_float64, log_float64
 from ..jit import kernel
 
 ROOM = 600.0  # a product of factors within exp(+-ROOM) is a normal number
@@ -33,40 +33,49 @@ def add_conditional_log_odds(fields, weights, up, log_odds):
     coupling and row.
     """
     n_hidden, n_rows = fields.shape
-    high, low = np.empty((n_hidden, n_rows)), np.empty((n_hidden, n_rows))
-    for h in range(n_hidden):
-        for r in range(n_rows):
-            small = exp_float64(-abs(fields[h, r]))
-            one, other = 1.0 / (1.0 + small), small / (1.0 + small)
-            high[h, r] = one if fields[h, r] >= 0.0 else other
-            low[h, r] = other if fields[h, r] >= 0.0 else one
-    product, sign = np.empty(n_rows), np.empty(n_rows)
+    if_down, if_up = np.empty(weights.shape), np.empty(weights.shape)
     for i in range(weights.shape[0]):
-        for r in range(n_rows):
-            product[r] = 1.0
-            sign[r] = -1.0 if up[i, r] else 1.0
-        room = ROOM
+        for h in range(n_hidden):  # those that are too large are not used
+            w = min(max(weights[i, h], -ROOM), ROOM)
+            if_down[i, h], if_up[i, h] = exp_float64(w), exp_float64(-w)
+    high, low = np.zeros((n_hidden, LANES)), np.ones((n_hidden, LANES))
+    product, sign, own = np.empty(LANES), np.empty(LANES), np.zeros(LANES, np.bool_)
+    for first in range(0, n_rows, LANES):
+        some = min(n_rows - first, LANES)
         for h in range(n_hidden):
-            w = weights[i, h]
-            if abs(w) > ROOM:
-                for r in range(n_rows):
-                    log_odds[i, r] += sign[r] * _log_factor(fields[h, r], sign[r] * w)
-                continue
-            room -= abs(w)
-            if room < 0.0:
-                _take_logs(product, sign, log_odds[i])
-                room = ROOM - abs(w)
-            if_down, if_up = math.exp(w), math.exp(-w)
-            for r in range(n_rows):
-                product[r] *= low[h, r] + high[h, r] * (if_up if up[i, r] else if_down)
-        _take_logs(product, sign, log_odds[i])
+            field = fields[h, first : first + some]
+            for r in range(some):
+                small = exp_float64(-abs(field[r]))
+                one, other = 1.0 / (1.0 + small), small / (1.0 + small)
+                high[h, r] = one if field[r] >= 0.0 else other
+                low[h, r] = other if field[r] >= 0.0 else one
+        for i in range(weights.shape[0]):
+            product[:] = 1.0
+            for r in range(some):
+                own[r] = up[i, first + r]
+                sign[r] = -1.0 if own[r] else 1.0
+            room, odds = ROOM, log_odds[i, first : first + some]
+            for h in range(n_hidden):
+                w = weights[i, h]
+                if abs(w) > ROOM:
+                    for r in range(some):
+                        odds[r] += sign[r] * _log_factor(fields[h, first + r], sign[r] * w)
+                    continue
+                room -= abs(w)
+                if room < 0.0:
+                    _take_logs(product, sign, odds)
+                    room = ROOM - abs(w)
+                below, above, rise, fall = low[h], high[h], if_down[i, h], if_up[i, h]
+                for r in range(LANES):
+                    product[r] *= below[r] + above[r] * (fall if own[r] else rise)
+            _take_logs(product, sign, odds)
 
 
 @kernel
-def _take_logs(product, sign, log_odds):
-    for r in range(product.size):
-        log_odds[r] += sign[r] * math.log(product[r])
-        product[r] = 1.0
+def _take_logs(product, sign, odds):
+    for r in range(odds.size):
+        odds[r] += sign[r] * log_float64(product[r])
+    product[:] = 1.0
 
 
 @kernel
@@ -74,6 +83,27 @@ def _log_factor(field, w):
     """softplus(field + w) - softplus(field)."""
     after = max(field + w, 0.0) + math.log1p(math.exp(-abs(field + w)))
     return after - max(field, 0.0) - math.log1p(math.exp(-abs(field)))
+
+
+@kernel
+def sum_log_probabilities(log_odds, up):
+    """Return the sum of log p of what every unit is, given its log-odds. Both are (n_units, n_rows).
+
+    Cost: an exponential and a logarithm a number, in vectors.
+    """
+    total, part = 0.0, np.empty(16)
+    for i in range(up.shape[0]):
+        odds, own, whole = log_odds[i], up[i], up.shape[1] // 16 * 16
+        part[:] = 0.0
+        for first in range(0, whole, 16):
+            for k in range(16):
+                x = -odds[first + k] if own[first + k] else odds[first + k]
+                part[k] += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
+        total += part.sum()
+        for r in range(whole, up.shape[1]):
+            x = -odds[r] if own[r] else odds[r]
+            total += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
+    return -total
 
 
 @kernel

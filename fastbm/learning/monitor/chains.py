@@ -21,10 +21,13 @@ from ..._base import rng
 from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
+from ...machine.clamping import log_sums_over_hidden
 from ...machine.machine import BoltzmannMachine
 from ..settings import FitSettings
 from ..training_set import values_of
 from .metrics import places_of_some
+
+Look = Callable[[BoltzmannMachine, np.ndarray, float], np.ndarray]
 
 BINS = 30
 MOST_STATES, FEWEST_STATES = 256, 32
@@ -49,6 +52,8 @@ def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.nda
 
     Where hidden units are coupled to one another, beta E of whole states (m, n_units) in their place.
     """
+    if model.layout == "restricted":
+        return -log_sums_over_hidden(model, values[:, : model.n_visible], beta)
     if model.n_hidden and model.hidden_are_independent:
         return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
     return beta * np.asarray(model.energy(values))
@@ -78,9 +83,9 @@ class EnergyHistogram:
         return {"energies/edges": Stream("<f8", (BINS + 1,)), "energies/epoch": Stream("<i8"), **counts}
 
     def __call__(self, model: BoltzmannMachine, chains: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
-        """Return one row of every stream; `chains` are states (n_chains, n_units), as values."""
+        """Return one row of every stream; `chains` are energies of chains (n_chains,)."""
         found = {name: energies(model, rows, self._beta) for name, rows in self._rows.items()}
-        found["chains"] = energies(model, chains, self._beta)
+        found["chains"] = chains
         every = np.concatenate(list(found.values()))
         low, high = float(every.min()), float(every.max())
         edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
@@ -127,15 +132,18 @@ class Mixing:
         self._n_epochs, self._spacing = 0, 1
         self._value: float | None = None
 
-    def record(self, model: BoltzmannMachine, up: np.ndarray) -> bool:
-        """Record chains in states (n_chains, n_units) of 0 and 1 after an epoch; return whether that was done."""
+    def record(self, model: BoltzmannMachine, up: np.ndarray, look: Look = energies) -> bool:
+        """Record chains in states (n_chains, n_units) of 0 and 1 after an epoch; return whether that was done.
+
+        `look` tells their energies.
+        """
         self._n_epochs += 1
         if self._n_epochs % self._spacing:
             return False
         values = model.convention.values(up, np.float64)
         numbers = np.stack(
             [
-                energies(model, values, self._beta),
+                look(model, values, self._beta),
                 up.sum(axis=1, dtype=np.float64),
                 values[:, : model.n_visible] @ self._axis,
             ],
@@ -210,6 +218,8 @@ class ChainMonitor:
             covariance = data["second_moment"] - np.outer(data["mean"], data["mean"])
             axis = principal_axis(lambda v: covariance @ v, start.n_visible, seed)
         self._mixing = Mixing(axis, settings.beta, self._n_chains)
+        self._beta = settings.beta
+        self._seen: tuple[BoltzmannMachine, np.ndarray] | None = None
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -227,11 +237,21 @@ class ChainMonitor:
 
     def follow(self, model: BoltzmannMachine, packed: np.ndarray) -> bool:
         """Record the chains after an epoch, by their packed states; return whether that was due."""
-        return self._mixing.record(model, self._bits(packed))
+        return self._mixing.record(model, self._bits(packed), self._energies)
 
     def measure(self, model: BoltzmannMachine, packed: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
         """Return one row of the histograms."""
-        return self._histogram(model, model.convention.values(self._bits(packed), np.float64), epoch)
+        if self._seen is None or self._seen[0] is not model:
+            self._energies(model, model.convention.values(self._bits(packed), np.float64), self._beta)
+        assert self._seen is not None
+        found = self._histogram(model, self._seen[1], epoch)
+        self._seen = None
+        return found
+
+    def _energies(self, model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:
+        """Return the energies of chains, and keep them for the histogram of the same epoch."""
+        self._seen = model, energies(model, values, beta)
+        return self._seen[1]
 
     def _bits(self, packed: np.ndarray) -> np.ndarray:
         return np.unpackbits(packed[: self._n_chains], axis=1, count=self._n_units, bitorder="little")

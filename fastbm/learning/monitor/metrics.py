@@ -10,7 +10,7 @@ import numpy as np
 from ..._base import rng
 from ...data.rows import Rows
 from ...inference.conditional.completions import forecast_of_known
-from ...inference.conditional.layers import log_conditionals
+from ...inference.conditional.layers import mean_log_conditional
 from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...machine.couplings import Couplings
@@ -75,8 +75,7 @@ class PseudoLikelihood:
 
     def __call__(self, model: BoltzmannMachine) -> float:
         """Return the pseudo-likelihood of `model`, in nats a row."""
-        log_p = log_conditionals(model, self._rows, self._units, self._beta)
-        return float(log_p.mean(axis=0).sum() * model.n_visible / len(self._units))
+        return mean_log_conditional(model, self._rows, self._units, self._beta) * model.n_visible
 
 
 def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
