@@ -14,6 +14,8 @@ import numpy as np
 
 from .jit import inlined, kernel
 
+LANES = 16  # sums and products side by side
+MOST_FACTORS = 1 << 13  # of at most 2, over all lanes, whose products are far below the largest number
 _ROUND32 = np.float32(12582912.0)  # 1.5 * 2^23: adding and subtracting it rounds to an integer
 _ROUND64 = 6755399441055744.0  # 1.5 * 2^52
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
@@ -115,22 +117,38 @@ def log_float64(x):
 def add_log_sums(totals, fields, low, high):
     """Add sum_i log(exp(low f_i) + exp(high f_i)) of every row. Mutates `totals` (n_rows,); `fields` is (n_rows, n).
 
-    Cost: an exponential and a logarithm a number, in vectors.
+    Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
+    Cost: an exponential a number, in vectors.
     """
-    part = np.empty(16)
+    part, product = np.empty(LANES), np.empty(LANES)
+    width, apart = fields.shape[1], abs(high - low)
     for row in range(fields.shape[0]):
         part[:] = 0.0
-        whole = fields.shape[1] // 16 * 16
-        for first in range(0, whole, 16):
-            some = fields[row, first : first + 16]
-            for k in range(16):
-                one, other = low * some[k], high * some[k]
-                part[k] += max(one, other) + log1p_float64(exp_float64(-abs(one - other)))
-        total = part.sum()
-        for i in range(whole, fields.shape[1]):
-            one, other = low * fields[row, i], high * fields[row, i]
-            total += max(one, other) + log1p_float64(exp_float64(-abs(one - other)))
-        totals[row] += total
+        product[:] = 1.0
+        total = 0.0
+        for first in range(0, width, LANES):
+            some = fields[row, first : min(first + LANES, width)]
+            if some.size == LANES:
+                for k in range(LANES):
+                    part[k] += max(low * some[k], high * some[k])
+                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
+            else:
+                for k in range(some.size):
+                    part[k] += max(low * some[k], high * some[k])
+                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
+            if first % MOST_FACTORS == MOST_FACTORS - LANES:
+                total += _take_logs(product)
+        totals[row] += total + _take_logs(product) + part.sum()
+
+
+@kernel
+def _take_logs(product):
+    """Return the sum of logs, and leave ones."""
+    total = 0.0
+    for k in range(product.size):
+        total += log_float64(product[k])
+        product[k] = 1.0
+    return total
 
 
 @inlined

@@ -141,7 +141,8 @@ class _Code:
         """Return a vector of which every lane is one number."""
         nothing = ir.Constant(kind, ir.Undefined)
         first = self._builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
-        return self._builder.shuffle_vector(first, nothing, ir.Constant(_WORDS, [0] * 16))
+        spread = ir.Constant(ir.VectorType(_INDEX, kind.count), [0] * kind.count)
+        return self._builder.shuffle_vector(first, nothing, spread)
 
 
 add_tabled_wide = _tile(4)
@@ -251,6 +252,42 @@ def list_places(typing: Any, places: Any, word: Any, first: Any) -> Any:
         return builder.ctpop(builder.zext(short, _ADDRESS))
 
     return types.intp(types.intp, types.intp, types.intp), generate
+
+
+FACTORS = 16  # products side by side
+
+
+@intrinsic
+def multiply_factors(typing: Any, product: Any, own: Any, low: Any, high: Any, rises: Any, n: Any) -> Any:
+    """Multiply 16 products by low + high rise, n times, with the first rise of two where a number of `own` is 0.
+
+    All are addresses: `product`, `own` of 16 float64, `low` and `high` of (n, 16), `rises` of (n, 2).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        product, own, low, high, rises, n = args
+        code, number = _Code(builder), ir.DoubleType()
+        kind = ir.VectorType(number, 8)
+        places = [code.at(product, kind, None, 64 * v) for v in range(FACTORS // 8)]
+        registers = [cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places]
+        zeros = ir.Constant(kind, [0.0] * 8)
+        owns = [builder.load(code.at(own, kind, None, 64 * v), align=8) for v in range(FACTORS // 8)]
+        masks = [builder.fcmp_ordered("==", held, zeros) for held in owns]
+        with cgutils.for_range(builder, n) as loop:
+            two = [
+                code.everywhere(builder.load(code.at(rises, number, (loop.index, 16), 8 * k), align=8), kind)
+                for k in range(2)
+            ]
+            for v, register in enumerate(registers):
+                pair = (code.at(start, kind, (loop.index, 8 * FACTORS), 64 * v) for start in (low, high))
+                below, above = (builder.load(place, align=8) for place in pair)
+                factor = builder.fadd(below, builder.fmul(above, builder.select(masks[v], two[0], two[1])))
+                builder.store(builder.fmul(builder.load(register), factor), register)
+        for register, place in zip(registers, places, strict=True):
+            builder.store(builder.load(register), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), generate
 
 
 PICKED, PICKED_WIDE = 64, 128  # columns; the wide ones fill more registers than processors without look-ups have

@@ -18,7 +18,7 @@ from ..machine.couplings import Dense
 from ..machine.machine import BoltzmannMachine
 from .closed_forms.learn import CLOSED_FORMS
 from .learners.local_objectives import RULES as LOCAL_RULES
-from .learners.restricted import serves
+from .learners.restricted import chains_of_batch, serves
 from .methods import OF_MONITOR, OF_RULES, PRESETS, RULES, Preset
 from .optimise.sgd import OPTIMIZERS, PLAIN
 from .phases.exact import ClampedExact, FreeExact
@@ -212,7 +212,10 @@ def check(
         )
     refuse_idle(found, values, model.n_hidden, n_rows, gaps=gaps)
     _refuse_foreign(method, values)
-    return replace(found, engine="lanes") if serves(model, found) and n_rows and not gaps else found
+    if not (serves(model, found) and n_rows and not gaps):
+        return found
+    n_chains = values.get("n_chains", chains_of_batch(found.batch_size))
+    return replace(found, engine="lanes", n_chains=n_chains if found.free == "gibbs" else found.n_chains)
 
 
 def _settling(preset: Preset, values: dict[str, Any]) -> Preset:

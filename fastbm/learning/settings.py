@@ -107,7 +107,8 @@ class Phased(Repeated):
         Units count from offsets: the data's means, and sliding means of hidden units
         (`fastbm.learning.optimise.centring`).
     n_chains, n_sweeps : int
-        Free chains, and sweeps for each update.
+        Free chains, and sweeps for each update. 128 chains; restricted machines of binary units that are learned by
+        "pcd" have as many as rows of a mini-batch, from 16 to 128.
     clamped_sweeps : int
         Sweeps thrown away, and as many averaged, of each row's hidden units and missing entries where they are sampled.
     n_betas : int

@@ -131,7 +131,7 @@ def test_centred_restricted_steps_are_the_centred_gradient(optimizer: str):
     moved = run.model.weights[0] - w
     moved_bias = np.concatenate(run.model.bias) - np.concatenate(start.bias)
     if optimizer == "sgd":
-        assert np.abs(moved - 1e-3 * slope).max() < 1e-9
+        assert np.abs(moved - 1e-3 * slope).max() < 2e-7  # couplings are in float32
         assert np.abs(moved_bias - 1e-3 * bias).max() < 1e-9
     else:
         assert np.array_equal(np.sign(moved), np.sign(slope))

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..functions import exp2_float64, exp_float64, log1p_float64, log_float64
 from ..jit import kernel
+from ..vectors import FACTORS, TILED, multiply_factors
 
 ROOM = 600.0  # a product of factors within exp(+-ROOM) is a normal number
 LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a change of their order
@@ -33,15 +34,15 @@ def add_conditional_log_odds(fields, weights, up, log_odds):
     coupling and row.
     """
     n_hidden, n_rows = fields.shape
-    if_down, if_up = np.empty(weights.shape), np.empty(weights.shape)
+    rises = np.empty((weights.shape[0], n_hidden, 2))
     for i in range(weights.shape[0]):
         for h in range(n_hidden):  # those that are too large are not used
             w = min(max(weights[i, h], -ROOM), ROOM)
-            if_down[i, h], if_up[i, h] = exp_float64(w), exp_float64(-w)
-    high, low = np.zeros((n_hidden, LANES)), np.ones((n_hidden, LANES))
-    product, sign, own = np.empty(LANES), np.empty(LANES), np.zeros(LANES, np.bool_)
-    for first in range(0, n_rows, LANES):
-        some = min(n_rows - first, LANES)
+            rises[i, h, 0], rises[i, h, 1] = exp_float64(w), exp_float64(-w)
+    high, low = np.zeros((n_hidden, FACTORS)), np.ones((n_hidden, FACTORS))
+    product, own = np.empty(FACTORS), np.zeros(FACTORS)
+    for first in range(0, n_rows, FACTORS):
+        some = min(n_rows - first, FACTORS)
         for h in range(n_hidden):
             field = fields[h, first : first + some]
             for r in range(some):
@@ -50,31 +51,45 @@ def add_conditional_log_odds(fields, weights, up, log_odds):
                 high[h, r] = one if field[r] >= 0.0 else other
                 low[h, r] = other if field[r] >= 0.0 else one
         for i in range(weights.shape[0]):
-            product[:] = 1.0
             for r in range(some):
-                own[r] = up[i, first + r]
-                sign[r] = -1.0 if own[r] else 1.0
-            room, odds = ROOM, log_odds[i, first : first + some]
+                own[r] = 1.0 if up[i, first + r] else 0.0
+            product[:] = 1.0
+            room, begin, odds = ROOM, 0, log_odds[i, first : first + some]
             for h in range(n_hidden):
-                w = weights[i, h]
-                if abs(w) > ROOM:
-                    for r in range(some):
-                        odds[r] += sign[r] * _log_factor(fields[h, first + r], sign[r] * w)
+                w = abs(weights[i, h])
+                if w <= room:
+                    room -= w
                     continue
-                room -= abs(w)
-                if room < 0.0:
-                    _take_logs(product, sign, odds)
-                    room = ROOM - abs(w)
-                below, above, rise, fall = low[h], high[h], if_down[i, h], if_up[i, h]
-                for r in range(LANES):
-                    product[r] *= below[r] + above[r] * (fall if own[r] else rise)
-            _take_logs(product, sign, odds)
+                _multiply(product, own, low[begin:h], high[begin:h], rises[i, begin:h])
+                _take_logs(product, own, odds)
+                room, begin = ROOM - w, h
+                if w > ROOM:
+                    for r in range(some):
+                        sign = -1.0 if own[r] else 1.0
+                        odds[r] += sign * _log_factor(fields[h, first + r], sign * weights[i, h])
+                    room, begin = ROOM, h + 1
+            _multiply(product, own, low[begin:], high[begin:], rises[i, begin:])
+            _take_logs(product, own, odds)
 
 
 @kernel
-def _take_logs(product, sign, odds):
+def _multiply(product, own, low, high, rises):
+    """Multiply by low + high rise, for every hidden unit."""
+    if TILED:
+        multiply_factors(
+            product.ctypes.data, own.ctypes.data, low.ctypes.data, high.ctypes.data, rises.ctypes.data, len(low)
+        )
+        return
+    for h in range(len(low)):
+        for r in range(FACTORS):
+            product[r] *= low[h, r] + high[h, r] * rises[h, 1 if own[r] else 0]
+
+
+@kernel
+def _take_logs(product, own, odds):
     for r in range(odds.size):
-        odds[r] += sign[r] * log_float64(product[r])
+        log = log_float64(product[r])
+        odds[r] += -log if own[r] else log
     product[:] = 1.0
 
 

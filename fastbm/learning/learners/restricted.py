@@ -31,6 +31,7 @@ from ..training_set import Sample
 
 COLUMNS = 64  # hidden units come in so many, which loops over rows of weights take in whole vectors
 THREADS_WORK = 1 << 21  # lanes of a batch times couplings from which on a second thread is worth two meetings
+MOST_CHAINS = 128
 CALL_WORK = 1 << 31  # the same of a call: less than a tenth of a second, so that a stop is prompt
 
 
@@ -60,6 +61,14 @@ def serves(like: BoltzmannMachine, settings: Asked) -> bool:
         and (settings.clamped, settings.optimizer) == ("exact", "sgd")
         and settings.free in ("gibbs", "contrastive", "auto")
     )
+
+
+def chains_of_batch(batch_size: int) -> int:
+    """Return how many chains to take where nobody says: as many as rows of a mini-batch, from 16 to 128.
+
+    With more a step would cost more, and be hardly less noisy, as its rows are; fewer than 16 are not faster.
+    """
+    return min(max(batch_size, VECTOR), MOST_CHAINS)
 
 
 def in_words(packed: np.ndarray) -> np.ndarray:
