@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 from fastbm import __version__
 from fastbm._base.threads import available
 
-PACKAGES = ("numpy", "scipy", "numba", "h5py", "openjij", "dwave-samplers", "peapods", "mcising", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "numba", "h5py", "openjij", "dwave-samplers", "peapods", "mcising", "scikit-learn", "jax")
 TWO_CORES = pytest.mark.skipif(available() < 2, reason="needs two processors")
 THREADS = [1, pytest.param(2, marks=TWO_CORES)]
 
