@@ -31,32 +31,35 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
     Equal values share their mean rank.
     """
+    return _scores_and_medians(values)[0]
+
+
+def _scores_and_medians(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return normal scores, and the medians of all samples of all chains."""
     size = values.shape[0] * values.shape[1]
     columns = np.ascontiguousarray(values.reshape(size, -1).T)
-    scores = np.empty(columns.shape)
-    for column, out in zip(columns, scores, strict=True):
+    scores, medians = np.empty(columns.shape), np.empty(len(columns), columns.dtype)
+    table = _scores_of(size)
+    for k, (column, out) in enumerate(zip(columns, scores, strict=True)):
         order = np.argsort(column)
         ordered = column[order]
+        medians[k] = ordered[(size - 1) // 2 : size // 2 + 1].mean()
         differs = ordered[1:] != ordered[:-1]
         if differs.all():
-            out[order] = _scores_of(size)
+            out[order] = table[::2]
         else:
             first = np.concatenate([[0], np.flatnonzero(differs) + 1])  # of each group of equal values
             counts = np.diff(first, append=size)
-            out[order] = np.repeat(_blom(first + (counts + 1) / 2, size), counts)
-    return scores.T.reshape(values.shape)
+            out[order] = np.repeat(table[2 * first + counts - 1], counts)
+    return scores.T.reshape(values.shape), medians.reshape(values.shape[2:])
 
 
 @lru_cache(maxsize=4)
 def _scores_of(size: int) -> np.ndarray:
-    """Return the scores of ranks 1 to `size`."""
-    return _blom(np.arange(1, size + 1), size)
-
-
-def _blom(ranks: np.ndarray, size: int) -> np.ndarray:
+    """Return the scores of ranks 1, 1.5, 2, ... to `size`."""
     from scipy.special import ndtri
 
-    found: np.ndarray = ndtri((ranks - 0.375) / (size + 0.25))
+    found: np.ndarray = ndtri((np.arange(2, 2 * size + 1) / 2 - 0.375) / (size + 0.25))
     return found
 
 
@@ -107,8 +110,9 @@ def r_hat(values: Any) -> Any:
     if len(array) < 4:
         return np.full(array.shape[2:], np.nan)[()]
     halves = split_chains(array)
-    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    bulk, tail = _ratio(normal_scores(halves)), _ratio(normal_scores(folded))
+    scores, medians = _scores_and_medians(halves)
+    folded = np.abs(halves - medians)
+    bulk, tail = _ratio(scores), _ratio(normal_scores(folded))
     return np.where(np.ptp(folded, axis=(0, 1)) > 0, np.maximum(bulk, tail), bulk)[()]
 
 

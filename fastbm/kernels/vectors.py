@@ -254,6 +254,27 @@ def list_places(typing: Any, places: Any, word: Any, first: Any) -> Any:
     return types.intp(types.intp, types.intp, types.intp), generate
 
 
+@intrinsic
+def transpose_square(typing: Any, target: Any, next_target: Any, source: Any, next_source: Any) -> Any:
+    """Write the transpose of 16 x 16 float32; addresses, and distances in bytes from row to row.
+
+    Rows i and i + 8 are interleaved to rows 2 i and 2 i + 1, four times.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, next_target, source, next_source = args
+        code = _Code(builder)
+        rows = [code.load(source, _VECTOR, (k, next_source), 0) for k in range(16)]
+        halves = [ir.Constant(_WORDS, [first + k // 2 + 16 * (k % 2) for k in range(16)]) for first in (0, 8)]
+        for _ in range(4):
+            rows = [builder.shuffle_vector(rows[k // 2], rows[k // 2 + 8], halves[k % 2]) for k in range(16)]
+        for k, row in enumerate(rows):
+            builder.store(row, code.at(target, _VECTOR, (k, next_target), 0), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), generate
+
+
 FACTORS = 16  # products side by side
 
 

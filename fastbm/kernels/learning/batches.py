@@ -16,8 +16,17 @@ import numpy as np
 from ..barrier import meet
 from ..functions import exp_float32
 from ..jit import kernel
-from ..vectors import PICKED, PICKED_WIDE, TILED, add_picked, add_picked_wide, has_look_up, list_places
-from .contrastive import add_hidden, add_mean_halves, draw_words
+from ..vectors import (
+    PICKED,
+    PICKED_WIDE,
+    TILED,
+    add_picked,
+    add_picked_wide,
+    has_look_up,
+    list_places,
+    transpose_square,
+)
+from .contrastive import add_hidden, draw_words
 
 WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
 OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
@@ -109,10 +118,16 @@ def turn_words(turned, words):
 @kernel
 def transpose(target, source):
     """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
-    for first in range(0, target.shape[0], VECTOR):
-        for row in range(source.shape[0]):
-            for column in range(first, min(first + VECTOR, target.shape[0])):
-                target[column, row] = source[row, column]
+    columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
+    squares = (columns // VECTOR * VECTOR, rows // VECTOR * VECTOR) if TILED else (0, 0)
+    next_target, next_source = target.strides[0], source.strides[0]
+    for column in range(0, squares[0], VECTOR):
+        for row in range(0, squares[1], VECTOR):
+            to = target.ctypes.data + column * next_target + 4 * row
+            transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
+    for row in range(rows):
+        for column in range(squares[0] if row < squares[1] else 0, columns):
+            target[column, row] = source[row, column]
 
 
 @kernel
@@ -149,12 +164,33 @@ def transpose_words(target, source):
 
 
 @kernel
-def step_couplings(machine, lanes, gaps, taken, numbers, first, last):
-    """Take a step of gradient ascent with momentum, for the couplings of visible units `first` to `last`.
+def add_halves_of_means(noise, pair, unit, means, places):
+    """Add -n_chains times the hidden means of chains in which a visible unit is up, for its pairs from `pair` on.
+
+    Returns the first pair of a later unit. `noise` holds sums (2, n_pairs), of which this mutates those of chains of
+    even number, row 0, and of odd number; the pairs (2, n_pairs) by visible unit; the first lane that is a chain's, an
+    even one; and n_chains. `places` are the lanes, rows of `means`, in which the unit is up.
+    """
+    sums, pairs, split, n_chains = noise
+    while pair < pairs.shape[1] and pairs[0, pair] == unit:
+        even, odd, column = 0.0, 0.0, pairs[1, pair]
+        for lane in places[np.searchsorted(places, split) :]:
+            mean = np.float64(means[lane, column])
+            even += mean * (1 - (lane & 1))
+            odd += mean * (lane & 1)
+        sums[0, pair] -= n_chains * even
+        sums[1, pair] -= n_chains * odd
+        pair += 1
+    return pair
+
+
+@kernel
+def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
+    """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
     Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
     least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
-    pieces of visible units (n_pieces, n_hidden).
+    pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does.
     Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
     """
     weights, velocity, gap = machine
@@ -165,6 +201,8 @@ def step_couplings(machine, lanes, gaps, taken, numbers, first, last):
     plain = momentum == 0.0 and l2 == 0.0 and not centred
     slope = np.empty(weights.shape[1], np.float32)
     places, n_hidden = np.empty(len(means) + VECTOR, np.int32), hidden_gap.size
+    first, last = units
+    pair = np.searchsorted(noise[1][0], first)
     if centred:
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
@@ -172,6 +210,7 @@ def step_couplings(machine, lanes, gaps, taken, numbers, first, last):
         n = 0
         for w in range(turned.shape[0]):
             n = list_bits(places, n, turned[w, i], VECTOR * w)
+        pair = add_halves_of_means(noise, pair, i, means, places[:n])
         if n == 0 and plain:
             continue
         slope[:] = 0
@@ -320,7 +359,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden); the barrier's
         counter; `fastbm.kernels.bits.MASKS`.
     noise : tuple
-        Sums (2, n_pairs) over chains of even and of odd number, and the pairs.
+        Sums (2, n_pairs) over chains of even and of odd number, and the pairs (2, n_pairs) by visible unit.
     numbers : tuple
         beta, rate, momentum, l2, l2 of biases, whether to centre.
     plan : tuple of int
@@ -360,9 +399,8 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         write_lanes(both, of_chains, split, bits, room[2], n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
-        step_couplings((weights, velocity, gap), both, gaps, taken, numbers, units[0], units[1])
-        if shard == 0:
-            add_mean_halves(noise[0], turned, means, noise[1], split, n_chains)
+        halves = noise[0], noise[1], split, n_chains
+        step_couplings((weights, velocity, gap), both, gaps, taken, halves, numbers, units)
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)

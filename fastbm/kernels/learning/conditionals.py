@@ -47,7 +47,8 @@ def add_conditional_log_odds(fields, weights, up, log_odds):
             field = fields[h, first : first + some]
             for r in range(some):
                 small = exp_float64(-abs(field[r]))
-                one, other = 1.0 / (1.0 + small), small / (1.0 + small)
+                one = 1.0 / (1.0 + small)
+                other = small * one
                 high[h, r] = one if field[r] >= 0.0 else other
                 low[h, r] = other if field[r] >= 0.0 else one
         for i in range(weights.shape[0]):

@@ -98,27 +98,3 @@ def add_halves(sums, values, pairs):
         row, half = values[c], sums[c % 2]
         for p in range(pairs.shape[1]):
             half[p] += np.float64(row[pairs[0, p]]) * np.float64(row[pairs[1, p]])
-
-
-@kernel
-def add_mean_halves(sums, turned, means, pairs, first, n_chains):
-    """Add -n_chains times the means of second units over the chains whose first unit is up.
-
-    Mutates `sums` (2, n_pairs) float64: row 0 chains of even number, row 1 odd ones.
-    `turned` (n_words, at least n_first) uint16 hold 16 lanes each; `means` (lanes, n_second) float32; chain c is lane
-    `first` + c, a multiple of 16. `pairs` (2, n_pairs) int64 are units of both.
-    Cost: n_pairs and an addition for every bit.
-    """
-    for p in range(pairs.shape[1]):
-        even, odd = 0.0, 0.0
-        for w in range(first // 16, -(-(first + n_chains) // 16)):
-            word, lane = np.int64(turned[w, pairs[0, p]]), 16 * w
-            while word:
-                if word & 1:
-                    even += np.float64(means[lane, pairs[1, p]])
-                if word & 2:
-                    odd += np.float64(means[lane + 1, pairs[1, p]])
-                word >>= 2
-                lane += 2
-        sums[0, p] -= n_chains * even
-        sums[1, p] -= n_chains * odd
