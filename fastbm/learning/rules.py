@@ -215,7 +215,7 @@ def check(
     if not (serves(model, found) and n_rows and not gaps):
         return found
     n_chains = values.get("n_chains", chains_of_batch(found.batch_size))
-    return replace(found, engine="lanes", n_chains=n_chains if found.free == "gibbs" else found.n_chains)
+    return replace(found, engine="lanes", n_chains=found.n_chains if found.free == "contrastive" else n_chains)
 
 
 def _settling(preset: Preset, values: dict[str, Any]) -> Preset:

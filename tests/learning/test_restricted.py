@@ -10,8 +10,16 @@ import pytest
 import fastbm as bm
 from fastbm._base import rng
 from fastbm.kernels.bits import MASKS, add_plainly
-from fastbm.kernels.learning.batches import add_visible, sum_units, turn_words, write_means
-from fastbm.kernels.learning.contrastive import add_hidden, draw_words, unpack_words
+from fastbm.kernels.learning.batches import sum_units
+from fastbm.kernels.learning.contrastive import (
+    add_hidden,
+    add_visible,
+    draw_words,
+    transpose,
+    turn_words,
+    unpack_words,
+    write_means,
+)
 from fastbm.learning import rules
 from fastbm.learning.learners import restricted
 from fastbm.learning.learners.restricted import RestrictedSteps
@@ -151,6 +159,11 @@ def test_passes_against_plain_loops():
     assert np.abs(means[:37, :11] + 0.25 * sigmoid(fields[:, :37].T.astype(float))).max() < 1e-7
     assert (means[:, 11:] == 7).all()
     assert (means[37:] == 7).all()
+
+    other_way = np.zeros((60, 48), np.float32)
+    transpose(other_way, means[:37])
+    assert np.array_equal(other_way[:, :37], means[:37].T)
+    assert not other_way[:, 37:].any()
 
     visible_gap, hidden_gap, sums = np.empty(50), np.empty(9), np.empty(9)
     sum_units(visible_gap, hidden_gap, sums, (turned, means), 16, 16, 21)

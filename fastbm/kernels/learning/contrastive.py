@@ -8,11 +8,23 @@ from __future__ import annotations
 import numpy as np
 
 from ..bits import add_plainly, add_with_rows, count_bits
+from ..functions import exp_float32
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits
-from ..vectors import has_look_up
+from ..vectors import (
+    PICKED,
+    PICKED_WIDE,
+    TILED,
+    add_picked,
+    add_picked_wide,
+    has_look_up,
+    list_places,
+    transpose_square,
+)
 
-WORD = 32
+WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
+LOOK_UP = has_look_up()
+_ONE = np.float32(1.0)
 
 
 @kernel
@@ -45,7 +57,7 @@ def unpack_words(bits, words):
             target[lane] = np.float32(np.int32(np.uint32(row[lane] >> place) & np.uint32(1)))
 
 
-if has_look_up():
+if LOOK_UP:
 
     @kernel
     def add_hidden(fields, weights, words, masks):
@@ -63,6 +75,109 @@ else:
         bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
         unpack_words(bits, words)
         add_plainly(fields, weights, bits, 0)
+
+
+if LOOK_UP:
+
+    @kernel
+    def list_bits(places, n, word, first):
+        """Write where the bits of a word of 16 are set, counted from `first`; return how many are listed with them.
+
+        Mutates `places`, int32, from place n on, up to 16 places beyond the last.
+        """
+        return n + list_places(places.ctypes.data + 4 * n, np.int64(word), first)
+
+else:
+
+    @kernel
+    def list_bits(places, n, word, first):
+        """Do the same bit by bit."""
+        bits = np.int64(word)
+        for k in range(VECTOR):
+            places[n] = first + k
+            n += bits >> k & 1
+        return n
+
+
+@kernel
+def add_listed(total, rows, places, n):
+    """Add the first n of the rows that `places` tells, one by one. Mutates `total` (m,) float32; `rows` is (n, m).
+
+    Cost: a vector addition for every row and 16 columns.
+    """
+    columns = total.size // PICKED * PICKED if TILED else 0
+    wide = columns // PICKED_WIDE * PICKED_WIDE if LOOK_UP else 0
+    to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
+    for h in range(0, wide, PICKED_WIDE):
+        add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
+    for h in range(wide, columns, PICKED):
+        add_picked(to + 4 * h, start + 4 * h, step, at, n)
+    for h in range(columns, total.size):
+        for k in range(n):
+            total[h] += rows[places[k], h]
+
+
+@kernel
+def add_visible(fields, bias, weights, words):
+    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
+    places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)
+    for lane in range(words.shape[0]):
+        n = 0
+        for w in range(words.shape[1]):
+            n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
+            n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)
+        total = fields[lane]
+        total[:] = bias
+        add_listed(total, weights, places, n)
+
+
+@kernel
+def write_means(means, fields, n_hidden, part):
+    """Write part * sigmoid(fields) for the first `n_hidden` columns. Mutates `means` (lanes, m)."""
+    for lane in range(means.shape[0]):
+        for h in range(n_hidden):
+            size = exp_float32(-abs(fields[lane, h]))
+            up = _ONE if fields[lane, h] > 0 else size
+            means[lane, h] = np.float32(part * np.float32(up / np.float32(_ONE + size)))
+
+
+@kernel
+def turn_words(turned, words):
+    """Turn words (lanes, n_words) of 32 units into words of 16 lanes. Mutates `turned` (ceil(lanes / 16), 32 n_words).
+
+    Cost: one operation a bit, in vectors.
+    """
+    turned[:] = 0
+    for lane in range(words.shape[0]):
+        row, place = turned[lane // VECTOR], np.uint32(lane % VECTOR)
+        for w in range(words.shape[1]):
+            word = words[lane, w]
+            for k in range(WORD):
+                bit = np.uint32(np.uint32(word >> np.uint32(k)) & np.uint32(1))
+                row[WORD * w + k] |= np.uint16(np.uint32(bit << place))
+
+
+@kernel
+def transpose(target, source):
+    """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
+    columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
+    squares = (columns // VECTOR * VECTOR, rows // VECTOR * VECTOR) if TILED else (0, 0)
+    next_target, next_source = target.strides[0], source.strides[0]
+    for column in range(0, squares[0], VECTOR):
+        for row in range(0, squares[1], VECTOR):
+            to = target.ctypes.data + column * next_target + 4 * row
+            transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
+    for row in range(rows):
+        for column in range(squares[0] if row < squares[1] else 0, columns):
+            target[column, row] = source[row, column]
+
+
+@kernel
+def transpose_words(target, source):
+    """Write the transpose of words (n_words, width), as many lanes of it as `target` (lanes, n_words) has."""
+    for w in range(source.shape[0]):
+        for lane in range(target.shape[0]):
+            target[lane, w] = source[w, lane]
 
 
 EVEN = np.uint64(0x5555555555555555)

@@ -18,7 +18,8 @@ from ..._base import arrays, rng
 from ..._base.threads import side_by_side
 from ...data.rows import Rows, pack
 from ...kernels.bits import MASKS
-from ...kernels.learning.batches import PIECE, VECTOR, WORD, run_batches
+from ...kernels.learning.batches import PIECE, run_batches
+from ...kernels.learning.contrastive import VECTOR, WORD
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED, order_of_rows
 from ..moments import Parameters, with_prefix, without_prefix
