@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastbm._base.threads import _controller, single_threaded_blas
+from fastbm._base.threads import _controller, side_by_side, single_threaded_blas
 
 _controller()  # has SciPy's BLAS loaded too
 BLAS = _controller().select(user_api="blas")
@@ -71,3 +71,34 @@ def test_a_forked_child_does_not_count_the_holders_of_its_parent() -> None:
     leave.set()
     other.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting, seen = threading.Barrier(3), []
+
+    def meet(k: int, n: int) -> None:
+        meeting.wait(10)
+        seen.append((k, n))
+
+    side_by_side(meet, 3)
+    assert sorted(seen) == [(0, 3), (1, 3), (2, 3)]
+
+    def fail(k: int, n: int) -> None:
+        if k:
+            raise KeyError(k)
+
+    with pytest.raises(KeyError):
+        side_by_side(fail, 2)
+
+    start, begun = threading.Thread.start, []
+
+    def one_only(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", one_only)
+    seen.clear()
+    side_by_side(lambda k, n: seen.append((k, n)), 3)
+    assert seen == [(0, 1)]
