@@ -9,15 +9,14 @@ from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.record import record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from . import fixed_point
-from .engine import Engine
+from .levels import LevelChains
 
 
-class SparseChains(Engine):
+class SparseChains(LevelChains):
     """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`."""
 
     kernel = "sparse"
     block_lanes = 128
-    few = 4
     _in_groups = True
 
     def _couple(self) -> None:
@@ -25,18 +24,22 @@ class SparseChains(Engine):
             self.couplings, self.bias, self.units, self.highest_beta
         )
         degree = int(np.diff(edges[0]).max(initial=0))
-        self._swept = _in_fours(*edges) if self.n_chains <= self.few else edges
+        self._swept = _in_fours(*edges) if self._one_by_one else edges
+        self._set_edges(edges, start)
         self._start = [self.lanes.spread(k, start) for k in range(len(self.blocks))]
         self._biases = [self.lanes.spread(k, self.bias) for k in range(len(self.blocks))]
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
-        self.attempt_seconds = 5e-10 + 5e-11 * degree
+        self.attempt_seconds = 1e-9 + 2e-10 * degree if self._one_by_one else 5e-10 + 5e-11 * degree
         self.detail = self._point.detail(self.kernel)
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        if self._levels is not None:
+            self._sweep_levels(k, self._levels, n_sweeps)
+            return
         graph, chains = (*self._swept, self._start[k]), (self._scale[k], self.lane_streams[k])
         for rows, count in self._pieces(k, first, n_sweeps):
             if self._one_by_one:
@@ -46,10 +49,14 @@ class SparseChains(Engine):
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
-        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
-        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         energies = np.empty(packed.shape[:2])
         units = (float(self.units.lo), float(self.units.span))
+        if self._levels is not None:
+            machine = (self.couplings.csr(), self._biases[k], units)
+            self._record_levels(k, self._levels, thin, machine, packed, energies)
+            return energies
+        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
+        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         self._flips[k] += record_sparse(
             self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, packed, energies
         )

@@ -1,0 +1,164 @@
+"""Few chains on sparse couplings, whose units are drawn side by side: see `fastbm.kernels.sampling.levels`.
+
+Groups of units are made once so many sweeps are asked for that they pay: bits are the same with them and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ...kernels.ahead import COMPILED, leaps
+from ...kernels.groups import SIDE, SPARE
+from ...kernels.sampling.levels import PIECE, collect_bits, fill_slots, rank_units, spread_bits, sweep_levels
+from ...kernels.sampling.record import record_levels
+from .engine import Engine
+
+WORTH = 8  # sweeps that cost as much as to make the groups
+ORDERS = ("sequential", "coloured")  # the same in every sweep
+GROUP, SLOT, UNIT, EDGE = 6.0, 4.0, 3.0, 0.4  # nanoseconds, about, of groups and of units one after the other
+
+
+class Levels(NamedTuple):
+    """Units in groups, in whose order bits lie.
+
+    Attributes
+    ----------
+    ranks : (n_units,) int32 array
+    pieces : (pieces + 1,) int32 array
+        The groups of each piece of a sweep.
+    slots : tuple of arrays
+        As `fastbm.kernels.groups.draw_group` has them: bounds, bases, neighbours, rises.
+    starts : (1 or n_chains, groups, SIDE) array
+        Fields with all units down.
+    limits : tuple of arrays
+        Where each group's limits are: first_limit, places.
+    """
+
+    ranks: np.ndarray
+    pieces: np.ndarray
+    slots: tuple[np.ndarray, ...]
+    starts: np.ndarray
+    limits: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a chain."""
+        return int(self.starts[0].size) + 2 * SPARE
+
+    def of_chains(self, chains: slice) -> tuple[Any, ...]:
+        """Return what kernels take."""
+        starts = self.starts if len(self.starts) == 1 else self.starts[chains]
+        return self.pieces, self.slots, starts, *self.limits, leaps(), len(self.ranks)
+
+
+def arrange(edges: tuple[np.ndarray, ...], start: np.ndarray, visit: np.ndarray, order: str) -> Levels | None:
+    """Return the groups of units that are visited in this order, or None where they are no gain.
+
+    `edges` (indptr, indices, rises) and `start` (1 or n_chains, n_units) are integers as kernels take them.
+    """
+    indptr, indices, rises = edges
+    n_units, in_order = len(visit), order == "coloured"
+    ranks, pieces = np.empty(n_units, np.int32), np.empty(-(-n_units // PIECE) + 1, np.int32)
+    n_groups = rank_units(indptr, indices, visit, in_order, ranks, pieces)
+    units = np.full((n_groups, SIDE), -1, np.int32)
+    units.reshape(-1)[ranks] = np.arange(n_units, dtype=np.int32)
+    degrees = np.append(np.diff(indptr), 0).astype(np.int32)
+    n_slots = int(degrees[units].max(axis=1).sum())
+    if GROUP * n_groups + SLOT * n_slots > UNIT * n_units + EDGE * len(indices):
+        return None
+    starts = np.full((len(start), units.size), np.iinfo(rises.dtype).min, rises.dtype)  # no unit, nothing that goes up
+    starts[:, ranks] = start
+    slots = _slots(edges, ranks, units, 2 * n_slots)
+    limits = _limits(visit, ranks, n_groups, in_order=in_order)
+    return Levels(ranks, pieces, slots, starts.reshape(len(start), n_groups, SIDE), limits)
+
+
+def _slots(edges: tuple[np.ndarray, ...], ranks: np.ndarray, units: np.ndarray, room: int) -> tuple[np.ndarray, ...]:
+    bounds, bases = np.empty(len(units) + 1, np.int32), np.empty(room, np.int32)
+    neighbours, rises = np.empty((room, SIDE), np.int32), np.empty((room, SIDE), edges[2].dtype)
+    n_slots = fill_slots(*edges, ranks, units, bounds, bases, neighbours, rises)
+    return bounds, bases[:n_slots], neighbours[:n_slots], rises[:n_slots]
+
+
+def _limits(visit: np.ndarray, ranks: np.ndarray, n_groups: int, *, in_order: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a group's limits begin in those of its piece, or -1 and the place of each of them."""
+    places = np.zeros((n_groups, SIDE), np.int32)
+    places.reshape(-1)[ranks[visit]] = np.arange(len(visit), dtype=np.int32) % PIECE
+    if in_order:
+        return np.ascontiguousarray(places[:, 0]), places[:1]
+    return np.full(n_groups, -1, np.int32), places
+
+
+class LevelChains(Engine):
+    """Chains that are swept by levels where they are few, and where that pays."""
+
+    few = 8
+    few_anyhow: ClassVar[int] = 4  # chains that are swept one after the other in any order
+
+    _scale: list[np.ndarray]
+
+    @classmethod
+    def _are_few(cls, n_chains: int, order: str) -> bool:
+        return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
+
+    def _set_edges(self, edges: tuple[np.ndarray, ...], start: np.ndarray) -> None:
+        """Set integers as kernels take them, (indptr, indices, rises) and fields with all units down."""
+        self._edges, self._all_down = edges, start
+        self._levels: Levels | None = None
+        self._n_asked = 0 if COMPILED and self._one_by_one and self.order in ORDERS else WORTH
+
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain by `n_sweeps` sweeps."""
+        self._ask(n_sweeps)
+        super().sweep(n_sweeps)
+
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`: see `Engine`."""
+        self._ask(n_samples * thin)
+        return super().record(n_samples, thin)
+
+    def _ask(self, n_sweeps: int) -> None:
+        """Make groups of units if so many sweeps more are worth it, with those before."""
+        before, self._n_asked = self._n_asked, self._n_asked + n_sweeps
+        if before < WORTH <= self._n_asked:
+            self._levels = arrange(self._edges, self._all_down, self.visit, self.order)
+
+    def _spread(self, k: int, levels: Levels) -> np.ndarray:
+        """Return bits of block `k` in the order of the groups."""
+        bits = np.zeros((self.lanes.used(k), levels.n_bytes), np.uint8)
+        spread_bits(self.up[k], levels.ranks, bits)
+        return bits
+
+    def _sweep_levels(self, k: int, levels: Levels, n_sweeps: int) -> None:
+        """Sweep block `k`, until a stop is asked for."""
+        bits, graph = self._spread(k, levels), levels.of_chains(self.blocks[k])
+        for pieces, count in self._cut_levels(len(levels.pieces) - 1, n_sweeps):
+            if self._must_stop(k, min(self.n_units, PIECE * (pieces[1] - pieces[0])) * count):
+                return
+            chains = (self._scale[k], self.lane_streams[k])
+            self._flips[k] += sweep_levels(bits, graph, *chains, pieces, count, self._hold)
+        collect_bits(bits, levels.ranks, self.up[k])
+
+    def _cut_levels(self, n_pieces: int, n_sweeps: int) -> Iterator[tuple[tuple[int, int], int]]:
+        """Yield (first piece, last one + 1) and a number of sweeps, as `_cut` does for rows of units."""
+        longest = self._longest_piece()
+        if self.n_units > longest:
+            step = max(1, longest // PIECE)
+            for _ in range(n_sweeps):
+                for a in range(0, n_pieces, step):
+                    yield (a, min(a + step, n_pieces)), 1
+            return
+        step = longest // self.n_units
+        for first in range(0, n_sweeps, step):
+            yield (0, n_pieces), min(step, n_sweeps - first)
+
+    def _record_levels(
+        self, k: int, levels: Levels, thin: int, machine: tuple[Any, ...], packed: np.ndarray, energies: np.ndarray
+    ) -> None:
+        """Take samples of block `k` in one call. Mutates `packed`, `energies`."""
+        states = (self._spread(k, levels), levels.ranks, self.up[k])
+        chains = (levels.of_chains(self.blocks[k]), self._scale[k], self.lane_streams[k])
+        self._flips[k] += record_levels(states, chains, thin, self._hold, machine, packed, energies)
