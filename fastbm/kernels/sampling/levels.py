@@ -11,7 +11,7 @@ import numpy as np
 from ..ahead import draw_words
 from ..groups import SIDE, SPARE, draw_group
 from ..jit import kernel
-from .limits import gibbs_limit, largest_float32, metropolis_limit, shift_of
+from .limits import fill_limits
 
 PIECE = 1 << 14  # attempts of a chain whose limits are made together
 ALIKE = 6  # units of a group whose neighbours follow one another, from which they are worth a slot
@@ -135,21 +135,6 @@ def collect_bits(bits, ranks, up):
 
 
 @kernel
-def _draw_limits(stream, leaps, scale, hold, words, limits):
-    """Draw the next limits of a chain. Mutates `stream`, `words`, `limits`."""
-    draw_words(stream, leaps, words)
-    most = largest_float32(limits)
-    if hold is None:
-        for p in range(words.shape[0]):
-            limits[p] = gibbs_limit(words[p], scale, most)
-    else:
-        shift = shift_of(hold)
-        for p in range(words.shape[0]):
-            limit = metropolis_limit(words[p], scale, shift, most)
-            limits[p] = most if np.uint32(~words[p]) < hold else limit
-
-
-@kernel
 def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
     """Update every unit in the pieces from pieces[0] to pieces[1], `n_sweeps` times, in every chain.
 
@@ -169,9 +154,12 @@ def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
         for piece in range(pieces[0], pieces[1]):
             m = min(n_units, (piece + 1) * PIECE) - piece * PIECE
             for c in range(bits.shape[0]):
-                stream[:] = streams[:, c]
-                _draw_limits(stream, leaps, scale[c], hold, words[: n_rows * m], limits[: n_rows * m])
-                streams[:, c] = stream
+                for j in range(4):
+                    stream[j] = streams[j, c]
+                draw_words(stream, leaps, words[: n_rows * m])
+                fill_limits(words[: n_rows * m], scale[c], hold, limits)
+                for j in range(4):
+                    streams[j, c] = stream[j]
                 begin = start[min(c, start.shape[0] - 1)]
                 for row in range(n_rows):
                     here = limits[row * m :]

@@ -112,5 +112,6 @@ def record_levels(states, chains, thin, hold, machine, packed, energies):
         collect_bits(bits, ranks, up)
         pack_units(up, packed[t])
         energies_sparse(up, graph, bias, units, total)
-        energies[t] = total
+        for c in range(packed.shape[1]):
+            energies[t, c] = total[c]
     return n_flips

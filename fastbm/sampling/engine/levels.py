@@ -16,7 +16,7 @@ from ...kernels.sampling.levels import PIECE, collect_bits, fill_slots, rank_uni
 from ...kernels.sampling.record import record_levels
 from .engine import Engine
 
-WORTH = 8  # sweeps that cost as much as to make the groups
+WORTH, WORTH_ATTEMPTS = 8, 1 << 18  # sweeps, and attempts of all chains, that cost more than to make the groups
 ORDERS = ("sequential", "coloured")  # the same in every sweep
 GROUP, SLOT, UNIT, EDGE = 6.0, 4.0, 3.0, 0.4  # nanoseconds, about, of groups and of units one after the other
 
@@ -108,7 +108,7 @@ class LevelChains(Engine):
         """Set integers as kernels take them, (indptr, indices, rises) and fields with all units down."""
         self._edges, self._all_down = edges, start
         self._levels: Levels | None = None
-        self._n_asked = 0 if COMPILED and self._one_by_one and self.order in ORDERS else WORTH
+        self._n_asked, self._may_pay = 0, COMPILED and bool(self._one_by_one) and self.order in ORDERS
 
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
@@ -122,8 +122,10 @@ class LevelChains(Engine):
 
     def _ask(self, n_sweeps: int) -> None:
         """Make groups of units if so many sweeps more are worth it, with those before."""
-        before, self._n_asked = self._n_asked, self._n_asked + n_sweeps
-        if before < WORTH <= self._n_asked:
+        self._n_asked += n_sweeps
+        attempts = self._n_asked * self.n_units * self.n_chains
+        if self._may_pay and self._n_asked >= WORTH and attempts >= WORTH_ATTEMPTS:
+            self._may_pay = False
             self._levels = arrange(self._edges, self._all_down, self.visit, self.order)
 
     def _spread(self, k: int, levels: Levels) -> np.ndarray:

@@ -70,7 +70,7 @@ def assert_same_state(one: Engine, other: Engine) -> None:
     rule=st.sampled_from(RULES),
     order=st.sampled_from(ORDERS),
     beta=st.sampled_from([0.0, 1e-3, 1.0, 1e6]),
-    n_chains=st.sampled_from([1, 7, 16, 17, 63, 64, 65, 129, 200]),
+    n_chains=st.sampled_from([1, 2, 16, 17, 63, 64, 65, 129, 200]),
     own_bias=st.booleans(),
     own_beta=st.booleans(),
     seed=st.integers(0, 2**16),
@@ -95,7 +95,7 @@ def test_dense_and_sparse_kernels_give_the_same_bits(
             make_chains(model, n_chains, rule=rule, order=order, kernel=kernel, beta=betas, seed=seed, bias=bias)
             for kernel in ("dense", "sparse")
         )
-    for n_sweeps in (3, 6):
+    for n_sweeps in (3, 2):
         for chains in (dense, sparse):
             chains.sweep(n_sweeps)
         first, second = dense.state(), sparse.state()

@@ -12,6 +12,12 @@ from fastbm.sampling.engine import levels
 from tests.sampling.engine.test_engine import regular_graph
 
 
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are made for little work too."""
+    monkeypatch.setattr(levels, "WORTH_ATTEMPTS", 0)
+
+
 def hub() -> bm.BoltzmannMachine:
     """A unit with many neighbours, in a lattice."""
     graph = nx.grid_graph((20, 20), periodic=True)
