@@ -21,6 +21,9 @@ ORDERS = ("sequential", "coloured")  # the same in every sweep
 GROUP, SLOT, UNIT, EDGE = 6.0, 4.0, 3.0, 0.4  # nanoseconds, about, of groups and of units one after the other
 
 
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices, and what a neighbour adds that is up
+
+
 class Levels(NamedTuple):
     """Units in groups, in whose order bits lie.
 
@@ -54,7 +57,7 @@ class Levels(NamedTuple):
         return self.pieces, self.slots, starts, *self.limits, leaps(), len(self.ranks)
 
 
-def arrange(edges: tuple[np.ndarray, ...], start: np.ndarray, visit: np.ndarray, order: str) -> Levels | None:
+def arrange(edges: Edges, start: np.ndarray, visit: np.ndarray, order: str) -> Levels | None:
     """Return the groups of units that are visited in this order, or None where they are no gain.
 
     `edges` (indptr, indices, rises) and `start` (1 or n_chains, n_units) are integers as kernels take them.
@@ -76,7 +79,7 @@ def arrange(edges: tuple[np.ndarray, ...], start: np.ndarray, visit: np.ndarray,
     return Levels(ranks, pieces, slots, starts.reshape(len(start), n_groups, SIDE), limits)
 
 
-def _slots(edges: tuple[np.ndarray, ...], ranks: np.ndarray, units: np.ndarray, room: int) -> tuple[np.ndarray, ...]:
+def _slots(edges: Edges, ranks: np.ndarray, units: np.ndarray, room: int) -> tuple[np.ndarray, ...]:
     bounds, bases = np.empty(len(units) + 1, np.int32), np.empty(room, np.int32)
     neighbours, rises = np.empty((room, SIDE), np.int32), np.empty((room, SIDE), edges[2].dtype)
     n_slots = fill_slots(*edges, ranks, units, bounds, bases, neighbours, rises)
@@ -104,7 +107,7 @@ class LevelChains(Engine):
     def _are_few(cls, n_chains: int, order: str) -> bool:
         return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
 
-    def _set_edges(self, edges: tuple[np.ndarray, ...], start: np.ndarray) -> None:
+    def _set_edges(self, edges: Edges, start: np.ndarray) -> None:
         """Set integers as kernels take them, (indptr, indices, rises) and fields with all units down."""
         self._edges, self._all_down = edges, start
         self._levels: Levels | None = None

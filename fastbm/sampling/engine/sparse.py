@@ -9,7 +9,7 @@ from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.record import record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from . import fixed_point
-from .levels import LevelChains
+from .levels import Edges, LevelChains
 
 
 class SparseChains(LevelChains):
@@ -24,14 +24,21 @@ class SparseChains(LevelChains):
             self.couplings, self.bias, self.units, self.highest_beta
         )
         degree = int(np.diff(edges[0]).max(initial=0))
-        self._swept = _in_fours(*edges) if self._one_by_one else edges
         self._set_edges(edges, start)
+        self._graph: Edges | None = None
         self._start = [self.lanes.spread(k, start) for k in range(len(self.blocks))]
         self._biases = [self.lanes.spread(k, self.bias) for k in range(len(self.blocks))]
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self.attempt_seconds = 1e-9 + 2e-10 * degree if self._one_by_one else 5e-10 + 5e-11 * degree
         self.detail = self._point.detail(self.kernel)
+
+    @property
+    def _swept(self) -> Edges:
+        """The couplings as kernels take them that look at one unit after the other."""
+        if self._graph is None:
+            self._graph = _in_fours(*self._edges) if self._one_by_one else self._edges
+        return self._graph
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
@@ -70,7 +77,7 @@ class SparseChains(LevelChains):
         return energies[:used]
 
 
-def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> Edges:
     """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
     degree = np.diff(indptr)
     ends = np.concatenate([[0], np.cumsum(-(-degree // 4) * 4)])
