@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .jit import cgutils, config, intrinsic, ir, kernel, types
+from .jit import borrowing, cgutils, config, intrinsic, ir, kernel, types
 from .random import next_word
 
 LANES, LEAP = 16, 64  # parts of a block, and words of each
 BLOCK = LANES * LEAP
+MARKS = (LEAP // LANES + 1, 4, LANES)  # the shape of states at every 16th step
 FEWEST = 512  # words, from which a block, which is always made as a whole, costs less than one after the other
 COMPILED = not config.DISABLE_JIT
 _INT, _ADDRESS = ir.IntType(32), ir.IntType(64)
@@ -58,7 +59,7 @@ def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _run(typing: Any, state: Any, table: Any, words: Any, marks: Any) -> Any:
     """Write a block of words of the stream with `state` (4,), and all lanes' states at every 16th step.
 
-    Mutates `words` (1024,), `marks` (5, 4, 16).
+    Mutates `words` (`BLOCK`,), `marks` (`MARKS`).
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -143,8 +144,8 @@ def _indices(values: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_INT, len(values)), values)
 
 
-@kernel
-def _draw_one_by_one(state, words):
+@borrowing
+def draw_one_by_one(state, words):
     """Write the next words of a stream. Mutates `state` (4,) and `words`."""
     a, b, c, d = state[0], state[1], state[2], state[3]
     for p in range(words.shape[0]):
@@ -152,31 +153,46 @@ def _draw_one_by_one(state, words):
     state[0], state[1], state[2], state[3] = a, b, c, d
 
 
+@borrowing
+def draw_block(state, table, words, marks):
+    """Write the next `BLOCK` words of a stream. Mutates `state`, `words`, and `marks`, of the shape `MARKS`.
+
+    On exit marks[0, :, 0] is the state before them. `table` is `leaps()`.
+    """
+    if not COMPILED:
+        for j in range(4):
+            marks[0, j, 0] = state[j]
+        draw_one_by_one(state, words)
+        return
+    _run(state, table, words, marks)
+    for j in range(4):
+        state[j] = marks[LEAP // LANES, j, LANES - 1]
+
+
 @kernel
 def draw_words(state, table, words):
     """Write the next words of a stream. Mutates `state` (4,) uint32, never all zero, and `words` (n,) uint32.
 
     `table` is `leaps()`; `words` is contiguous.
-    Cost: about one cycle a word with AVX-512, four where there are less than `FEWEST`.
+    Cost: about one cycle a word with AVX-512, three where there are less than `FEWEST`.
     """
     n = words.shape[0]
-    if not COMPILED or n < FEWEST:
-        _draw_one_by_one(state, words)
-        return
-    marks, room = np.empty((LEAP // LANES + 1, 4, LANES), np.uint32), np.empty(BLOCK, np.uint32)
     whole = n - n % BLOCK
+    if not COMPILED or n < FEWEST:
+        draw_one_by_one(state, words)
+        return
+    marks = np.empty(MARKS, np.uint32)
     for first in range(0, whole, BLOCK):
-        _run(state, table, words[first : first + BLOCK], marks)
-        for j in range(4):
-            state[j] = marks[LEAP // LANES, j, LANES - 1]
+        draw_block(state, table, words[first : first + BLOCK], marks)
     rest = n - whole
     if rest < FEWEST:
-        _draw_one_by_one(state, words[whole:])
+        draw_one_by_one(state, words[whole:])
         return
+    room = np.empty(BLOCK, np.uint32)
     _run(state, table, room, marks)
     for p in range(rest):
         words[whole + p] = room[p]
     lane, steps = rest // LEAP, rest % LEAP
     for j in range(4):
         state[j] = marks[steps // LANES, j, lane]
-    _draw_one_by_one(state, room[: steps % LANES])
+    draw_one_by_one(state, room[: steps % LANES])

@@ -160,11 +160,11 @@ def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
                 fill_limits(words[: n_rows * m], scale[c], hold, limits)
                 for j in range(4):
                     streams[j, c] = stream[j]
-                begin = start[min(c, start.shape[0] - 1)]
+                own, begin = bits[c], start[min(c, start.shape[0] - 1)]
                 for row in range(n_rows):
                     here = limits[row * m :]
                     for g in range(piece_bounds[piece], piece_bounds[piece + 1]):
                         n_flips += draw_group(
-                            g, bits[c], bounds, bases, neighbours, rises, begin, here, first_limit, places, hold
+                            g, own, bounds, bases, neighbours, rises, begin, here, first_limit, places, hold
                         )
     return n_flips
