@@ -20,7 +20,6 @@ from fastbm.kernels.sampling.clusters import (
     draw_word,
     index_of,
     next_ahead,
-    next_below,
     put_back,
     swendsen_wang_update,
     wolff_update,
@@ -115,9 +114,15 @@ def room() -> tuple[np.ndarray, np.ndarray]:
 def test_a_tie_of_the_upper_half_is_broken_by_the_next_word(shift: int) -> None:
     stream = rng.streams(4, 1)[0]
     first, second = itertools.islice(reference.xoshiro(stream), 2)
-    cuts = [(first << 32) + second + shift, (first + 1) << 32, (first << 32) - 1]
-    drawn = [next_below(np.uint64(cut), *room(), stream.copy(), leaps(), BLOCK) for cut in cuts]
-    assert drawn == [(shift > 0, 2), (True, 1), (False, 1)]
+    graph = bm.models.ising((2,), periodic=False).couplings.csr()[:2]
+    for cut, joined in (
+        ((first << 32) + second + shift, shift > 0),
+        ((first + 1) << 32, True),
+        ((first << 32) - 1, False),
+    ):
+        up, queue, cuts = np.ones(2, np.uint8), np.empty(3, np.int32), np.array([cut], np.uint64)
+        total = swendsen_wang_update(up, queue, (*graph, cuts), np.empty(0), stream.copy(), leaps(), 1)
+        assert total == (4.0 if joined else 2.0)
 
 
 @pytest.mark.parametrize("n", [0, 1, 700, BLOCK, BLOCK + 1, 3 * BLOCK])

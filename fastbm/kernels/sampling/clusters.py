@@ -16,7 +16,8 @@ from ..ahead import BLOCK, MARKS, draw_block, draw_one_by_one
 from ..jit import borrowing, inlined, kernel
 from ..random import log_of_bits, logit_of_bits, next_word
 
-_VISITED = np.uint8(2)
+_VISITED, _U = np.uint8(2), np.uint64
+_ONE, _ALL = _U(1), _U(2**64 - 1)
 DOWN = np.uint32(2**31 - 64)  # words below it, and no others, have a negative `logit_of_bits`
 HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
 
@@ -61,20 +62,9 @@ def put_back(words, marks, state, at):
 
 
 @borrowing
-def next_below(cut, words, marks, state, table, at):
-    """Return whether a random 64-bit number is below `cut` (uint64), and the place after its words.
-
-    It is true with probability cut / 2^64.
-
-    Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
-    """
-    upper = np.uint32(cut >> np.uint64(32))
+def _is_lower_below(cut, words, marks, state, table, at):
     word, at = next_ahead(words, marks, state, table, at)
-    below = word < upper
-    if word == upper:
-        word, at = next_ahead(words, marks, state, table, at)
-        below = word < np.uint32(cut & np.uint64(0xFFFFFFFF))
-    return below, at
+    return word < np.uint32(cut & _U(0xFFFFFFFF)), at
 
 
 @borrowing
@@ -86,22 +76,36 @@ def _grow(up, queue, start, indptr, indices, cuts, mark, words, marks, state, ta
     the bit they had, so that each joins once and a bond between two of them is not drawn again.
     Cost: one word a bond of the members, drawn whether or not it is used: no branch depends on the state.
     """
-    all_bits = np.int64(-1 if cuts.shape[0] > 1 else 0)
+    every = _ALL if cuts.shape[0] > 1 else _U(0)
     bit = up[queue[start]]
     up[queue[start]] = mark
-    done, stop = start, start + 1
+    # indices without a sign are looked up without a question
+    done, stop = _U(start), _U(start + 1)
     while done < stop:
-        i = queue[done]
-        done += 1
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            below, at = next_below(cuts[k & all_bits], words, marks, state, table, at)
-            old = up[j]
-            joins = below & (old == bit)
-            up[j] = mark if joins else old
-            queue[stop] = j
-            stop += joins
-    return stop, at
+        i = np.uint32(queue[done])
+        done += _ONE
+        k, last = _U(indptr[i]), _U(indptr[i + np.uint32(1)])
+        while k < last:
+            if at == BLOCK:
+                draw_block(state, table, words, marks)
+                at = 0
+            here = min(last - k, _U(BLOCK - at))
+            for place in range(_U(at), _U(at) + here):
+                j, cut = np.uint32(indices[k]), cuts[k & every]
+                k += _ONE
+                at += 1
+                upper, word = np.uint32(cut >> _U(32)), words[place]
+                below = word < upper
+                if word == upper:
+                    below, at = _is_lower_below(cut, words, marks, state, table, at)
+                old = up[j]
+                joins = below & (old == bit)
+                up[j] = mark if joins else old
+                queue[stop] = j
+                stop += _U(joins)
+                if word == upper:
+                    break
+    return np.int64(stop), at
 
 
 @borrowing
@@ -174,8 +178,8 @@ def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
             if pull.shape[0]:
                 above = _sum_over(queue, start, stop, pull) > logit_of_bits(word)
             drawn = np.uint8(_VISITED | np.uint8(above))
-            for k in range(start, stop):
-                up[queue[k]] = drawn
+            for k in range(_U(start), _U(stop)):
+                up[np.uint32(queue[k])] = drawn
             total += float(stop - start) * float(stop - start)
         for i in range(n_units):
             up[i] &= np.uint8(1)
