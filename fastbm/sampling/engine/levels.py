@@ -6,15 +6,13 @@ Groups of units are made once so many sweeps are asked for that they pay: bits a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...kernels.ahead import COMPILED, leaps
 from ...kernels.groups import SIDE, SPARE
-from ...kernels.sampling.levels import PIECE, collect_bits, fill_slots, rank_units, spread_bits, sweep_levels
-from ...kernels.sampling.record import record_levels
-from .engine import Engine
+from ...kernels.sampling.levels import PIECE, fill_slots, rank_units, spread_bits
 
 WORTH, WORTH_ATTEMPTS = 8, 1 << 18  # sweeps, and attempts of all chains, that cost more than to make the groups
 ORDERS = ("sequential", "coloured")  # the same in every sweep
@@ -46,10 +44,11 @@ class Levels(NamedTuple):
     starts: np.ndarray
     limits: tuple[np.ndarray, np.ndarray]
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of a chain."""
-        return int(self.starts[0].size) + 2 * SPARE
+    def spread(self, up: np.ndarray) -> np.ndarray:
+        """Return bits (n_units, chains) in the order of the groups, (chains, bytes)."""
+        bits = np.zeros((up.shape[1], int(self.starts[0].size) + 2 * SPARE), np.uint8)
+        spread_bits(up, self.ranks, bits)
+        return bits
 
     def of_chains(self, chains: slice) -> tuple[Any, ...]:
         """Return what kernels take."""
@@ -62,6 +61,8 @@ def arrange(edges: Edges, start: np.ndarray, visit: np.ndarray, order: str) -> L
 
     `edges` (indptr, indices, rises) and `start` (1 or n_chains, n_units) are integers as kernels take them.
     """
+    if not COMPILED or order not in ORDERS:
+        return None
     indptr, indices, rises = edges
     n_units, in_order = len(visit), order == "coloured"
     ranks, pieces = np.empty(n_units, np.int32), np.empty(-(-n_units // PIECE) + 1, np.int32)
@@ -95,75 +96,15 @@ def _limits(visit: np.ndarray, ranks: np.ndarray, n_groups: int, *, in_order: bo
     return np.full(n_groups, -1, np.int32), places
 
 
-class LevelChains(Engine):
-    """Chains that are swept by levels where they are few, and where that pays."""
-
-    few = 8
-    few_anyhow: ClassVar[int] = 4  # chains that are swept one after the other in any order
-
-    _scale: list[np.ndarray]
-
-    @classmethod
-    def _are_few(cls, n_chains: int, order: str) -> bool:
-        return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
-
-    def _set_edges(self, edges: Edges, start: np.ndarray) -> None:
-        """Set integers as kernels take them, (indptr, indices, rises) and fields with all units down."""
-        self._edges, self._all_down = edges, start
-        self._levels: Levels | None = None
-        self._n_asked, self._may_pay = 0, COMPILED and bool(self._one_by_one) and self.order in ORDERS
-
-    def sweep(self, n_sweeps: int) -> None:
-        """Advance every chain by `n_sweeps` sweeps."""
-        self._ask(n_sweeps)
-        super().sweep(n_sweeps)
-
-    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
-        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`: see `Engine`."""
-        self._ask(n_samples * thin)
-        return super().record(n_samples, thin)
-
-    def _ask(self, n_sweeps: int) -> None:
-        """Make groups of units if so many sweeps more are worth it, with those before."""
-        self._n_asked += n_sweeps
-        attempts = self._n_asked * self.n_units * self.n_chains
-        if self._may_pay and self._n_asked >= WORTH and attempts >= WORTH_ATTEMPTS:
-            self._may_pay = False
-            self._levels = arrange(self._edges, self._all_down, self.visit, self.order)
-
-    def _spread(self, k: int, levels: Levels) -> np.ndarray:
-        """Return bits of block `k` in the order of the groups."""
-        bits = np.zeros((self.lanes.used(k), levels.n_bytes), np.uint8)
-        spread_bits(self.up[k], levels.ranks, bits)
-        return bits
-
-    def _sweep_levels(self, k: int, levels: Levels, n_sweeps: int) -> None:
-        """Sweep block `k`, until a stop is asked for."""
-        bits, graph = self._spread(k, levels), levels.of_chains(self.blocks[k])
-        for pieces, count in self._cut_levels(len(levels.pieces) - 1, n_sweeps):
-            if self._must_stop(k, min(self.n_units, PIECE * (pieces[1] - pieces[0])) * count):
-                return
-            chains = (self._scale[k], self.lane_streams[k])
-            self._flips[k] += sweep_levels(bits, graph, *chains, pieces, count, self._hold)
-        collect_bits(bits, levels.ranks, self.up[k])
-
-    def _cut_levels(self, n_pieces: int, n_sweeps: int) -> Iterator[tuple[tuple[int, int], int]]:
-        """Yield (first piece, last one + 1) and a number of sweeps, as `_cut` does for rows of units."""
-        longest = self._longest_piece()
-        if self.n_units > longest:
-            step = max(1, longest // PIECE)
-            for _ in range(n_sweeps):
-                for a in range(0, n_pieces, step):
-                    yield (a, min(a + step, n_pieces)), 1
-            return
-        step = longest // self.n_units
-        for first in range(0, n_sweeps, step):
-            yield (0, n_pieces), min(step, n_sweeps - first)
-
-    def _record_levels(
-        self, k: int, levels: Levels, thin: int, machine: tuple[Any, ...], packed: np.ndarray, energies: np.ndarray
-    ) -> None:
-        """Take samples of block `k` in one call. Mutates `packed`, `energies`."""
-        states = (self._spread(k, levels), levels.ranks, self.up[k])
-        chains = (levels.of_chains(self.blocks[k]), self._scale[k], self.lane_streams[k])
-        self._flips[k] += record_levels(states, chains, thin, self._hold, machine, packed, energies)
+def cut(n_units: int, n_sweeps: int, longest: int) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield (first piece, last one + 1) and a number of sweeps, of about `longest` attempts at most."""
+    n_pieces = -(-n_units // PIECE)
+    if n_units > longest:
+        step = max(1, longest // PIECE)
+        for _ in range(n_sweeps):
+            for a in range(0, n_pieces, step):
+                yield (a, min(a + step, n_pieces)), 1
+        return
+    step = longest // n_units
+    for first in range(0, n_sweeps, step):
+        yield (0, n_pieces), min(step, n_sweeps - first)

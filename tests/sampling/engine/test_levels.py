@@ -8,14 +8,14 @@ import pytest
 
 import fastbm as bm
 from fastbm.sampling.chains import make_chains
-from fastbm.sampling.engine import levels
+from fastbm.sampling.engine import levels, sparse
 from tests.sampling.engine.test_engine import regular_graph
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups are made for little work too."""
-    monkeypatch.setattr(levels, "WORTH_ATTEMPTS", 0)
+    monkeypatch.setattr(sparse, "WORTH_ATTEMPTS", 0)
 
 
 def hub() -> bm.BoltzmannMachine:
