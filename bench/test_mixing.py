@@ -22,6 +22,7 @@ from .problems import Problem, machine
 
 GLASS, FERROMAGNET = Problem("bimodal", (6, 6, 6)), Problem("ferromagnet", (64, 64))
 BETA = 0.9  # of the glass: its transition is near 0.91
+LARGE = Problem("ferromagnet", (256, 256))  # more than the first caches hold
 CRITICAL = float(np.log1p(np.sqrt(2.0)) / 2)
 LEAST = 100  # sweeps
 SINGLE = [("sparse", 128), ("multispin", 512)]
@@ -36,11 +37,18 @@ THIN = {"wolff": 5, "swendsen-wang": 1}  # a Wolff cluster is a part of the latt
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 cluster_rules = pytest.mark.parametrize("rule", ["wolff", "swendsen-wang"])
+ON_LATTICES = [(FERROMAGNET, "wolff"), (FERROMAGNET, "swendsen-wang"), (LARGE, "swendsen-wang")]
+on_lattices = pytest.mark.parametrize(("problem", "rule"), ON_LATTICES, ids=str)
 
 
 def burn_in(rule, n_sweeps):
     """Less before a warm-up of few sweeps."""
     return min(BURN_IN[rule], 10 * n_sweeps)
+
+
+def sweeps_of(problem, rule):
+    """Fewer where they take long."""
+    return SWEEPS[rule] * 64**2 * 4 // max(4 * 64**2, machine(problem).n_units)
 
 
 def label(problem, beta):
@@ -70,7 +78,7 @@ def by_other_means(problem, beta):
 @cache
 def truth(problem, beta):
     """The mean energy and its error; by Kaufman's log Z for the ferromagnet, which is exact."""
-    if problem == FERROMAGNET:
+    if problem.kind == "ferromagnet":
         step = 1e-4
         above, below = (kaufman_log_z(*problem.size, beta + side) for side in (step, -step))
         return (below - above) / (2 * step), 0.0
@@ -133,17 +141,15 @@ def test_tempering_peapods(work, effort):
     close(np.array([energy]), GLASS, BETA, error=spread / np.sqrt(count((tau, energy))))
 
 
-@cluster_rules
-def test_clusters(rule, work, effort):
+@on_lattices
+def test_clusters(problem, rule, work, effort):
     def run(n_sweeps):
         counts = {"n_sweeps": n_sweeps, "burn_in": burn_in(rule, n_sweeps), "thin": THIN[rule]}
-        return bm.sample(
-            machine(FERROMAGNET), sampler=rule, beta=CRITICAL, n_chains=CLUSTER_CHAINS, threads=1, **counts
-        )
+        return bm.sample(machine(problem), sampler=rule, beta=CRITICAL, n_chains=CLUSTER_CHAINS, threads=1, **counts)
 
-    sweeps, variant = max(LEAST, effort(SWEEPS[rule])), f"{rule.title()}, {CLUSTER_CHAINS} chains"
-    found = record(work, run, sweeps, of_ferromagnet, FERROMAGNET, CRITICAL, variant=variant)
-    close(found.energy, FERROMAGNET, CRITICAL)
+    sweeps, variant = max(LEAST, effort(sweeps_of(problem, rule))), f"{rule.title()}, {CLUSTER_CHAINS} chains"
+    found = record(work, run, sweeps, of_ferromagnet, problem, CRITICAL, variant=variant)
+    close(found.energy, problem, CRITICAL)
 
 
 @pytest.mark.parametrize(("kernel", "n_chains"), SINGLE)
@@ -159,20 +165,20 @@ def test_single_units_on_ferromagnet(kernel, n_chains, work, effort):
     close(found.energy, FERROMAGNET, CRITICAL)
 
 
-@cluster_rules
+@on_lattices
 @installed("mcising")
-def test_clusters_mcising(rule, work, effort, workers):
+def test_clusters_mcising(problem, rule, work, effort, workers):
     def run(n_sweeps):
         counts = (n_sweeps, burn_in(rule, n_sweeps), THIN[rule])
-        about = (FERROMAGNET, CLUSTER_CHAINS, rule, CRITICAL, *counts)
+        about = (problem, CLUSTER_CHAINS, rule, CRITICAL, *counts)
         return workers[0].submit(external.mcising_series, *about).result()
 
     def count(found):
         return slowest(found[0], np.abs(found[1]))
 
-    sweeps, program = max(LEAST, effort(SWEEPS[rule])), f"mcising, {rule.title()}"
-    energy, _ = record(work, run, sweeps, count, FERROMAGNET, CRITICAL, program=program)
-    close(energy, FERROMAGNET, CRITICAL)
+    sweeps, program = max(LEAST, effort(sweeps_of(problem, rule))), f"mcising, {rule.title()}"
+    energy, _ = record(work, run, sweeps, count, problem, CRITICAL, program=program)
+    close(energy, problem, CRITICAL)
 
 
 @cluster_rules

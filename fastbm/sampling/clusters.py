@@ -18,6 +18,7 @@ from .._base.halting import Halted, never
 from .._base.options import options
 from .._base.streams import Stream
 from .._base.threads import fan_out
+from ..kernels.ahead import leaps
 from ..kernels.energy import energies_sparse
 from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
 from ..machine.couplings import Couplings
@@ -134,6 +135,8 @@ class ClusterChains:
         In spins J is W, or W / 4 where units are binary; `bias` is in spins, in the gauge.
         """
         strength = np.abs(self._graph[2]) * (self.units.span**2 / 2)
+        if len(strength) and (strength == strength[0]).all():
+            strength = strength[:1]
         distinct, which = np.unique(self.beta, return_inverse=True)
         self._which = which.tolist()
         with np.errstate(over="ignore", under="ignore"):
@@ -168,12 +171,12 @@ class ClusterChains:
         step = max(1, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))
         long = n_sweeps * (block.stop - block.start) > step
         for c in range(block.start, block.stop):
-            cuts, pull = self._cuts[self._which[c]], self._pull[c]
+            graph, pull = (indptr, indices, self._cuts[self._which[c]]), self._pull[c]
             for first in range(0, n_sweeps, step):
                 if long and self._stopped():
                     return
                 count = min(step, n_sweeps - first)
-                total = update(self._up[c], queue, indptr, indices, cuts, pull, self._streams[c], count)
+                total = update(self._up[c], queue, graph, pull, self._streams[c], leaps(), count)
                 self._sizes[c] += total
 
     def _stopped(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm._base import rng
+from fastbm.kernels.ahead import BLOCK, FEWEST, draw_words, leaps
 from fastbm.kernels.random import draw_bits, log_float32, log_of_bits, logit_of_bits
 from tests.twins import reference
 
@@ -57,6 +58,15 @@ def test_bits_are_those_of_xoshiro128plusplus(states):
     for lane, state in enumerate(states):
         words = reference.xoshiro(state)
         assert bits[:, lane].tolist() == list(itertools.islice(words, 20))
+
+
+def test_words_made_ahead_are_those_of_the_stream():
+    state = np.array([1, 2, 3, 4], np.uint32)
+    words = reference.xoshiro(state.tolist())
+    for n in (3, FEWEST - 1, FEWEST, 700, BLOCK - 1, BLOCK, BLOCK + 5, 3 * BLOCK - 64, 2 * BLOCK + FEWEST, 17):
+        found = np.empty(n, np.uint32)
+        draw_words(state, leaps(), found)
+        assert found.tolist() == list(itertools.islice(words, n))
 
 
 def test_streams_can_be_stopped_and_carried_on():

@@ -12,9 +12,18 @@ import fastbm as bm
 from fastbm import diagnostics, lattice
 from fastbm._base import rng
 from fastbm._base.halting import Halted
+from fastbm.kernels.ahead import BLOCK, MARKS, leaps
 from fastbm.kernels.graph import fix_gauge
-from fastbm.kernels.random import draw_bits
-from fastbm.kernels.sampling.clusters import draw_index, draw_word, next_below, swendsen_wang_update, wolff_update
+from fastbm.kernels.random import draw_bits, logit_of_bits
+from fastbm.kernels.sampling.clusters import (
+    DOWN,
+    draw_word,
+    index_of,
+    next_ahead,
+    put_back,
+    swendsen_wang_update,
+    wolff_update,
+)
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from fastbm.sampling.engine.engine import start_bits
 from tests.support import machines
@@ -96,20 +105,46 @@ def test_words_are_those_of_the_lanes() -> None:
     assert np.array_equal(stream, lanes[:, 0])
 
 
+def room() -> tuple[np.ndarray, np.ndarray]:
+    """Room for words made ahead."""
+    return np.empty(BLOCK, np.uint32), np.empty(MARKS, np.uint32)
+
+
 @pytest.mark.parametrize("shift", [-1, 0, 1])
 def test_a_tie_of_the_upper_half_is_broken_by_the_next_word(shift: int) -> None:
     stream = rng.streams(4, 1)[0]
     first, second = itertools.islice(reference.xoshiro(stream), 2)
-    cut = np.uint64((first << 32) + second + shift)
-    assert next_below(cut, *stream)[0] == (shift > 0)
-    assert next_below(np.uint64((first + 1) << 32), *stream)[0]
-    assert not next_below(np.uint64((first << 32) - 1), *stream)[0]
+    graph = bm.models.ising((2,), periodic=False).couplings.csr()[:2]
+    for cut, joined in (
+        ((first << 32) + second + shift, shift > 0),
+        ((first + 1) << 32, True),
+        ((first << 32) - 1, False),
+    ):
+        up, queue, cuts = np.ones(2, np.uint8), np.empty(3, np.int32), np.array([cut], np.uint64)
+        total = swendsen_wang_update(up, queue, (*graph, cuts), np.empty(0), stream.copy(), leaps(), 1)
+        assert total == (4.0 if joined else 2.0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 700, BLOCK, BLOCK + 1, 3 * BLOCK])
+def test_words_made_ahead_are_put_back(n: int) -> None:
+    stream, block, at = rng.streams(4, 1)[0].copy(), room(), BLOCK
+    words = reference.xoshiro(stream.tolist())
+    for _ in range(n):
+        word, at = next_ahead(*block, stream, leaps(), at)
+        assert word == next(words)
+    put_back(*block, stream, at)
+    assert draw_word(stream) == next(words)
+
+
+def test_a_cluster_without_a_field_goes_up_with_the_sign_of_its_logit() -> None:
+    for word in (0, 1, 2**30, *range(2**31 - 300, 2**31 + 300), 2**32 - 1):
+        assert (np.uint32(word) < DOWN) == (logit_of_bits(np.uint32(word)) < 0)
 
 
 def test_indices_reach_both_ends() -> None:
     stream = rng.streams(5, 1)[0].copy()
-    assert sorted({int(draw_index(stream, 5)[0]) for _ in range(200)}) == [0, 1, 2, 3, 4]
-    assert {int(draw_index(stream, 1)[0]) for _ in range(20)} == {0}
+    assert sorted({int(index_of(draw_word(stream), 5)) for _ in range(200)}) == [0, 1, 2, 3, 4]
+    assert {int(index_of(draw_word(stream), 1)) for _ in range(20)} == {0}
 
 
 @pytest.mark.parametrize(

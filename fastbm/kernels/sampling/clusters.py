@@ -12,8 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jit import inlined, kernel
+from ..ahead import BLOCK, MARKS, draw_block, draw_one_by_one
+from ..jit import borrowing, inlined, kernel
 from ..random import log_of_bits, logit_of_bits, next_word
+
+_VISITED, _U = np.uint8(2), np.uint64
+_ONE, _ALL = _U(1), _U(2**64 - 1)
+DOWN = np.uint32(2**31 - 64)  # words below it, and no others, have a negative `logit_of_bits`
+HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
 
 
 @kernel
@@ -28,67 +34,81 @@ def draw_word(stream):
 
 
 @inlined
-def next_below(cut, a, b, c, d):
-    """Return whether a random 64-bit number is below `cut` (uint64), and the stream's state after it.
+def index_of(word, n):
+    """Return the number from 0 to n - 1 of a random word, uniform to n / 2^32; n is from 1 to 2^32."""
+    return np.int64((np.uint64(word) * np.uint64(n)) >> np.uint64(32))
 
-    It is true with probability cut / 2^64.
 
-    Invariant: the lower half is drawn only where the upper one ties, once in 2^32 times.
-    Cost: one word.
+@borrowing
+def next_ahead(words, marks, state, table, at):
+    """Return the next word of a stream, and the place after it in `words`, where `at` is that of the word.
+
+    Mutates `state` (4,), which is the stream's after all of `words` (`BLOCK`,), and those and `marks` as `draw_block`
+    does; at first `at` is `BLOCK`.
     """
-    upper = np.uint32(cut >> np.uint64(32))
-    word, a, b, c, d = next_word(a, b, c, d)
-    below = word < upper
-    if word == upper:
-        word, a, b, c, d = next_word(a, b, c, d)
-        below = word < np.uint32(cut & np.uint64(0xFFFFFFFF))
-    return below, a, b, c, d
+    if at == BLOCK:
+        draw_block(state, table, words, marks)
+        at = 0
+    return words[at], at + 1
 
 
-@kernel
-def draw_index(stream, n):
-    """Return a random number from 0 to n - 1, uniform to n / 2^32, and the word that it came from. Mutates `stream`.
-
-    Invariant: n is from 1 to 2^32.
-    Cost: one word.
-    """
-    word = draw_word(stream)
-    return np.int64((np.uint64(word) * np.uint64(n)) >> np.uint64(32)), word
+@borrowing
+def put_back(words, marks, state, at):
+    """Set the state of a stream to that after the word before place `at`. Mutates `state`, `words`."""
+    if at < BLOCK:
+        for j in range(4):
+            state[j] = marks[0, j, 0]
+        draw_one_by_one(state, words[:at])
 
 
-HELD = np.uint32(16)  # one in so many Wolff clusters is left as it is, see `wolff_update`
-_VISITED = np.uint8(2)
+@borrowing
+def _is_lower_below(cut, words, marks, state, table, at):
+    word, at = next_ahead(words, marks, state, table, at)
+    return word < np.uint32(cut & _U(0xFFFFFFFF)), at
 
 
-@kernel
-def _grow(up, queue, start, indptr, indices, cuts, mark, stream):
-    """Grow a cluster from the unit at queue[start] and return where it ends in `queue`.
+@borrowing
+def _grow(up, queue, start, indptr, indices, cuts, mark, words, marks, state, table, at):
+    """Grow a cluster from the unit at queue[start]; return where it ends in `queue`, and the place after its words.
 
-    Mutates `up`, `queue`, `stream`.
+    Mutates `up`, `queue`, `words`, `marks`, `state`.
     Invariant: members are queue[start:stop], in the order they were found; `mark`, written to their bits, differs from
     the bit they had, so that each joins once and a bond between two of them is not drawn again.
     Cost: one word a bond of the members, drawn whether or not it is used: no branch depends on the state.
     """
-    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
+    every = _ALL if cuts.shape[0] > 1 else _U(0)
     bit = up[queue[start]]
     up[queue[start]] = mark
-    done, stop = start, start + 1
+    # indices without a sign are looked up without a question
+    done, stop = _U(start), _U(start + 1)
     while done < stop:
-        i = queue[done]
-        done += 1
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            below, a, b, c, d = next_below(cuts[k], a, b, c, d)
-            old = up[j]
-            joins = below & (old == bit)
-            up[j] = mark if joins else old
-            queue[stop] = j
-            stop += joins
-    stream[0], stream[1], stream[2], stream[3] = a, b, c, d
-    return stop
+        i = np.uint32(queue[done])
+        done += _ONE
+        k, last = _U(indptr[i]), _U(indptr[i + np.uint32(1)])
+        while k < last:
+            if at == BLOCK:
+                draw_block(state, table, words, marks)
+                at = 0
+            here = min(last - k, _U(BLOCK - at))
+            for place in range(_U(at), _U(at) + here):
+                j, cut = np.uint32(indices[k]), cuts[k & every]
+                k += _ONE
+                at += 1
+                upper, word = np.uint32(cut >> _U(32)), words[place]
+                below = word < upper
+                if word == upper:
+                    below, at = _is_lower_below(cut, words, marks, state, table, at)
+                old = up[j]
+                joins = below & (old == bit)
+                up[j] = mark if joins else old
+                queue[stop] = j
+                stop += _U(joins)
+                if word == upper:
+                    break
+    return np.int64(stop), at
 
 
-@kernel
+@borrowing
 def _sum_over(queue, start, stop, pull):
     """Return the log-odds of a cluster being up; `pull` is empty where there is no field."""
     total = 0.0
@@ -99,35 +119,40 @@ def _sum_over(queue, start, stop, pull):
 
 
 @kernel
-def wolff_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+def wolff_update(up, queue, graph, pull, stream, table, n_updates):
     """Grow one cluster from a random unit and turn it, `n_updates` times.
 
     Mutates `up`, `queue`, `stream`; returns the sum of the clusters' sizes.
-    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `cuts` are bond probabilities in
-    units of 2^-64, one for each entry of `indices`, `pull` is 2 beta b (or empty, without a field).
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `graph` is (indptr, indices, cuts)
+    with bond probabilities in units of 2^-64, one for each entry of `indices` or one for all, `pull` is 2 beta b (or
+    empty, without a field), `table` is `fastbm.kernels.ahead.leaps()`.
     Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
     alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
     not depend on the state, so that neither needs to be uniform to the last bit.
     Cost: O(bonds that touch the cluster).
     """
-    total = 0.0
+    indptr, indices, cuts = graph
+    words, marks, at, total = np.empty(BLOCK, np.uint32), np.empty(MARKS, np.uint32), BLOCK, 0.0
     for _ in range(n_updates):
-        queue[0], word = draw_index(stream, up.shape[0])
+        word, at = next_ahead(words, marks, stream, table, at)
+        queue[0] = index_of(word, up.shape[0])
         bit = up[queue[0]]
-        size = _grow(up, queue, 0, indptr, indices, cuts, np.uint8(1 - bit), stream)
+        size, at = _grow(up, queue, 0, indptr, indices, cuts, np.uint8(1 - bit), words, marks, stream, table, at)
         total += size
         stays = np.uint32(word % HELD) == np.uint32(0)
         if not stays and pull.shape[0]:
             rise = _sum_over(queue, 0, size, pull)
-            stays = (-rise if bit else rise) < log_of_bits(draw_word(stream))
+            word, at = next_ahead(words, marks, stream, table, at)
+            stays = (-rise if bit else rise) < log_of_bits(word)
         if stays:
             for k in range(size):
                 up[queue[k]] = bit
+    put_back(words, marks, stream, at)
     return total
 
 
 @kernel
-def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updates):
+def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
     """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times.
 
     Mutates `up`, `queue`, `stream`; returns the sum of the clusters' squared sizes.
@@ -136,7 +161,8 @@ def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updat
     Cost: O(n_units + bonds).
     """
     n_units = up.shape[0]
-    total = 0.0
+    indptr, indices, cuts = graph
+    words, marks, at, total = np.empty(BLOCK, np.uint32), np.empty(MARKS, np.uint32), BLOCK, 0.0
     for _ in range(n_updates):
         stop = 0
         for i in range(n_units):
@@ -144,12 +170,18 @@ def swendsen_wang_update(up, queue, indptr, indices, cuts, pull, stream, n_updat
                 continue
             start = stop
             queue[start] = i
-            stop = _grow(up, queue, start, indptr, indices, cuts, np.uint8(up[i] | _VISITED), stream)
-            above = _sum_over(queue, start, stop, pull) > logit_of_bits(draw_word(stream))
+            stop, at = _grow(
+                up, queue, start, indptr, indices, cuts, np.uint8(up[i] | _VISITED), words, marks, stream, table, at
+            )
+            word, at = next_ahead(words, marks, stream, table, at)
+            above = word < DOWN
+            if pull.shape[0]:
+                above = _sum_over(queue, start, stop, pull) > logit_of_bits(word)
             drawn = np.uint8(_VISITED | np.uint8(above))
-            for k in range(start, stop):
-                up[queue[k]] = drawn
+            for k in range(_U(start), _U(stop)):
+                up[np.uint32(queue[k])] = drawn
             total += float(stop - start) * float(stop - start)
         for i in range(n_units):
             up[i] &= np.uint8(1)
+    put_back(words, marks, stream, at)
     return total

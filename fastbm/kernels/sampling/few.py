@@ -10,7 +10,7 @@ import numpy as np
 from ..jit import kernel
 from ..random import next_word
 from .dense import add_row, subtract_row
-from .limits import gibbs_limit, largest_float32, metropolis_limit, shift_of
+from .limits import fill_limits
 
 MOST_ROWS = 512  # attempts whose limits are made together
 ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
@@ -23,15 +23,7 @@ def _draw_limits(streams, c, scale, hold, words, limits):
     for p in range(words.shape[0]):
         words[p], s0, s1, s2, s3 = next_word(s0, s1, s2, s3)
     streams[0, c], streams[1, c], streams[2, c], streams[3, c] = s0, s1, s2, s3
-    most = largest_float32(limits)
-    if hold is None:
-        for p in range(words.shape[0]):
-            limits[p] = gibbs_limit(words[p], scale[c], most)
-    else:
-        shift = shift_of(hold)
-        for p in range(words.shape[0]):
-            limit = metropolis_limit(words[p], scale[c], shift, most)
-            limits[p] = most if np.uint32(~words[p]) < hold else limit
+    fill_limits(words, scale[c], hold, limits)
 
 
 @kernel

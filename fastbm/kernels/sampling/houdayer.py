@@ -10,7 +10,7 @@ Houdayer, Eur. Phys. J. B 22, 479 (2001), doi:10.1007/PL00011151; Zhu, Ochoa and
 import numpy as np
 
 from ..jit import kernel
-from .clusters import draw_index
+from .clusters import draw_word, index_of
 
 _VISITED = np.uint8(2)
 
@@ -23,7 +23,7 @@ def _random_difference(up, a, b, stream):
         n_different += up[i, a] != up[i, b]
     if n_different == 0:
         return -1
-    left, _ = draw_index(stream, n_different)
+    left = index_of(draw_word(stream), n_different)
     for i in range(up.shape[0]):
         if up[i, a] != up[i, b]:
             if left == 0:

@@ -43,6 +43,23 @@ def metropolis_limit(word, scale, shift, most):
 
 
 @kernel
+def fill_limits(words, scale, hold, limits):
+    """Write the limits that the words of one chain make; `hold` is None by Gibbs. Mutates `limits`.
+
+    Cost: one logarithm an entry.
+    """
+    most = largest_float32(limits)
+    if hold is None:
+        for p in range(words.shape[0]):
+            limits[p] = gibbs_limit(words[p], scale, most)
+    else:
+        shift = shift_of(hold)
+        for p in range(words.shape[0]):
+            limit = metropolis_limit(words[p], scale, shift, most)
+            limits[p] = most if np.uint32(~words[p]) < hold else limit
+
+
+@kernel
 def gibbs_limits(streams, scale, limits):
     """Draw limits of Gibbs updates: a field goes up where it is larger. Mutates `streams`, `limits` (rows, lanes).
 

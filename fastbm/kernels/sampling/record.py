@@ -11,6 +11,7 @@ from ..jit import kernel
 from .dense import sweep_dense
 from .few import sweep_dense_few, sweep_sparse_few
 from .field_energies import refined_energies
+from .levels import collect_bits, sweep_levels
 from .sparse import sweep_sparse
 
 
@@ -93,5 +94,24 @@ def record_sparse(up, chains, visits, hold, few, many, graph, bias, units, packe
         pack_units(up, packed[t])
         energies_sparse(up, graph, bias, units, total)
         for c in range(n_chains):
+            energies[t, c] = total[c]
+    return n_flips
+
+
+@kernel
+def record_levels(states, chains, thin, hold, machine, packed, energies):
+    """Take samples of chains on sparse couplings that are swept by `sweep_levels`.
+
+    As `record_sparse`; `states` is (bits, ranks, up) of `collect_bits`, `chains` (levels, scale, streams), `machine`
+    (graph, bias, units). On exit `up` is what `bits` are.
+    """
+    (bits, ranks, up), (levels, scale, streams), (graph, bias, units) = states, chains, machine
+    n_pieces, total, n_flips = levels[0].shape[0] - 1, np.empty(up.shape[1]), 0
+    for t in range(packed.shape[0]):
+        n_flips += sweep_levels(bits, levels, scale, streams, (0, n_pieces), thin, hold)
+        collect_bits(bits, ranks, up)
+        pack_units(up, packed[t])
+        energies_sparse(up, graph, bias, units, total)
+        for c in range(packed.shape[1]):
             energies[t, c] = total[c]
     return n_flips

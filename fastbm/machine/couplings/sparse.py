@@ -140,10 +140,14 @@ class Sparse:
 
     def absolute_sums(self) -> np.ndarray:
         """Return sum_j |W_ij| for every unit."""
-        size = np.abs(self._values)
-        return sum(
-            (np.bincount(ends, weights=size, minlength=self.n_units) for ends in self.edges.T), np.zeros(self.n_units)
-        )
+        return self._absolute_sums
+
+    @cached_property
+    def _absolute_sums(self) -> np.ndarray:
+        size, found = np.abs(self._values), np.zeros(self.n_units)
+        for ends in self.edges.T:
+            found += np.bincount(ends, weights=size, minlength=self.n_units)
+        return frozen(found)
 
     def with_arrays(self, arrays: Sequence[np.ndarray]) -> Sparse:
         """Return couplings of the same kind and sizes that hold `arrays` (trusted)."""

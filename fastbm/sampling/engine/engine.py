@@ -71,7 +71,7 @@ class Engine:
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
         self._hold, self._one_by_one = (
             hold_of(rule, order),
-            True if n_chains <= self.few else None,
+            True if self._are_few(n_chains, order) else None,
         )  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
         self.lanes = Lanes(n_chains, size, 1 if self._one_by_one else LANES)
@@ -83,6 +83,11 @@ class Engine:
         self._since_check = [0] * len(self.blocks)
         self._allocate()
         self._load(up, streams)
+
+    @classmethod
+    def _are_few(cls, n_chains: int, order: str) -> bool:
+        """Return whether so many chains are swept one after the other."""
+        return n_chains <= cls.few
 
     @classmethod
     def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:

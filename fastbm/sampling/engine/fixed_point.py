@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from ..._base import arrays
 from ...kernels.sampling.field_energies import STEPS
@@ -147,10 +148,16 @@ def _worst(indptr: np.ndarray, values: np.ndarray, field: np.ndarray, exponent: 
     change = _rounding(values, exponent)
     if not change.any():
         return float(start.max())
-    n_units = len(indptr) - 1
-    rows = np.repeat(np.arange(n_units), np.diff(indptr))
-    raised, lowered = (np.bincount(rows, np.maximum(c, 0.0), n_units) for c in (change, -change))
+    raised = _row_sums(indptr, np.maximum(change, 0.0))
+    lowered = _row_sums(indptr, np.maximum(np.negative(change, out=change), 0.0, out=change))
     return float((np.maximum(raised, lowered) + start).max())
+
+
+def _row_sums(indptr: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the sums of rows, each from its first value to its last."""
+    column = np.zeros(len(values), np.int32)
+    found: np.ndarray = scipy.sparse.csr_array((values, column, indptr), shape=(len(indptr) - 1, 1)) @ np.ones(1)
+    return found
 
 
 def _rounding(values: np.ndarray, exponent: int) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Chains on sparse couplings: fields summed from the neighbours at every attempt, lanes side by side."""
+"""Chains on sparse couplings: fields summed from the neighbours at every attempt, lanes side by side.
+
+Few chains are swept one after the other; once so many sweeps are asked for that it pays, units side by side.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import numpy as np
 
 from ...kernels.energy import energies_sparse
 from ...kernels.sampling.few import sweep_sparse_few
-from ...kernels.sampling.record import record_sparse
+from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
+from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from . import fixed_point
 from .engine import Engine
+from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Edges, Levels, arrange, cut
 
 
 class SparseChains(Engine):
@@ -17,26 +22,72 @@ class SparseChains(Engine):
 
     kernel = "sparse"
     block_lanes = 128
-    few = 4
+    few = 8
+    few_anyhow = 4  # chains that are swept one after the other in any order
     _in_groups = True
+
+    @classmethod
+    def _are_few(cls, n_chains: int, order: str) -> bool:
+        return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
 
     def _couple(self) -> None:
         self._point, edges, start = fixed_point.sparse_integers(
             self.couplings, self.bias, self.units, self.highest_beta
         )
         degree = int(np.diff(edges[0]).max(initial=0))
-        self._swept = _in_fours(*edges) if self.n_chains <= self.few else edges
+        self._edges, self._all_down = edges, start
+        self._graph: Edges | None = None
+        self._levels: Levels | None = None
+        self._n_asked, self._may_pay = 0, bool(self._one_by_one)
         self._start = [self.lanes.spread(k, start) for k in range(len(self.blocks))]
         self._biases = [self.lanes.spread(k, self.bias) for k in range(len(self.blocks))]
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
-        self.attempt_seconds = 5e-10 + 5e-11 * degree
+        self.attempt_seconds = 1e-9 + 2e-10 * degree if self._one_by_one else 5e-10 + 5e-11 * degree
         self.detail = self._point.detail(self.kernel)
+
+    @property
+    def _swept(self) -> Edges:
+        """The couplings as kernels take them that look at one unit after the other."""
+        if self._graph is None:
+            self._graph = _in_fours(*self._edges) if self._one_by_one else self._edges
+        return self._graph
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
 
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain by `n_sweeps` sweeps."""
+        self._ask(n_sweeps)
+        super().sweep(n_sweeps)
+
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`: see `Engine`."""
+        self._ask(n_samples * thin)
+        return super().record(n_samples, thin)
+
+    def _ask(self, n_sweeps: int) -> None:
+        """Make groups of units if so many sweeps more are worth it, with those before."""
+        self._n_asked += n_sweeps
+        attempts = self._n_asked * self.n_units * self.n_chains
+        if self._may_pay and self._n_asked >= WORTH and attempts >= WORTH_ATTEMPTS:
+            self._may_pay = False
+            self._levels = arrange(self._edges, self._all_down, self.visit, self.order)
+
+    def _sweep_levels(self, k: int, levels: Levels, n_sweeps: int) -> None:
+        """Sweep block `k` by groups of units, until a stop is asked for."""
+        bits, graph = levels.spread(self.up[k]), levels.of_chains(self.blocks[k])
+        for pieces, count in cut(self.n_units, n_sweeps, self._longest_piece()):
+            if self._must_stop(k, min(self.n_units, PIECE * (pieces[1] - pieces[0])) * count):
+                return
+            chains = (self._scale[k], self.lane_streams[k])
+            self._flips[k] += sweep_levels(bits, graph, *chains, pieces, count, self._hold)
+        collect_bits(bits, levels.ranks, self.up[k])
+
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        if self._levels is not None:
+            self._sweep_levels(k, self._levels, n_sweeps)
+            return
         graph, chains = (*self._swept, self._start[k]), (self._scale[k], self.lane_streams[k])
         for rows, count in self._pieces(k, first, n_sweeps):
             if self._one_by_one:
@@ -46,10 +97,16 @@ class SparseChains(Engine):
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
-        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
-        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         energies = np.empty(packed.shape[:2])
         units = (float(self.units.lo), float(self.units.span))
+        if self._levels is not None:
+            groups = (self._levels.spread(self.up[k]), self._levels.ranks, self.up[k])
+            arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], self.lane_streams[k])
+            machine = (self.couplings.csr(), self._biases[k], units)
+            self._flips[k] += record_levels(groups, arrays, thin, self._hold, machine, packed, energies)
+            return energies
+        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
+        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         self._flips[k] += record_sparse(
             self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, packed, energies
         )
@@ -63,7 +120,7 @@ class SparseChains(Engine):
         return energies[:used]
 
 
-def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> Edges:
     """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
     degree = np.diff(indptr)
     ends = np.concatenate([[0], np.cumsum(-(-degree // 4) * 4)])

@@ -30,6 +30,7 @@ def digest() -> str:
     layers = bm.BoltzmannMachine([generator.normal(size=(9, 40))], generator.normal(size=49), units="binary")
     glass = bm.models.edwards_anderson((3, 3, 5), seed=1)
     cases = [("dense", graph, 70), ("sparse", graph, 70), ("layered", layers, 70), ("multispin", glass, 192)]
+    cases += [("sparse", bm.models.edwards_anderson((32, 40), distribution="gaussian", seed=1), 3)]
     cases += [("lookup", bm.models.edwards_anderson((3, 3, 5), distribution="gaussian", field=0.3, seed=1), 192)]
     cases += [("lookup", bm.models.ising((5, 7)), 64)]
     for kernel, model, n_chains in cases:
@@ -41,7 +42,7 @@ def digest() -> str:
                         chains = make_chains(
                             model, n_chains, kernel=kernel, rule=rule, order=order, beta=beta, seed=1, threads=1
                         )
-                    chains.sweep(3)
+                    chains.sweep(70 if n_chains == 3 else 3)  # with which units are drawn side by side
                     rows = chains.record(3, 5)
                     chains.gather(np.arange(n_chains)[::-1])
                     chains.sweep(1)
