@@ -9,7 +9,8 @@ from ..bits import pack_units
 from ..energy import energies_dense, energies_sparse
 from ..jit import kernel
 from .dense import sweep_dense
-from .few import sweep_dense_few, sweep_sparse_few
+from .few import sweep_sparse_few
+from .few_dense import sweep_dense_few
 from .field_energies import refined_energies
 from .sparse import sweep_sparse
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense
 from ...kernels.sampling.dense import init_fields_dense, sweep_dense
-from ...kernels.sampling.few import sweep_dense_few
+from ...kernels.sampling.few_dense import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed
 from ...machine.up_form import up_bias
 from . import fixed_point
