@@ -26,7 +26,8 @@ from .cache import KernelCache, folder_for
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
-    "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir", "kernel", "types",
+    "borrowing", "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir",
+    "kernel", "types",
 ]  # fmt: skip
 
 config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
@@ -57,6 +58,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     It runs without the interpreter lock, is cached, and divides by zero by C's rules.
     """
     return _compile(function)
+
+
+def borrowing(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels that makes no arrays, and counts no references to those that it is given.
+
+    To count them takes longer than what little work is done between two samples of few units.
+    """
+    return _compile(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

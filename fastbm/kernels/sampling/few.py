@@ -6,14 +6,14 @@ by side, and what is left of an attempt is to look at one field. The other half 
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import borrowing, kernel
 from ..random import next_word
 from .limits import gibbs_limit, largest_float32, metropolis_limit, shift_of
 
 MOST_ROWS = 512  # attempts whose limits are made together
 
 
-@kernel
+@borrowing
 def _draw_limits(streams, c, scale, hold, words, limits):
     """Draw the next limits of chain `c`. Mutates `streams`, `words`, `limits`."""
     s0, s1, s2, s3 = streams[0, c], streams[1, c], streams[2, c], streams[3, c]
