@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.ranks import spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
@@ -35,28 +36,16 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
     columns = np.ascontiguousarray(values.reshape(size, -1).T)
     scores = np.empty(columns.shape)
     for column, out in zip(columns, scores, strict=True):
-        order = np.argsort(column)
-        ordered = column[order]
-        differs = ordered[1:] != ordered[:-1]
-        if differs.all():
-            out[order] = _scores_of(size)
-        else:
-            first = np.concatenate([[0], np.flatnonzero(differs) + 1])  # of each group of equal values
-            counts = np.diff(first, append=size)
-            out[order] = np.repeat(_blom(first + (counts + 1) / 2, size), counts)
+        spread_scores(column, np.argsort(column), _scores_of(size), out)
     return scores.T.reshape(values.shape)
 
 
 @lru_cache(maxsize=4)
 def _scores_of(size: int) -> np.ndarray:
-    """Return the scores of ranks 1 to `size`."""
-    return _blom(np.arange(1, size + 1), size)
-
-
-def _blom(ranks: np.ndarray, size: int) -> np.ndarray:
+    """Return the scores of ranks 1, 3/2, 2, ..., `size`."""
     from scipy.special import ndtri
 
-    found: np.ndarray = ndtri((ranks - 0.375) / (size + 0.25))
+    found: np.ndarray = ndtri((1.0 + np.arange(2 * size - 1) / 2 - 0.375) / (size + 0.25))
     return found
 
 

@@ -64,6 +64,15 @@ def write_bits(up, lane, n_chains, bits):
 
     Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes.  Cost: one pass over `up`.
     """
+    if up.shape[1] < 16:
+        for c in range(n_chains):
+            group, place = (lane + c) // LANES, (lane + c) % LANES
+            for first in range(0, up.shape[0], 4):
+                word = np.uint32(0)
+                for k in range(min(4, up.shape[0] - first)):
+                    word |= np.uint32(np.uint32(up[first + k, c]) << np.uint32(8 * k))
+                bits[group, first // 4, place] = word
+        return
     c = 0
     while c < n_chains:
         group, place = (lane + c) // LANES, (lane + c) % LANES
