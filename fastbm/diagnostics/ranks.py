@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.ranks import spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
@@ -39,27 +40,19 @@ def _scores_and_medians(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     size = values.shape[0] * values.shape[1]
     columns = np.ascontiguousarray(values.reshape(size, -1).T)
     scores, medians = np.empty(columns.shape), np.empty(len(columns), columns.dtype)
-    table = _scores_of(size)
     for k, (column, out) in enumerate(zip(columns, scores, strict=True)):
         order = np.argsort(column)
-        ordered = column[order]
-        medians[k] = ordered[(size - 1) // 2 : size // 2 + 1].mean()
-        differs = ordered[1:] != ordered[:-1]
-        if differs.all():
-            out[order] = table[::2]
-        else:
-            first = np.concatenate([[0], np.flatnonzero(differs) + 1])  # of each group of equal values
-            counts = np.diff(first, append=size)
-            out[order] = np.repeat(table[2 * first + counts - 1], counts)
+        medians[k] = column[order[(size - 1) // 2 : size // 2 + 1]].mean()
+        spread_scores(column, order, _scores_of(size), out)
     return scores.T.reshape(values.shape), medians.reshape(values.shape[2:])
 
 
 @lru_cache(maxsize=4)
 def _scores_of(size: int) -> np.ndarray:
-    """Return the scores of ranks 1, 1.5, 2, ... to `size`."""
+    """Return the scores of ranks 1, 3/2, 2, ..., `size`."""
     from scipy.special import ndtri
 
-    found: np.ndarray = ndtri((np.arange(2, 2 * size + 1) / 2 - 0.375) / (size + 0.25))
+    found: np.ndarray = ndtri((1.0 + np.arange(2 * size - 1) / 2 - 0.375) / (size + 0.25))
     return found
 
 

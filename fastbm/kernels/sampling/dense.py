@@ -11,7 +11,7 @@ blocks of 64: the update of a row is then full-width vector code without a scala
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import borrowing, kernel
 from ..rows import copy_row
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
@@ -33,7 +33,7 @@ def init_fields_dense(fields, up, rises, start):
                     fields[c, i] += rises[j, i]
 
 
-@kernel
+@borrowing
 def add_row(field, row):
     """Add a row of couplings, padded to a multiple of 64, to a field. Mutates `field`."""
     for block in range(field.shape[0] // 64):
@@ -41,7 +41,7 @@ def add_row(field, row):
             field[64 * block + k] += row[64 * block + k]
 
 
-@kernel
+@borrowing
 def subtract_row(field, row):
     """Subtract a row of couplings, padded to a multiple of 64, from a field. Mutates `field`."""
     for block in range(field.shape[0] // 64):
@@ -49,7 +49,7 @@ def subtract_row(field, row):
             field[64 * block + k] -= row[64 * block + k]
 
 
-@kernel
+@borrowing
 def _flip(up, fields, row, unit, chains):
     """Flip one unit of the chains listed in `chains`. Mutates `up`, `fields`."""
     for k in range(chains.shape[0]):
@@ -62,20 +62,19 @@ def _flip(up, fields, row, unit, chains):
 
 
 @kernel
-def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
+def room_for_dense(up, fields):
+    """Return room for the limits of some attempts and for a list of chains."""
+    return np.empty((ROWS, up.shape[1]), fields.dtype), np.empty(up.shape[1], np.int64)
 
-    Mutates `up`, `fields`, `streams`; returns the number of flips. Where `hold` is None, units are drawn from their
-    conditional distribution; else flips are proposed, and accepted with (1 - hold / 2^32) min(1, exp(-beta dE)), `hold`
-    as for `metropolis_limits`.
 
-    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
-    `scale` (lanes,) float32 turns log-odds into the units of the fields.
-    Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
-    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+@borrowing
+def advance_dense(up, chains, sites, n_sweeps, hold, room):
+    """Do what `sweep_dense` does, in `room` that `room_for_dense` has made.
+
+    `chains` is (fields, rises, scale, streams).
     """
-    limits = np.empty((ROWS, up.shape[1]), fields.dtype)
-    flips = np.empty(up.shape[1], np.int64)
+    fields, rises, scale, streams = chains
+    limits, flips = room
     n_flips = 0
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]
@@ -101,3 +100,20 @@ def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
                 _flip(up, fields, rises[i], i, flips[:n])
                 n_flips += n
     return n_flips
+
+
+@kernel
+def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
+
+    Mutates `up`, `fields`, `streams`; returns the number of flips. Where `hold` is None, units are drawn from their
+    conditional distribution; else flips are proposed, and accepted with (1 - hold / 2^32) min(1, exp(-beta dE)), `hold`
+    as for `metropolis_limits`.
+
+    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
+    `scale` (lanes,) float32 turns log-odds into the units of the fields.
+    Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    """
+    room = room_for_dense(up, fields)
+    return advance_dense(up, (fields, rises, scale, streams), sites, n_sweeps, hold, room)

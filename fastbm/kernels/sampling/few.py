@@ -1,22 +1,19 @@
 """Single-spin sweeps of few chains, one chain after the other: the bits of the kernels with chains in lanes.
 
 What random numbers make of an attempt, its limit, needs no state. So a chain's limits for many attempts are made side
-by side, and what is left of an attempt is to look at one field. Chains take turns after some rows, so that couplings
-that are in the cache serve them all.
+by side, and what is left of an attempt is to look at one field. The other half of this is `few_dense`.
 """
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import borrowing, kernel
 from ..random import next_word
-from .dense import add_row, subtract_row
 from .limits import fill_limits
 
 MOST_ROWS = 512  # attempts whose limits are made together
-ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
 
 
-@kernel
+@borrowing
 def _draw_limits(streams, c, scale, hold, words, limits):
     """Draw the next limits of chain `c`. Mutates `streams`, `words`, `limits`."""
     s0, s1, s2, s3 = streams[0, c], streams[1, c], streams[2, c], streams[3, c]
@@ -24,46 +21,6 @@ def _draw_limits(streams, c, scale, hold, words, limits):
         words[p], s0, s1, s2, s3 = next_word(s0, s1, s2, s3)
     streams[0, c], streams[1, c], streams[2, c], streams[3, c] = s0, s1, s2, s3
     fill_limits(words, scale[c], hold, limits)
-
-
-@kernel
-def _visit_dense(up, c, field, rises, sites, limits, hold):
-    """Update the units of `sites` of chain `c`; return the number of flips. Mutates `up`, `field`."""
-    n_flips = 0
-    for p in range(sites.shape[0]):
-        i = sites[p]
-        bit = up[i, c]
-        flips = (field[i] > limits[p]) != bit if hold is None else (-field[i] if bit else field[i]) >= limits[p]
-        if flips:
-            up[i, c] = bit ^ np.uint8(1)
-            n_flips += 1
-            if bit:
-                subtract_row(field, rises[i])
-            else:
-                add_row(field, rises[i])
-    return n_flips
-
-
-@kernel
-def sweep_dense_few(up, fields, rises, scale, streams, sites, n_sweeps, hold):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
-
-    Mutates `up` (n_units, n_chains) uint8, `fields`, `streams`; returns the number of flips. Arguments and the
-    invariant are those of `fastbm.kernels.sampling.dense.sweep_dense`, with which it shares every bit.
-    Cost: O(1) an attempt, plus O(n_units) a flip.
-    """
-    n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
-    words, limits = np.empty(n_rows, np.uint32), np.empty(n_rows, fields.dtype)
-    n_flips = 0
-    for t in range(n_sweeps):
-        row = sites[t % sites.shape[0]]
-        for first in range(0, row.shape[0], n_rows):
-            some = row[first : first + n_rows]
-            m = some.shape[0]
-            for c in range(fields.shape[0]):
-                _draw_limits(streams, c, scale, hold, words[:m], limits[:m])
-                n_flips += _visit_dense(up, c, fields[c], rises, some, limits[:m], hold)
-    return n_flips
 
 
 @kernel

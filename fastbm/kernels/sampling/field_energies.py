@@ -1,19 +1,20 @@
 """Energies from the cached fields of dense couplings, and from what rounding to fixed point has left of these.
 
-Fields are sums of couplings that are rounded to multiples of 2^-e. The remainders, in steps of 1/4094 of that, have
-fields of their own that only energies need: from one sample to the next, units that differ add their rows to them, a
-tile of columns at a time, which stays in the cache while the flips of all chains go by.
+Fields are sums of couplings that are rounded to multiples of 2^-e. What that leaves of a coupling, in `STEPS` of the
+unit, is one signed byte, or two. Its sum over all pairs of units that are up is a product of a matrix of bytes with the
+bits of many samples at once, which costs less than to keep fields of it.
 """
 
 import numpy as np
 
-from ..jit import kernel
-from ..rows import copy_row
+from ..bit_vectors import LANES, ROWS, add_forms, multiplies_bytes, sum_at_bits
+from ..jit import borrowing, kernel
+from ..vectors import TILED
 
-STEPS = 4094.0  # of what rounding leaves: at most half a unit, sixteen of which fit into 16 bits
-TILE = 64  # columns
-TOGETHER = 16  # rows whose sums fit into 16 bits
-GROUP = 16  # chains whose bits are turned together
+STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in so many signed bytes
+MULTIPLIES = multiplies_bytes()
+TOGETHER = 256  # samples of all chains whose remainders are added together
+BLOCK = 64  # rows, whose sums fit into 32 bits
 
 
 @kernel
@@ -22,101 +23,156 @@ def energies_of_fields(up, fields, start, energies):
 
     Mutates `energies` (n_chains,).
     Invariant on entry: `fields` as `fastbm.kernels.sampling.dense.init_fields_dense` gives them; -sum_i x_i (fields_i +
-    start_i) / 2 then counts each pair once, exactly where fields are int32. `start` has a row for all or for each.
+    start_i) / 2 then counts each pair once, exactly where fields are int32. `start` (1 or n_chains, width) is int64.
     Cost: O(n_units) a chain.
     """
-    bits = np.empty((GROUP, up.shape[0]), np.uint8)
+    words = np.empty((energies.shape[0], (up.shape[0] + 63) // 64), np.uint64)
+    words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
+    sum_fields(words, fields, start, 1, energies)
     for c in range(energies.shape[0]):
-        if c % GROUP == 0:
-            _turn(up, c, bits)
-        energies[c] = _sum_of_up(bits[c % GROUP], fields[c], start[min(c, start.shape[0] - 1)])
+        energies[c] *= -0.5
 
 
-@kernel
-def refined_energies(up, fields, start, seen, fine, fine_start, rest, moved, energies):
-    """Compute energies as `energies_of_fields` does, with what rounding has left. Mutates `energies`, `seen`, `fine`.
+@borrowing
+def sum_fields(words, fields, start, steps, sums):
+    """Compute sum_i x_i (steps fields_i + start_i) of each chain. Mutates `sums` (n_chains,) float64.
 
-    `rest` (n_tiles, n_units, 64) int16 is what rounding has left of each unit's row, in `STEPS` of a unit of the
-    fields; where that is nothing there are no tiles.
-    Invariant: fine[c, t, k] = fine_start[c, 64 t + k] + sum_j rest[t, j, k] seen[c, j], int32, with `seen` (n_chains,
-    n_units) uint8 of 0 and 1. `moved` (n_chains, n_units + 1) int32 is room for lists.
-    Cost: O(n_units) a chain, and for each unit that differs from `seen`.
+    `words` (n_chains, n_words) are what `words_of_units` gives, `start` (1 or n_chains, width) is int64.
     """
-    n_chains, n_units = energies.shape[0], up.shape[0]
-    bits = np.empty((GROUP, n_units), np.uint8)
-    n_risen, n_fallen = np.empty(n_chains, np.int64), np.empty(n_chains, np.int64)
-    for c in range(n_chains):
-        if c % GROUP == 0:
-            _turn(up, c, bits)
-        if rest.shape[0]:
-            n_risen[c], n_fallen[c] = _list_moved(bits[c % GROUP], seen[c], moved[c])
-        copy_row(seen[c], bits[c % GROUP])
-    part = np.empty(TILE, np.int16)
-    for t in range(rest.shape[0]):
+    for c in range(sums.shape[0]):
+        row, total = min(c, start.shape[0] - 1), 0.0
+        if fields.itemsize == 8:  # sums of int64 may overflow
+            for i in range(fields.shape[1]):
+                if words[c, i // 64] >> np.uint64(i % 64) & np.uint64(1):
+                    total += np.float64(fields[c, i]) + np.float64(start[row, i])
+        elif TILED:
+            field, other = fields.ctypes.data + c * fields.strides[0], start.ctypes.data + row * start.strides[0]
+            bits = words.ctypes.data + c * words.strides[0]
+            total = np.float64(sum_at_bits(field, steps, other, bits, words.shape[1]))
+        else:
+            exact = np.int64(0)
+            for i in range(fields.shape[1]):
+                bit = np.int64(words[c, i // 64] >> np.uint64(i % 64)) & 1
+                exact += (np.int64(fields[c, i]) * steps + start[row, i]) * bit
+            total = np.float64(exact)
+        sums[c] = total
+
+
+@borrowing
+def write_bits(up, lane, n_chains, bits):
+    """Write the units of chains, every four as the bytes of a word, to lanes of `bits` from `lane` on.
+
+    Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes.  Cost: one pass over `up`.
+    """
+    if up.shape[1] < 16:
         for c in range(n_chains):
-            _add_rows(fine[c, t], rest[t], moved[c], 0, n_risen[c], part, 1)
-            _add_rows(fine[c, t], rest[t], moved[c], n_units + 1 - n_fallen[c], n_units + 1, part, -1)
-    for c in range(n_chains):
-        row = min(c, start.shape[0] - 1)
-        left = _sum_of_up(seen[c], fine[c].ravel(), fine_start[row])
-        energies[c] = _sum_of_up(seen[c], fields[c], start[row]) + left / STEPS
+            group, place = (lane + c) // LANES, (lane + c) % LANES
+            for first in range(0, up.shape[0], 4):
+                word = np.uint32(0)
+                for k in range(min(4, up.shape[0] - first)):
+                    word |= np.uint32(np.uint32(up[first + k, c]) << np.uint32(8 * k))
+                bits[group, first // 4, place] = word
+        return
+    c = 0
+    while c < n_chains:
+        group, place = (lane + c) // LANES, (lane + c) % LANES
+        m = min(LANES - place, n_chains - c)
+        for first in range(0, up.shape[0], 4):
+            row = bits[group, first // 4, place : place + m]
+            if first + 4 > up.shape[0]:
+                for k in range(m):
+                    row[k] = 0
+                    for i in range(first, up.shape[0]):
+                        row[k] |= np.uint32(np.uint32(up[i, c + k]) << np.uint32(8 * (i - first)))
+                continue
+            for k in range(m):
+                low = np.uint32(
+                    np.uint32(up[first, c + k]) | np.uint32(np.uint32(up[first + 1, c + k]) << np.uint32(8))
+                )
+                high = np.uint32(
+                    np.uint32(up[first + 2, c + k]) | np.uint32(np.uint32(up[first + 3, c + k]) << np.uint32(8))
+                )
+                row[k] = np.uint32(low | np.uint32(high << np.uint32(16)))
+        c += m
 
 
-@kernel
-def _list_moved(now, before, moved):
-    """List units that rose from the front of `moved` on, those that fell from its end on, without a branch."""
-    n_risen, last = 0, now.shape[0]
-    for i in range(now.shape[0]):
-        differs = now[i] ^ before[i]
-        moved[n_risen], moved[last] = i, i
-        n_risen += differs & now[i]
-        last -= differs & before[i]
-    return n_risen, now.shape[0] - last
+@borrowing
+def add_remainders(rest, bits, sums, wholes, energies):
+    """Make energies of sums: add what rounding has left of the couplings. Mutates `energies`, `sums`, `wholes`.
 
-
-@kernel
-def _turn(up, first, bits):
-    """Write the units of some chains side by side. Mutates `bits` (`GROUP`, n_units)."""
-    m = min(GROUP, up.shape[1] - first)
-    for i in range(up.shape[0]):
-        for c in range(m):
-            bits[c, i] = up[i, first + c]
-
-
-@kernel
-def _sum_of_up(bits, field, start):
-    """-1/2 sum_i x_i (field_i + start_i)."""
-    total = 0.0
-    if field.itemsize == 4:
-        exact = np.int64(0)
-        for i in range(min(bits.shape[0], field.shape[0])):
-            exact += (np.int64(field[i]) + np.int64(start[i])) & -np.int64(bits[i])
-        total = np.float64(exact)
-    else:  # sums of int64 may overflow
-        for i in range(min(bits.shape[0], field.shape[0])):
-            total += np.float64(bits[i]) * (np.float64(field[i]) + np.float64(start[i]))
-    return -0.5 * total
-
-
-@kernel
-def _add_rows(field, rest, index, start, stop, part, sign):
-    """Add rows index[start:stop] of a tile to a field, or subtract them; in 16 bits, `TOGETHER` rows at a time.
-
-    Mutates `field` (`TILE`,), `part`.
+    On entry `energies` (n_samples, n_chains) are what `sum_fields` gives, of samples whose units are in lanes of `bits`
+    as `write_bits` has them; on exit they are in the units of the fields, above that of all units down.
+    `rest` (n_bytes, n, n) int8, n a multiple of `ROWS`, is what rounding has left of couplings to units before each
+    unit, in `STEPS[n_bytes]` of a unit of the fields, the higher bytes first. `sums` (`LANES`,) int32 and `wholes`
+    (`LANES`,) int64 are room.
+    Cost: n^2 / 2 products of bytes a sample.
     """
-    for begin in range(start, stop, TOGETHER):
-        k, end = begin, min(begin + TOGETHER, stop)
-        part[:] = 0
-        while k + 4 <= end:
-            r0, r1, r2, r3 = rest[index[k]], rest[index[k + 1]], rest[index[k + 2]], rest[index[k + 3]]
-            for j in range(TILE):
-                low, high = np.int16(r0[j] + r1[j]), np.int16(r2[j] + r3[j])
-                part[j] = np.int16(part[j] + np.int16(low + high))
-            k += 4
-        while k < end:
-            row = rest[index[k]]
-            for j in range(TILE):
-                part[j] = np.int16(part[j] + row[j])
-            k += 1
-        for j in range(TILE):
-            field[j] += np.int32(sign * np.int32(part[j]))
+    n_samples, n_chains = energies.shape
+    n, steps = n_samples * n_chains, STEPS[rest.shape[0]]
+    for lane in range(0, n, LANES):
+        for k in range(LANES):
+            wholes[k] = 0
+        for plane in range(rest.shape[0]):
+            for k in range(LANES):
+                wholes[k] *= 256
+            for first in range(0, rest.shape[1], BLOCK):
+                for k in range(LANES):
+                    sums[k] = 0
+                _add_block(rest, plane, first, bits, lane // LANES, sums)
+                for k in range(LANES):
+                    wholes[k] += 2 * np.int64(sums[k])
+        for k in range(min(LANES, n - lane)):
+            t, c = (lane + k) // n_chains, (lane + k) % n_chains
+            energies[t, c] = -0.5 * (energies[t, c] + np.float64(wholes[k])) / steps
+
+
+@borrowing
+def _add_block(rest, plane, first, bits, group, sums):
+    """Add sum_i x_i sum_(j < i) R_ij x_j of the rows i of a block to `sums` of a group of lanes."""
+    end = min(first + BLOCK, rest.shape[1])
+    if MULTIPLIES:
+        lanes = bits.ctypes.data + group * bits.strides[0]
+        for i in range(first, end, ROWS):
+            rows = rest.ctypes.data + plane * rest.strides[0] + i * rest.strides[1]
+            own = lanes + i // 4 * bits.strides[1]
+            add_forms(rows, rest.strides[1], lanes, (i + ROWS) // 4, own, sums.ctypes.data)
+        return
+    for i in range(first, end):
+        for j in range(i):
+            for k in range(LANES):
+                one = np.int32(bits[group, i // 4, k] >> np.uint32(8 * (i % 4)) & np.uint32(1))
+                other = np.int32(bits[group, j // 4, k] >> np.uint32(8 * (j % 4)) & np.uint32(1))
+                sums[k] += np.int32(rest[plane, i, j]) & -(one & other)
+
+
+@borrowing
+def words_of_units(up, words, room):
+    """Pack each lane's units into words, unit 0 in the lowest bit.
+
+    Mutates `words` (n_chains, ceil(n_units / 64)) and `room` (2, lanes), both uint64.
+    `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
+    """
+    n_units, n_chains, lanes = up.shape[0], words.shape[0], up.shape[1]
+    whole, byte = room[0], room[1].view(np.uint8)
+    for w in range(words.shape[1]):
+        if lanes < 16:
+            for c in range(n_chains):
+                word = np.uint64(0)
+                for k in range(min(64, n_units - 64 * w)):
+                    word |= np.uint64(up[64 * w + k, c]) << np.uint64(k)
+                words[c, w] = word
+            continue
+        for c in range(lanes):
+            whole[c] = 0
+        for b in range(min(8, (n_units - 64 * w + 7) // 8)):
+            first = 64 * w + 8 * b
+            for c in range(lanes):
+                byte[c] = 0
+            for k in range(min(8, n_units - first)):
+                bits = up[first + k]
+                for c in range(lanes):
+                    byte[c] |= np.uint8(np.uint8(bits[c]) << k)
+            for c in range(lanes):
+                whole[c] |= np.uint64(byte[c]) << np.uint64(8 * b)
+        for c in range(n_chains):
+            words[c, w] = whole[c]

@@ -7,45 +7,77 @@ import numpy as np
 
 from ..bits import pack_units
 from ..energy import energies_dense, energies_sparse
-from ..jit import kernel
-from .dense import sweep_dense
-from .few import sweep_dense_few, sweep_sparse_few
-from .field_energies import refined_energies
+from ..jit import borrowing, kernel
+from .dense import advance_dense, room_for_dense
+from .few import sweep_sparse_few
+from .few_dense import advance_dense_few, room_for_few
+from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .levels import collect_bits, sweep_levels
 from .sparse import sweep_sparse
 
 
-@kernel
+@borrowing
 def _advance(up, chains, visits, t, hold, few, many):
-    """Do the sweeps before sample `t`; return the number of flips. Mutates `up` and what `chains` has."""
-    fields, rises, scale, streams = chains
+    """Do the sweeps before sample `t`; return the number of flips. Mutates `up` and what `chains` has.
+
+    `few` and `many` are as for `record_refined`, with what `_room` has made of them.
+    """
     sites, thin = visits
     rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
     n_flips = 0
     if few is not None:
-        n_flips = sweep_dense_few(up, fields, rises, scale, streams, rows, thin, hold)
+        n_flips = advance_dense_few(up, chains, rows, thin, hold, few)
     if many is not None:
-        n_flips = sweep_dense(up, fields, rises, scale, streams, rows, thin, hold)
+        n_flips = advance_dense(up, chains, rows, thin, hold, many)
     return n_flips
 
 
 @kernel
-def record_refined(up, chains, visits, hold, few, many, start, remainders, packed, energies):
-    """Take samples, with energies above that of all units down as `refined_energies` has them.
+def _room(up, chains, few, many):
+    """Return room for few chains or for many; None for what is None."""
+    fields, rises = chains[0], chains[1]
+    return (
+        None if few is None else room_for_few(fields, rises),
+        None if many is None else room_for_dense(up, fields),
+    )
+
+
+@kernel
+def record_refined(up, chains, visits, hold, few, many, remainders, packed, energies):
+    """Take samples, with energies above that of all units down, in the units of the fields.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), `up`, fields and
     streams; returns the number of flips. `chains` is (fields, rises, scale, streams) and `visits` (sites, thin), the
     kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each; one of `few`, for
     chains that are swept one after the other, and `many` is None, and what that one is for is not compiled.
-    `remainders` is (seen, fine, fine_start, rest, moved).
-    Cost: that of the sweeps, and O(n_units) a chain, sample and net flip.
+    `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and `add_remainders` take them.
+    Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
-    seen, fine, fine_start, rest, moved = remainders
-    n_flips = 0
-    for t in range(packed.shape[0]):
-        n_flips += _advance(up, chains, visits, t, hold, few, many)
-        pack_units(up, packed[t])
-        refined_energies(up, chains[0], start, seen, fine, fine_start, rest, moved, energies[t])
+    words = np.empty((packed.shape[1], (up.shape[0] + 63) // 64), np.uint64)
+    room = (words, np.empty((2, up.shape[1]), np.uint64))
+    return _record(up, chains, visits, hold, _room(up, chains, few, many), remainders, room, packed, energies)
+
+
+@borrowing
+def _record(up, chains, visits, hold, how, remainders, room, packed, energies):
+    """Do what `record_refined` does, in room for the words of a sample."""
+    rest, start, bits, sums, wholes = remainders
+    (few, many), (words, room_of_words) = how, room
+    octets = words.view(np.uint8)
+    n_chains, n_flips = packed.shape[1], 0
+    together = bits.shape[0] * bits.shape[2] // n_chains  # samples
+    for first in range(0, packed.shape[0], together):
+        end = min(first + together, packed.shape[0])
+        for t in range(first, end):
+            n_flips += _advance(up, chains, visits, t, hold, few, many)
+            words_of_units(up, words, room_of_words)
+            for c in range(n_chains):
+                for byte in range(packed.shape[2]):
+                    packed[t, c, byte] = octets[c, byte]
+            sum_fields(words, chains[0], start, STEPS[rest.shape[0]], energies[t])
+            if rest.shape[0]:
+                write_bits(up, (t - first) * n_chains, n_chains, bits)
+        add_remainders(rest, bits, sums, wholes, energies[first:end])
     return n_flips
 
 
@@ -57,10 +89,10 @@ def record_summed(up, chains, visits, hold, few, many, values, weights, bias, un
     Cost: that of the sweeps, and O(n_units^2) a chain and sample.
     """
     lo, span = units
-    total = np.empty(values.shape[1])
-    n_flips = 0
+    total, n_flips = np.empty(values.shape[1]), 0
+    one_by_one, side_by_side = _room(up, chains, few, many)
     for t in range(packed.shape[0]):
-        n_flips += _advance(up, chains, visits, t, hold, few, many)
+        n_flips += _advance(up, chains, visits, t, hold, one_by_one, side_by_side)
         pack_units(up, packed[t])
         for i in range(up.shape[0]):
             for lane in range(up.shape[1]):

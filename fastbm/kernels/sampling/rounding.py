@@ -3,7 +3,6 @@
 import numpy as np
 
 from ..jit import kernel
-from .field_energies import STEPS, TILE
 
 LANES = 16  # sums side by side
 
@@ -40,19 +39,20 @@ def round_rows(values, factor, integers, worst):
 
 
 @kernel
-def fill_remainders(values, factor, integers, tiles):
-    """Write what rounding has left, in `STEPS` of a unit, to `tiles` (n_tiles, n, 64) int16; return whether it is any.
+def fill_remainders(values, factor, integers, steps, rest):
+    """Write what rounding has left below the diagonal, in `steps` of a unit, to `rest`; return whether it is any.
 
-    Mutates `tiles`; other arguments are those of `round_rows`, which has filled `integers`.
+    Mutates `rest` (n_bytes, n or more, as many) int8, the higher bytes first. Other arguments are those of
+    `round_rows`, which has filled `integers`.
     Cost: one pass over `values`.
     """
-    n, most = values.shape[1], 0
+    most, n_bytes = 0, rest.shape[0]
     for i in range(values.shape[0]):
-        row, whole = values[i], integers[i]
-        for t in range(tiles.shape[0]):
-            out = tiles[t, i]
-            for k in range(min(TILE, n - t * TILE)):
-                left = np.int16(np.rint((row[t * TILE + k] * factor - whole[t * TILE + k]) * STEPS))
-                out[k] = left
-                most = max(most, abs(left))
+        row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i]
+        for j in range(i):
+            left = np.int32(np.rint((row[j] * factor - whole[j]) * steps))
+            most = max(most, abs(left))
+            upper = (left + 128) >> 8 if n_bytes == 2 else 0
+            high[j] = upper
+            low[j] = left - 256 * upper
     return most > 0

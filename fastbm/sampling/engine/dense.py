@@ -14,13 +14,13 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense
 from ...kernels.sampling.dense import init_fields_dense, sweep_dense
-from ...kernels.sampling.few import sweep_dense_few
+from ...kernels.sampling.few_dense import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed
 from ...machine.up_form import up_bias
 from . import fixed_point
 from .engine import PIECE_SECONDS, Engine
 from .lanes import lanes_of
-from .remainders import REMAINDER_ERROR, Refined, Remainders, coarse_energies
+from .remainders import Refined, Remainders, coarse_energies, fewest_bytes
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
@@ -46,24 +46,28 @@ class DenseChains(Engine):
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self._remainders: Remainders | None = None
-        self._by_fields = self._are_fields_exact()
+        self._by_fields, self._n_bytes = self._are_fields_exact()
         self._forget()
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
         self.detail = self._point.detail(self.kernel)
 
     def _energy_all_down(self) -> np.ndarray:
-        lo = float(self.units.lo)
-        total = float(self.couplings.field(np.ones((1, self.n_units))).sum())
+        lo, total = float(self.units.lo), 0.0
+        if lo:  # a = span (b + lo W 1) is at hand
+            total = float(((np.atleast_2d(self._field)[0] / self.units.span - self.bias[0]) / lo).sum())
         found: np.ndarray = -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
         return found
 
-    def _are_fields_exact(self) -> bool:
-        """Return whether energies that fields tell are off by at most `ENERGY_ERROR`, all roundings of one sign."""
+    def _are_fields_exact(self) -> tuple[bool, int]:
+        """Return whether energies that fields tell are off by at most `ENERGY_ERROR`, all roundings of one sign.
+
+        And how many bytes of what rounding leaves that takes.
+        """
         if self._rises.dtype == np.int64:
-            return True
+            return True, 0
         n_terms = self.couplings.n_entries // 2 + self.n_units
-        error = np.ldexp(REMAINDER_ERROR * n_terms, -self._point.exponent)
-        return self.n_units >= SUMMED and bool(error <= ENERGY_ERROR * self._most)
+        n_bytes = fewest_bytes(n_terms, float(np.ldexp(ENERGY_ERROR * self._most, self._point.exponent)))
+        return self.n_units >= SUMMED and n_bytes > 0, n_bytes
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
@@ -102,7 +106,7 @@ class DenseChains(Engine):
             return
         if self._remainders is None:
             scaled = fixed_point.scaled_to(self._weights, self._factor, self._point.exponent)
-            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start)
+            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, self._n_bytes)
         self._refined = [self._remainders.of_block(block) for block in self.blocks]
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
@@ -111,7 +115,7 @@ class DenseChains(Engine):
         how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         energies = np.empty(packed.shape[:2])
         if self._by_fields:
-            n_flips = record_refined(up, chains, *how, self._rows(k), self._refined[k].arrays, packed, energies)
+            n_flips = record_refined(up, chains, *how, self._refined[k].arrays, packed, energies)
             energies = self._above_all_down(k, energies)
         else:
             values, bias = self._room_for_values(k)
@@ -130,8 +134,7 @@ class DenseChains(Engine):
             if c and self._stopped():
                 return np.empty(len(fields))
             some = slice(c, c + step)
-            start = self._start if len(self._start) == 1 else self._rows(k)[some]
-            found.append(refined.energies(up[:, some], fields[some], start, some))
+            found.append(refined.energies(up[:, some], fields[some], some))
         return self._above_all_down(k, np.concatenate(found))
 
     def _coarse(self, k: int) -> np.ndarray:
@@ -197,8 +200,8 @@ class DenseChains(Engine):
         """Hold the energy of the first chain against its sum in float64."""
         values = self.units.values(self.up[0][:, :1].T, np.float64)
         full = -0.5 * float((self.couplings.field(values) * values).sum()) - float(values[0] @ self.bias[0])
-        one, rows = slice(0, 1), self._rows(0)[:1]
-        above = self._refined[0].energies(self.up[0][:, one], self._fields[0][one], rows, one)
+        one = slice(0, 1)
+        above = self._refined[0].energies(self.up[0][:, one], self._fields[0][one], one)
         kept = float(self._all_down[0] + np.ldexp(above[0], -self._point.exponent))
         if abs(kept - full) > ENERGY_ERROR * self._most:
             raise RuntimeError(

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse
 
 from ..._base import arrays
-from ...kernels.sampling.field_energies import STEPS
 from ...kernels.sampling.rounding import round_rows
 from ...machine.couplings import Couplings
 from ...machine.units import Units
@@ -40,10 +39,10 @@ class FixedPoint(NamedTuple):
         found: np.ndarray = np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
         return found
 
-    def rest(self, values: np.ndarray, integers: np.ndarray) -> np.ndarray:
-        """Return what rounding left of values, in `STEPS` of a unit of `integers`, int16."""
+    def rest(self, values: np.ndarray, integers: np.ndarray, steps: float) -> np.ndarray:
+        """Return what rounding left of values, in `steps` of a unit of `integers`, int32."""
         left = np.ldexp(values, self.exponent) - integers
-        found: np.ndarray = np.rint(left * STEPS).astype(np.int16)
+        found: np.ndarray = np.rint(left * steps).astype(np.int32)
         return found
 
     def fill_scales(self, beta: np.ndarray, lanes: Lanes, scales: Sequence[np.ndarray]) -> None:

@@ -1,24 +1,38 @@
-"""What rounding to fixed point has left of dense couplings, and fields of it for the chains of a block.
+"""What rounding to fixed point has left of dense couplings, and of the energies of chains.
 
-With remainders energies of fields are those of the user's couplings to `REMAINDER_ERROR` of a unit of the fields for
-each coupling and each bias.
+With remainders energies of fields are those of the user's couplings to half of one of `STEPS` of a unit of the fields
+for each coupling and each bias.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.sampling.field_energies import STEPS, TILE, energies_of_fields, refined_energies
+from ..._base import arrays
+from ...kernels.bit_vectors import LANES, ROWS
+from ...kernels.sampling.field_energies import (
+    STEPS,
+    TOGETHER,
+    add_remainders,
+    energies_of_fields,
+    sum_fields,
+    words_of_units,
+    write_bits,
+)
 from ...kernels.sampling.rounding import fill_remainders
 from .fixed_point import FixedPoint
 
-REMAINDER_ERROR = 0.5 / STEPS
+
+def fewest_bytes(n_terms: int, most: float) -> int:
+    """Return how many bytes of what rounding leaves keep the sum of so many terms within `most` units; 0 if none do."""
+    return next((n for n in range(1, len(STEPS)) if 0.5 / STEPS[n] * n_terms <= most), 0)
 
 
 class Remainders:
-    """Remainders of couplings, (n_tiles, n_units, 64), and of fields with all units down, (1 or n_chains, width).
+    """Remainders of couplings, and fields with all units down, (1 or n_chains, width) int64, with remainders of these.
 
-    There are no tiles where couplings are multiples of the unit of the fields, or where this is as fine as float64.
+    There are no bytes of them where couplings are multiples of the unit of the fields, or where this is as fine as
+    float64.
     """
 
     def __init__(
@@ -28,46 +42,60 @@ class Remainders:
         field: np.ndarray,
         rises: np.ndarray,
         start: np.ndarray,
+        n_bytes: int,
     ) -> None:
-        n_units, width = rises.shape
-        self._tiles = np.zeros((width // TILE if rises.dtype == np.int32 else 0, n_units, TILE), np.int16)
-        self._start = np.zeros((len(start), len(self._tiles) * TILE), np.int32)
-        if not len(self._tiles):
+        n_units = len(rises)
+        n = -(-n_units // ROWS) * ROWS
+        self._rest = arrays.zeros((n_bytes, n, n), np.int8)
+        self._start = start.astype(np.int64)
+        if not n_bytes:
             return
-        self._start[:, :n_units] = point.rest(field, start[:, :n_units])
-        if not fill_remainders(*scaled, rises, self._tiles) and not self._start.any():
-            self._tiles, self._start = self._tiles[:0], self._start[:, :0]
+        of_start = point.rest(field, start[:, :n_units], STEPS[n_bytes])
+        if not fill_remainders(*scaled, rises, STEPS[n_bytes], self._rest) and not of_start.any():
+            self._rest = self._rest[:0]
+            return
+        self._start *= STEPS[n_bytes]
+        self._start[:, :n_units] += 2 * of_start
 
     def of_block(self, chains: slice) -> Refined:
-        """Return fields of a block of chains whose units are all down."""
+        """Return what a block of chains takes of them."""
         start = self._start if len(self._start) == 1 else self._start[chains]
-        return Refined(self._tiles, start, chains.stop - chains.start)
+        return Refined(self._rest, start, chains.stop - chains.start)
 
 
 class Refined:
-    """Fields of remainders of a block of chains, from sample to sample."""
+    """What the energies of a block of chains take beside their fields.
 
-    def __init__(self, tiles: np.ndarray, start: np.ndarray, n_chains: int) -> None:
-        n_tiles, n_units, _ = tiles.shape
-        fields = np.tile(start, (n_chains // len(start), 1)).reshape(n_chains, n_tiles, TILE)
-        seen, moved = np.zeros((n_chains, n_units), np.uint8), np.empty((n_chains, n_units + 1), np.int32)
-        self.arrays = (seen, fields, start, tiles, moved)  # as kernels take them
+    Attributes
+    ----------
+    arrays : tuple
+        `rest`, `start` and room for the bits of some samples and their sums, as kernels take them.
+    """
 
-    def energies(self, up: np.ndarray, fields: np.ndarray, start: np.ndarray, chains: slice) -> np.ndarray:
+    def __init__(self, rest: np.ndarray, start: np.ndarray, n_chains: int) -> None:
+        n = max(TOGETHER // n_chains, 1) * n_chains  # lanes
+        bits = arrays.zeros((-(-n // LANES), rest.shape[1] // 4, LANES), np.uint32)
+        self.arrays = (rest, start, bits, np.zeros(LANES, np.int32), np.zeros(LANES, np.int64))
+
+    def energies(self, up: np.ndarray, fields: np.ndarray, chains: slice) -> np.ndarray:
         """Return energies of some chains above that of all units down, in the units of the fields.
 
-        `up`, `fields` and `start` (1 row or one a chain) are those of these chains.
+        `up` and `fields` are those of these chains.
         """
-        energies = np.empty(len(fields))
-        seen, fine, fine_start, tiles, moved = self.arrays
-        mine = fine_start if len(fine_start) == 1 else fine_start[chains]
-        up = np.ascontiguousarray(up)
-        refined_energies(up, fields, start, seen[chains], fine[chains], mine, tiles, moved[chains], energies)
-        return energies
+        n_chains = len(fields)
+        energies: np.ndarray = np.empty((1, n_chains))
+        rest, start, bits, sums, wholes = self.arrays
+        words, up = np.empty((n_chains, fields.shape[1] // 64), np.uint64), np.ascontiguousarray(up)
+        words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
+        start = start if len(start) == 1 else start[chains]
+        sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
+        write_bits(up, 0, n_chains if len(rest) else 0, bits)
+        add_remainders(rest, bits, sums, wholes, energies)
+        return energies.ravel()
 
 
 def coarse_energies(up: np.ndarray, fields: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Return energies of chains above that of all units down, in the units of the fields, from these alone."""
     energies = np.empty(len(fields))
-    energies_of_fields(up, fields, start, energies)
+    energies_of_fields(up, fields, start.astype(np.int64), energies)
     return energies

@@ -1,0 +1,146 @@
+"""Vector code for bits and bytes that no loop compiles to, for AVX2 and AVX-512.
+
+Sums are of integers, so that their order does not matter and they are those of the plain loops beside the callers.
+All arguments are addresses, distances in bytes, and numbers of things.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jit import cgutils, config, get_host_cpu_features, intrinsic, ir, types
+from .vectors import TILED
+
+_BIT, _BYTE, _SHORT, _INDEX, _ADDRESS = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+_LONGS = ir.VectorType(_ADDRESS, 16)
+_NONE = ir.Constant(_LONGS, [0] * 16)
+ROWS, LANES = 8, 32  # of a tile: sixteen vectors of sums
+
+
+def _features() -> set[str]:
+    found = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
+    return set(found.split(",")) if TILED else set()
+
+
+def multiplies_bytes() -> bool:
+    """Tell whether there is code for `add_forms` on the processor that kernels are compiled for."""
+    return bool({"+avx2", "+avx512vnni"} & _features())
+
+
+def _at(builder: Any, start: Any, offset: Any, kind: Any) -> Any:
+    offset = ir.Constant(_ADDRESS, offset) if isinstance(offset, int) else offset
+    return builder.inttoptr(builder.add(start, offset), kind.as_pointer())
+
+
+def _load(builder: Any, start: Any, offset: Any, kind: Any) -> Any:
+    return builder.load(_at(builder, start, offset, kind), align=1)
+
+
+def _times(builder: Any, number: Any, size: Any) -> Any:
+    return builder.mul(number, ir.Constant(_ADDRESS, size) if isinstance(size, int) else size)
+
+
+def _everywhere(builder: Any, value: Any, kind: Any) -> Any:
+    """Return a vector of which every lane is one number."""
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INDEX, kind.count), [0] * kind.count))
+
+
+def _call(builder: Any, name: str, result: Any, args: Any) -> Any:
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+
+
+@intrinsic
+def sum_at_bits(typing: Any, numbers: Any, factor: Any, longs: Any, words: Any, n_words: Any) -> Any:
+    """Return a row of int32 times a factor, plus a row of int64, summed where bits are set.
+
+    Rows have 64 numbers a word.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        numbers, factor, longs, words, n_words = args
+        row, mask = ir.VectorType(_INDEX, 16), ir.VectorType(_BIT, 16)
+        nothing = ir.Constant(row, [0] * 16)
+        sums, more = (cgutils.alloca_once_value(builder, _NONE) for _ in range(2))
+        with cgutils.for_range(builder, n_words) as loop:
+            here, place = _times(builder, loop.index, 8), _times(builder, loop.index, 256)
+            for part in range(4):
+                first = builder.add(here, ir.Constant(_ADDRESS, 2 * part))
+                where = builder.bitcast(_load(builder, words, first, _SHORT), mask)
+                at = builder.add(place, ir.Constant(_ADDRESS, 64 * part))
+                chosen = builder.select(where, _load(builder, numbers, at, row), nothing)
+                builder.store(builder.add(builder.load(sums), builder.sext(chosen, _LONGS)), sums)
+                chosen = builder.select(where, _load(builder, longs, _times(builder, at, 2), _LONGS), _NONE)
+                builder.store(builder.add(builder.load(more), chosen), more)
+        total = builder.mul(builder.load(sums), _everywhere(builder, factor, _LONGS))
+        return _call(builder, "llvm.vector.reduce.add.v16i64", _ADDRESS, [builder.add(total, builder.load(more))])
+
+    return types.int64(*[types.intp] * 5), generate
+
+
+class _Bytes:
+    """Sums of products of four bytes without a sign, of each of some lanes, with four that have one."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder, self.wide = builder, "+avx512vnni" in _features()
+        self.lanes = 16 if self.wide else 8
+        self.sums = ir.VectorType(_INDEX, self.lanes)
+
+    def added(self, total: Any, lanes: Any, row: Any) -> Any:
+        """Return the sums with the products; lanes hold bits."""
+        if self.wide:
+            return _call(self._builder, "llvm.x86.avx512.vpdpbusd.512", self.sums, [total, lanes, row])
+        octets, shorts = ir.VectorType(_BYTE, 32), ir.VectorType(_SHORT, 16)
+        bytes_of = [self._builder.bitcast(one, octets) for one in (lanes, row)]
+        products = _call(self._builder, "llvm.x86.avx2.pmadd.ub.sw", shorts, bytes_of)
+        ones = ir.Constant(shorts, [1] * 16)
+        more = _call(self._builder, "llvm.x86.avx2.pmadd.wd", self.sums, [products, ones])
+        return self._builder.add(total, more)
+
+
+@intrinsic
+def add_forms(typing: Any, rows: Any, next_row: Any, bits: Any, n_groups: Any, own: Any, sums: Any) -> Any:
+    """Add sum_i x_i sum_j R_ij x_j of `ROWS` rows i to the sums (`LANES`,) int32, x being other bits in each lane.
+
+    `bits` (n_groups, `LANES`, 4) are the bytes x_j of every four columns j, and `own` points to those of the rows.
+    Only where `multiplies_bytes`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows, next_row, bits, n_groups, own, sums = args
+        code = _Bytes(builder)
+        size = 4 * code.lanes
+        vectors, tall = LANES // code.lanes, ROWS if code.wide else ROWS // 4
+        starts = [builder.add(rows, _times(builder, ir.Constant(_ADDRESS, k), next_row)) for k in range(ROWS)]
+        for first in range(0, ROWS, tall):
+            totals = [[cgutils.alloca_once(builder, code.sums) for _ in range(vectors)] for _ in range(tall)]
+            for place in (place for row in totals for place in row):
+                builder.store(ir.Constant(code.sums, [0] * code.lanes), place)
+            with cgutils.for_range(builder, n_groups) as loop:
+                here = _times(builder, loop.index, 4 * LANES)
+                lanes = [
+                    _load(builder, bits, builder.add(here, ir.Constant(_ADDRESS, size * v)), code.sums)
+                    for v in range(vectors)
+                ]
+                for k in range(tall):
+                    four = _load(builder, starts[first + k], _times(builder, loop.index, 4), _INDEX)
+                    four = _everywhere(builder, four, code.sums)
+                    for v in range(vectors):
+                        held = builder.load(totals[k][v])
+                        builder.store(code.added(held, lanes[v], four), totals[k][v])
+            for v in range(vectors):
+                place = _at(builder, sums, size * v, code.sums)
+                whole = builder.load(place, align=4)
+                for k in range(tall):
+                    group, octet = divmod(first + k, 4)
+                    held = _load(builder, own, 4 * LANES * group + size * v, code.sums)
+                    up = builder.and_(held, ir.Constant(code.sums, [1 << 8 * octet] * code.lanes))
+                    none = ir.Constant(code.sums, [0] * code.lanes)
+                    mine = builder.select(builder.icmp_unsigned("!=", up, none), builder.load(totals[k][v]), none)
+                    whole = builder.add(whole, mine)
+                builder.store(whole, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), generate

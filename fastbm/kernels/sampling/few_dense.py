@@ -1,0 +1,79 @@
+"""Single-spin sweeps of few chains on dense couplings, one chain after the other: the bits of `dense`.
+
+Chains take turns after some rows, so that couplings that are in the cache serve them all.
+"""
+
+import numpy as np
+
+from ..jit import borrowing, kernel
+from .few import MOST_ROWS, _draw_limits
+
+ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
+
+
+@borrowing
+def _move(field, row, turned):
+    """Add a row of couplings to a field, or subtract it where `turned` is -1 and not 0. Mutates `field`.
+
+    To turn all numbers costs less than a branch that is taken at random.
+    """
+    for block in range(field.shape[0] // 64):
+        for k in range(64):
+            field[64 * block + k] += (row[64 * block + k] ^ turned) - turned
+
+
+@borrowing
+def _visit(up, c, field, rises, sites, limits, hold):
+    """Update the units of `sites` of chain `c`; return the number of flips. Mutates `up`, `field`."""
+    kind = rises.dtype.type
+    n_flips = 0
+    for p in range(sites.shape[0]):
+        i = np.uint32(sites[p])  # what has no sign is looked up without a question
+        bit, here = up[i, c], field[i]
+        turned = kind(-kind(bit))
+        rise = kind(kind(here ^ turned) - turned)  # of the log-odds
+        flips = (here > limits[p]) != bit if hold is None else rise >= limits[p]
+        if flips:
+            up[i, c] = bit ^ np.uint8(1)
+            n_flips += 1
+            _move(field, rises[i], turned)
+    return n_flips
+
+
+@kernel
+def room_for_few(fields, rises):
+    """Return room for the words and the limits of as many attempts as chains take turns after."""
+    n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
+    return np.empty(n_rows, np.uint32), np.empty(n_rows, fields.dtype)
+
+
+@borrowing
+def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
+    """Do what `sweep_dense_few` does, in `room` that `room_for_few` has made.
+
+    `chains` is (fields, rises, scale, streams).
+    """
+    fields, rises, scale, streams = chains
+    words, limits = room
+    n_rows, n_flips = words.shape[0], 0
+    for t in range(n_sweeps):
+        row = sites[t % sites.shape[0]]
+        for first in range(0, row.shape[0], n_rows):
+            some = row[first : first + n_rows]
+            m = some.shape[0]
+            for c in range(fields.shape[0]):
+                _draw_limits(streams, c, scale, hold, words[:m], limits[:m])
+                n_flips += _visit(up, c, fields[c], rises, some, limits[:m], hold)
+    return n_flips
+
+
+@kernel
+def sweep_dense_few(up, fields, rises, scale, streams, sites, n_sweeps, hold):
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
+
+    Mutates `up` (n_units, n_chains) uint8, `fields`, `streams`; returns the number of flips. Arguments and the
+    invariant are those of `fastbm.kernels.sampling.dense.sweep_dense`, with which it shares every bit.
+    Cost: O(1) an attempt, plus O(n_units) a flip.
+    """
+    room = room_for_few(fields, rises)
+    return advance_dense_few(up, (fields, rises, scale, streams), sites, n_sweeps, hold, room)
