@@ -89,6 +89,6 @@ def test_population(n_chains, threads, work):
         )
 
     def attempts(found):
-        return model.n_units * n_chains * n_sweeps * len(found.population["beta"])
+        return model.n_units * n_chains * n_sweeps * len(found.read("population/beta"))
 
     work(run, attempts, "attempts", workload=f"population annealing, {SMALL}, {n_chains} replicas", threads=threads)
