@@ -24,6 +24,13 @@ def sweep(problem: Problem, n_chains: int, n_sweeps: int, rule: str, beta: float
     return _states(model, problem)
 
 
+def temper(problem: Problem, n_ladders: int, n_sweeps: int, betas: list[float], threads: int) -> np.ndarray:
+    """States (n_ladders and temperatures, n_units) after sweeps with swaps after each, without measurements."""
+    model = _model(problem, n_ladders, betas)
+    _run(model, n_sweeps, threads, sweep_mode="gibbs", pt_interval=1, warmup_ratio=STATISTICS_OFF)
+    return _states(model, problem)
+
+
 def cluster_series(problem: Problem, n_chains: int, n_sweeps: int, rule: str, beta: float, burn_in: int) -> np.ndarray:
     """States (n_sweeps, n_chains, n_units) after every Metropolis sweep and cluster update that follow `burn_in`.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from itertools import repeat
@@ -37,7 +37,11 @@ def resolve(threads: int | None) -> int:
 
 
 def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
-    """Apply `function` to every item on up to `threads` threads; results in the order of the items."""
+    """Apply `function` to every item on up to `threads` threads; results in the order of the items.
+
+    The calling thread takes items too, and does not wait for threads that come when all are taken: short work on two
+    threads takes no longer than on one. After an error no more items are begun.
+    """
     work: Sequence[T] = list(items)
     if threads == 1 or len(work) < 2:
         return [function(item) for item in work]
@@ -46,7 +50,27 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
         if pool is None:
             return [function(item) for item in work]
         _pools[threads] = pool
-    return list(_pools[threads].map(function, work))
+    found: list[Any] = [None] * len(work)
+    places = iter(range(len(work)))  # whose next one no two threads get
+
+    def take() -> None:
+        try:
+            for k in places:
+                found[k] = function(work[k])
+        except BaseException:
+            for _ in places:
+                pass
+            raise
+
+    helpers = [_pools[threads].submit(take) for _ in range(min(threads, len(work)) - 1)]
+    try:
+        take()
+    finally:
+        wait([helper for helper in helpers if not helper.cancel()])
+    for helper in helpers:
+        if not helper.cancelled():
+            helper.result()
+    return found
 
 
 def side_by_side(function: Callable[[int, int], object], n_threads: int) -> None:

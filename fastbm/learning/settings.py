@@ -181,7 +181,9 @@ class Monitor(Options):
         Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
     evaluate : {"auto", "exact", "ais", "none"}
         How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
-        down too: both ends of log Z and of the likelihoods, in `run.evaluation`.
+        down too: both ends of log Z and of the likelihoods, in `run.evaluation`. "auto" is "exact" where that takes a
+        minute at most, else "ais"; after rules that need no log Z with as many temperatures as are walked in about a
+        second.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
         "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a

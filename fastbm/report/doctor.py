@@ -22,11 +22,11 @@ WIDE_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids", "Zen4")  # of OpenBL
 
 
 class Finding(NamedTuple):
-    """One line: what was looked at, what was found, and advice, empty where all is well."""
+    """One line: what was looked at, what was found, and what to do, or that nothing is to be done."""
 
     name: str
     found: str
-    advice: str = ""
+    advice: str
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -44,16 +44,27 @@ def describe(folder: Path) -> str:
 
 
 def _processor() -> Iterator[Finding]:
-    yield Finding("processor", f"{_name_of_processor()}, {os.cpu_count()} threads")
-    wide = "+avx512f" in get_host_cpu_features().split(",")
+    features = get_host_cpu_features().split(",")
+    wide = "+avx512f" in features
+    advice = "Without AVX2 kernels give the same numbers at a fraction of the speed."
+    if "+avx512vbmi" in features:
+        advice = "All kernels have their fastest form here."
+    elif wide or "+avx2" in features:
+        advice = "All is fast here; chains in bits (lookup) are faster yet with AVX-512 VBMI."
+    elif platform.machine().lower() in ("arm64", "aarch64"):
+        advice = "Kernels are compiled for it; chains in bits (lookup) are fastest on AVX-512."
+    yield Finding("processor", f"{_name_of_processor()}, {os.cpu_count()} threads", advice)
     if config.DISABLE_JIT:
         yield Finding("vectors", "none: NUMBA_DISABLE_JIT is set", "Unset it: without compiler all is slow.")
     elif VECTOR_BITS:
-        yield Finding("vectors", f"{VECTOR_BITS} bits")
+        other = 768 - VECTOR_BITS
+        yield Finding(
+            "vectors", f"{VECTOR_BITS} bits", f"FASTBM_VECTOR_BITS={other} tells whether {other} are faster here."
+        )
     elif config.CPU_FEATURES is not None or config.CPU_NAME is not None:
         yield Finding("vectors", "as NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say", "Unset them, unless for a test.")
     else:
-        advice = "FASTBM_VECTOR_BITS=512 in the environment may be faster: try it." if wide else ""
+        advice = "FASTBM_VECTOR_BITS=512 in the environment may be faster: try it." if wide else "Nothing to do."
         yield Finding("vectors", "256 bits of 512" if wide else "as wide as the processor has them", advice)
 
 
@@ -72,14 +83,18 @@ def _blas() -> Iterator[Finding]:
         kernels = str(about.get("architecture") or "")
         found = f"{about['internal_api']} {about.get('version') or ''}".strip() + (f", {kernels}" if kernels else "")
         lacks = wide and about["internal_api"] == "openblas" and kernels not in WIDE_KERNELS
-        yield Finding("BLAS", found, "OPENBLAS_CORETYPE=SkylakeX may double products of matrices." if lacks else "")
+        advice = "Its kernels suit the processor."
+        if lacks:
+            advice = "OPENBLAS_CORETYPE=SkylakeX in the environment may double the speed of products."
+        yield Finding("BLAS", found, advice)
 
 
 def _threads() -> Finding:
     n = resolve(None)
     names = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS") if name in os.environ]
     text = f" ({', '.join(f'{name}={os.environ[name]}' for name in names)})" if names else ""
-    return Finding("threads", f"{n} unless told{text}")
+    advice = "Pass threads=1 to each of several runs side by side. Numbers do not depend on it."
+    return Finding("threads", f"{n} unless told{text}", advice)
 
 
 def _cache() -> Finding:
@@ -89,7 +104,8 @@ def _cache() -> Finding:
         )
     files = list(Path(CACHE_FOLDER).glob("*.code"))
     size = sum(file.stat().st_size for file in files)
-    return Finding("kernels", f"{len(files)} compiled, {size / 1e6:.1f} MB, in {CACHE_FOLDER}")
+    advice = "`fastbm warmup` compiles what is lacking of the usual ones, for all later processes."
+    return Finding("kernels", f"{len(files)} compiled, {size / 1e6:.1f} MB, in {CACHE_FOLDER}", advice)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
@@ -107,13 +123,14 @@ def _disk(folder: Path) -> Iterator[Finding]:
         )
         return
     free = shutil.disk_usage(folder).free
-    advice = "Little room: runs that fill the disk stop, and can be resumed." if free < LITTLE_ROOM else ""
+    advice = "Good for runs: a commit takes some syncs."
+    if free < LITTLE_ROOM:
+        advice = "Little room: runs that fill the disk stop, and can be resumed."
     if seconds > SLOW_SYNC:
         advice = "Commits wait for the disk: raise commit_seconds where runs are short."
     yield Finding("disk", f"{free / 1e9:.1f} GB free in {folder}, a sync takes {1e3 * seconds:.1f} ms", advice)
-    yield Finding(
-        "locks", "there" if locks else "none", "" if locks else "Two writers of one run are told by name alone."
-    )
+    advice = "A second writer of a run is refused." if locks else "Never let two processes write one run here."
+    yield Finding("locks", "there" if locks else "none", advice)
 
 
 def _locks(handle: int) -> bool:

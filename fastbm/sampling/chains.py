@@ -11,12 +11,13 @@ from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .engine.choice import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
-from .engine.engine import Engine as Chains, start_bits
+from .engine.engine import WORTH_A_THREAD, Engine as Chains, start_bits
 from .engine.orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
 FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
 RULES = ("gibbs", "metropolis")
+SPARSE_ATTEMPT = 8e-10  # seconds an update takes on a lattice
 
 
 def resolve_order(order: str | None, rule: str) -> str:
@@ -87,6 +88,16 @@ def make_chains(
         threads=threads_module.resolve(threads),
         highest_beta=highest_beta,
     )
+
+
+def threads_between(model: BoltzmannMachine, n_chains: int, n_sweeps: int, threads: int | None) -> int:
+    """Return the threads for chains that never sweep more often than this in one call.
+
+    On sparse couplings such sweeps may be over sooner than blocks are handed out; then there is one block, as one
+    thread is to have.
+    """
+    short = n_sweeps * n_chains * model.n_units * SPARSE_ATTEMPT < WORTH_A_THREAD
+    return 1 if short and model.couplings.kind == "sparse" else threads_module.resolve(threads)
 
 
 def couple_chains(

@@ -22,7 +22,7 @@ from ..kernels.sampling.tempering import resample_systematic, sum_weights
 from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .annealing import last_samples
-from .chains import make_chains
+from .chains import make_chains, threads_between
 from .clamped import Conditioned
 from .settings import SampleSettings, SingleUnit, Updates
 
@@ -147,7 +147,7 @@ class Population(Adapter):
             kernel=kernel,
             beta=0.0,
             seed=seed,
-            threads=threads,
+            threads=threads_between(model, self.n_chains, n_sweeps, threads),
             bias=None if bias is None else bias[0],
             highest_beta=self.target,
         )

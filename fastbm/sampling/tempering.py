@@ -18,6 +18,7 @@ from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .adapter import Adapter
+from .chains import threads_between
 from .clamped import Conditioned
 from .engine.choice import looks_up_ladders, why_no_ladders
 from .engine.lookup import MOST_NEIGHBOURS
@@ -91,7 +92,7 @@ class TemperedChains(Adapter):
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
         self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
             model, n_chains, self.betas, first_ladder=first_chain, initial=initial, bias=bias, rule=rule, order=order,
-            kernel=kernel, seed=seed, threads=threads,
+            kernel=kernel, seed=seed, threads=threads_between(model, n_chains * n_betas, swap_every, threads),
         )  # fmt: skip
         self.engine = self._place.engine
         n_ladders = self._place.n_ladders

@@ -145,11 +145,31 @@ def test_equal_rows_are_one_row_with_a_weight(n_units: int) -> None:
 
 
 @pytest.mark.parametrize("rule", DIFFERENT)
-def test_bits_do_not_depend_on_threads(rule: str) -> None:
+def test_bits_do_not_depend_on_threads(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.learning.learners.local.ROUNDED_FROM", 2)
     rows = np.random.default_rng(0).integers(0, 2, (5000, 40))
     runs = [bm.fit(rows, method=rule, threads=threads, epochs=4, **EVALUATE) for threads in (1, 2, 3)]
     for run in runs[1:]:
         assert_same(runs[0], run)
+
+
+def test_products_in_float32_on_the_way_lead_to_the_same_optimum(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = bm.models.random_machine(12, scale=0.5, seed=4)
+    rows = draw(model, 3000)
+    exact = bm.fit(rows, "pseudolikelihood", **EVALUATE)
+    monkeypatch.setattr("fastbm.learning.learners.local.ROUNDED_FROM", 2)
+    found = bm.fit(rows, "pseudolikelihood", out=tmp_path / "run.h5", max_seconds=0.0, **EVALUATE)
+    while not found.finished:
+        found = bm.resume(tmp_path / "run.h5", max_seconds=0.0)
+    assert_same(bm.fit(rows, "pseudolikelihood", **EVALUATE), found)
+    assert len(found.metrics["gradient"]) <= 8  # from means and correlations it is not far
+    assert exact.metrics["objective"][-1] == pytest.approx(found.metrics["objective"][-1], rel=1e-11)
+    assert not np.array_equal(found.model.weights, exact.model.weights)
+    np.testing.assert_allclose(found.model.weights, exact.model.weights, atol=1e-5)
+    one = driver(found.model, rows, method="pseudolikelihood")
+    assert np.abs(one._objective(one._lbfgs._start)[1]).max() <= 1e-6 * (1 + 1e-6)
 
 
 def every_state(model: bm.BoltzmannMachine) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ def test_every_line_fits_and_names_what_was_looked_at(capsys: pytest.CaptureFixt
         main(["doctor"])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
+    assert sum(line.lstrip().startswith("-> ") for line in lines) == sum(not line.startswith(" ") for line in lines)
     names = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert [name for name in names if name != "BLAS"] == ["processor", "vectors", "threads", "kernels", "disk", "locks"]
 

@@ -35,6 +35,7 @@ MOST_LEAVES = 4096
 MOST_HELD = 16  # units, where all their settings are leaves
 N_STARTS = 32
 SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
+THREADED = 24  # units from which threads gain more than handing work to them takes
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,9 @@ class BlocksSum:
         if form.n_units <= SMALL:
             part, lowest = _sum(form, sizes, beta, self.wanted, Small())
         else:
+            passes = Large(threads if form.n_units >= THREADED else 1, halt)
             with single_threaded_blas():
-                part, lowest = _sum(form, sizes, beta, self.wanted, Large(threads, halt))
+                part, lowest = _sum(form, sizes, beta, self.wanted, passes)
         low_energy = form.base + math.ldexp(lowest + added, -form.exponent)
         log_z = part.log_z - self.beta * low_energy
         if part.energy is None:
@@ -279,7 +281,7 @@ def _forecast(n: int, leaves: tuple[Leaf, ...], wanted: Wanted, threads: int, sp
         rest = n - len(leaf.up)
         entries = 2.0**rest if leaf.direct else table_bytes(rest) / 8.0
         terms = 0.0 if leaf.direct else 2.0**rest * n_products(wanted)
-        useful = 1 if rest <= SMALL else threads
+        useful = threads if rest >= THREADED else 1
         seconds += (terms * speeds.product_term + entries * speeds.table_entry) / useful + 1e-5
         n_bytes = max(n_bytes, n_tables(wanted) / 3.0 * 8.0 * entries)
     return Forecast(seconds, n_bytes, size)

@@ -18,12 +18,18 @@ from ..moments import Parameters
 from ..optimise.centring import Centring
 from ..optimise.coordinates import Plain, Rotation, Split
 from ..optimise.lbfgs import Lbfgs, Point
+from ..optimise.regression import regression
 from ..settings import FitSettings
 from .likelihood import Descent
 from .local_objectives import LocalObjective, Patterns
 
 STRONGEST = 60.0  # log-odds of one unit by one other: a coupling beyond it that grows is on its way to infinity,
 GROWTHS = 5  # if it has grown in so many iterations one after the other
+
+ROUNDED_FROM = 128  # units; products are in float32 until
+ROUGHEST = 1e-3  # the gradient is smaller
+MAPPED = 8  # points whose parameters are kept
+RAREST = 1e-3  # probability of a state of a unit, for the start
 
 
 class LocalRules(Descent):
@@ -45,18 +51,10 @@ class LocalRules(Descent):
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread)
-        self._coordinates = self._choose_coordinates(patterns)
-        start = self._centring.vector(self.parameters)
-        pairs, bias = np.split(start, [self._centring.n_pairs])
-        lower = self._coordinates.lower
-        self._lbfgs = Lbfgs(
-            self._objective,
-            np.concatenate([self._coordinates.into(pairs), bias]),
-            settings.tolerance,
-            lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
-            finish="newton",
-            halt=self._is_unbounded,
-        )
+        self._mapped: list[tuple[np.ndarray, Parameters]] = []
+        self._precise = not self._may_round(like, settings)
+        with single_threaded_blas():  # the same bits whatever the number of threads
+            self._lbfgs = self._begin(patterns)
         self._trouble = describe_degenerate(
             up,
             coupled=which_coupled(like.couplings),
@@ -65,14 +63,42 @@ class LocalRules(Descent):
             names=like.names,
         )
 
-    def _choose_coordinates(self, patterns: Patterns) -> Plain:
-        scale = self._centring.scale[: self._centring.n_pairs]
-        if self._settings.l1:
-            return Split(self._settings.l1 / scale)
-        if not isinstance(self._like.couplings, Dense):
-            return Plain(scale.size)
-        with single_threaded_blas():  # the same bits whatever the number of threads
-            return Rotation(patterns.correlations())
+    @staticmethod
+    def _may_round(like: BoltzmannMachine, settings: FitSettings) -> bool:
+        """Return whether products may be in float32 on the way; they pay where they are most of the work."""
+        return (
+            isinstance(like.couplings, Dense) and settings.method == "pseudolikelihood" and like.n_units >= ROUNDED_FROM
+        )
+
+    def _begin(self, patterns: Patterns) -> Lbfgs:
+        """Choose coordinates and, where couplings are all 0, a start."""
+        s, centring = self._settings, self._centring
+        pairs, bias = np.split(centring.vector(self.parameters), [centring.n_pairs])
+        curvature = None
+        self._coordinates: Plain
+        if s.l1:
+            self._coordinates = Split(s.l1 / centring.scale[: centring.n_pairs])
+        elif isinstance(self._like.couplings, Dense):
+            correlations = patterns.correlations()
+            self._coordinates = Rotation(correlations)
+            p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
+            found = regression(correlations, p, s.beta)
+            if not pairs.any():
+                pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
+            each = s.beta**2 * found.flatness
+            curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 2), each])
+        else:
+            self._coordinates = Plain(centring.n_pairs)
+        lower = self._coordinates.lower
+        return Lbfgs(
+            self._objective,
+            np.concatenate([self._coordinates.into(pairs), bias]),
+            s.tolerance,
+            lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
+            finish="newton",
+            halt=self._is_unbounded,
+            curvature=curvature,
+        )
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Return the metrics of iteration `number`; warn at the end where data have no finite optimum."""
@@ -96,8 +122,13 @@ class LocalRules(Descent):
         return self._settings.beta * self._like.convention.span**2 * float(np.abs(pairs).max(initial=0.0))
 
     def _parameters(self, point: np.ndarray) -> Parameters:
+        for known, parameters in self._mapped:  # the optimiser's points are soon asked for again, as iterations
+            if np.array_equal(known, point):
+                return parameters
         coordinates, bias = np.split(point, [self._coordinates.size])
-        return self._centring.parameters(np.concatenate([self._coordinates.back(coordinates), bias]))
+        found = self._centring.parameters(np.concatenate([self._coordinates.back(coordinates), bias]))
+        self._mapped = [(point, found), *self._mapped[: MAPPED - 1]]
+        return found
 
     def _metrics(self, value: float) -> dict[str, float]:
         return {"objective": value}
@@ -106,9 +137,20 @@ class LocalRules(Descent):
         """Return the penalised objective, and its gradient."""
         s = self._settings
         parameters = self._parameters(vector)
-        value, slope = self._local(parameters)
+        value, slope = self._local(parameters, np.float64 if self._precise else np.float32)
         value += self._penalty(parameters) + self._coordinates.penalty(vector[: self._coordinates.size])
         weights = tuple(g + s.l2 * w for g, w in zip(slope.weights, parameters.weights, strict=True))
         down = self._centring.slope(Parameters(weights, slope.bias + s.l2_bias * parameters.bias))
         pairs, bias = np.split(down, [self._centring.n_pairs])
-        return value, np.concatenate([self._coordinates.slope(pairs), bias])
+        found = np.concatenate([self._coordinates.slope(pairs), bias])
+        self._precise |= bool(np.abs(found).max() < max(ROUGHEST, s.tolerance))
+        return value, found
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue learning bit for bit."""
+        return super().state() | {"precise": np.array(self._precise)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
+        super().restore(state)
+        self._precise = bool(state.get("precise", True))

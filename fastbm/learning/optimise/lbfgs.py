@@ -50,6 +50,9 @@ class Lbfgs:
         Turns the gradient into the one that is held against `tolerance`; without bounds.
     halt : callable, optional
         Told of all iterates after each; true ends the search.
+    curvature : (n,) array, optional
+        About the second derivatives at the minimum, of a function without bounds. L-BFGS then begins with a step of
+        Newton's by them, in place of one of length 1.
     """
 
     def __init__(
@@ -62,8 +65,10 @@ class Lbfgs:
         finish: str = "none",
         measure: Callable[[np.ndarray], np.ndarray] | None = None,
         halt: Callable[[list[Point]], bool] | None = None,
+        curvature: np.ndarray | None = None,
     ) -> None:
         self._function, self._start, self._tolerance = function, start, tolerance
+        self._curvature = curvature
         self._lower, self._finish, self._measure, self._halt = lower, finish, measure, halt
         self._values: list[float] = []
         self._gradients = np.empty((ROOM, start.size))  # grows by doubling; rows that are there do not change
@@ -80,17 +85,18 @@ class Lbfgs:
         latest: dict[bytes, tuple[float, np.ndarray]] = {}
         calls = 0
         self.halted = False
+        stretch = self._stretch()
 
-        def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        def evaluate(stretched: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal calls
             if calls == len(self._values):
-                self._record(*self._function(x))
-            latest[x.tobytes()] = found = self._values[calls], self._gradients[calls]
+                self._record(*self._function(stretched / stretch))
+            latest[stretched.tobytes()] = value, gradient = self._values[calls], self._gradients[calls]
             calls += 1
-            return found
+            return value, gradient / stretch
 
-        def accept(x: np.ndarray) -> None:
-            path.append((x.copy(), *latest[x.tobytes()]))
+        def accept(stretched: np.ndarray) -> None:
+            path.append((stretched / stretch, *latest[stretched.tobytes()]))
             latest.clear()
             if self._halt is not None and self._halt(path):
                 self.halted = True
@@ -102,11 +108,12 @@ class Lbfgs:
             "maxiter": max_iterations,
             "maxfun": 20 * max_iterations,
             "maxcor": MEMORY,
-            "gtol": self._tolerance if self._measure is None else 0.0,
+            "gtol": 0.0 if self._judges else self._tolerance,
             "ftol": 0.0,
         }
         bounds = None if self._lower is None else [(None if low < 0 else low, None) for low in self._lower]
-        minimize(evaluate, self._start, jac=True, method="L-BFGS-B", bounds=bounds, callback=accept, options=options)
+        start = self._start * stretch
+        minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=accept, options=options)
         last = path[-1] if path else (self._start, self._values[0], self._gradients[0])
         if self._finish != "none" and not self.halted and len(path) < max_iterations:
             path += self._finishing_steps(path or [last], max_iterations - len(path))
@@ -115,9 +122,28 @@ class Lbfgs:
         self.done = len(path) < max_iterations or self.halted or self.converged
         return path or [last]  # where the start is the end
 
+    @property
+    def _judges(self) -> bool:
+        """Whether the gradient that SciPy sees is another than the one that is held against `tolerance`."""
+        return self._measure is not None or self._curvature is not None
+
+    def _stretch(self) -> np.ndarray:
+        """Return by what SciPy's point is longer than the function's, so that its first step is Newton's.
+
+        Of any function SciPy's first step has length 1.
+        """
+        if self._curvature is None:
+            return np.ones(1)
+        if not self._values:
+            self._record(*self._function(self._start))
+        roots = np.sqrt(self._curvature)
+        length = float(np.linalg.norm(self._gradients[0] / roots))
+        found: np.ndarray = roots / (length or 1.0)
+        return found
+
     def _is_over(self, path: list[Point]) -> bool:
         """Return whether L-BFGS has nothing left to do: by the measure, or as values are equal to rounding."""
-        if self._measure is not None and self.size(*path[-1]) <= self._tolerance:
+        if self._judges and self.size(*path[-1]) <= self._tolerance:
             return True
         if self._finish != "secant" or len(path) < 2:
             return False
@@ -196,6 +222,8 @@ class Lbfgs:
             "gradients": self._gradients[: len(self._values)],
             "start": self._start,
         }
+        if self._curvature is not None:
+            found["stretched"] = np.array(True)
         if self._finish != "none":
             shape = (len(self._steps), self._start.size)
             found |= {
@@ -207,6 +235,8 @@ class Lbfgs:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
+        if "stretched" not in state:  # as the points were that the record belongs to
+            self._curvature = None
         self._values = state["values"].tolist()
         self._gradients = np.concatenate([state["gradients"], np.empty((ROOM, self._start.size))])
         self._start = np.array(state["start"])

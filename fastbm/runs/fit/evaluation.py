@@ -12,9 +12,11 @@ import numpy as np
 from ..._base import checks, rng
 from ..._base.streams import Stream
 from ...data.rows import Rows
+from ...inference.ais.method import AIS
 from ...inference.conditional.completions import forecast_of_known
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import run_method
+from ...inference.scout.scout import attempt_seconds
 from ...learning.classifier.classifier import BoltzmannClassifier
 from ...learning.errors.blocks import block_of
 from ...learning.errors.bootstrap import bootstrap_errors, warn_of_errors
@@ -23,6 +25,7 @@ from ...learning.errors.fisher import fisher_errors, has_enough, refuse_informat
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units
 from ...learning.learn import AIS_BETAS, learn
 from ...learning.learners.closed import learn_resample
+from ...learning.methods import PRESETS
 from ...learning.minibatches import distinct
 from ...learning.moments import Parameters
 from ...learning.monitor.row_sums import mean_log_sum, name_of_likelihood
@@ -31,6 +34,7 @@ from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
 
 EXACT_SECONDS = 60.0  # log Z is exact where it takes no longer
+AIS_SECONDS, FEWEST_BETAS = 0.3, 100  # of annealing after rules that need no log Z, unless it is asked for
 FIDELITY_SECONDS = 60.0
 FLOAT = Stream("<f8")
 
@@ -150,7 +154,7 @@ class Evaluation:
         """Return log Z, and with it the likelihoods of the data and of the held-out rows; nats."""
         s = self._settings
         assert self.method is not None
-        options: dict[str, Any] = {"n_betas": AIS_BETAS, "start": s.ais_start} if self.method == "ais" else {}
+        options: dict[str, Any] = {"n_betas": self._n_betas, "start": s.ais_start} if self.method == "ais" else {}
         if self._has_bracket:
             options["bracket"] = True
         seed = rng.derive(s.seed, rng.MONITOR)
@@ -167,6 +171,15 @@ class Evaluation:
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
                 found[f"{prefix}{kind}"] = mean - result.log_z
         return found | (self._bracket(found, result.log_z, result.detail) if self._has_bracket else {})
+
+    @property
+    def _n_betas(self) -> int:
+        """The number of temperatures of annealing."""
+        s = self._settings
+        if s.evaluate != "auto" or PRESETS[s.method].driver == "phases":
+            return AIS_BETAS
+        each = AIS.n_chains * self._start.n_units * attempt_seconds(self._start)
+        return int(np.clip(AIS_SECONDS / each, FEWEST_BETAS, AIS_BETAS))
 
     def _bracket(self, found: dict[str, float], log_z: float, detail: Mapping[str, Any]) -> dict[str, float]:
         """Return both bounds of log Z, and the bounds of the likelihoods that follow; nats.

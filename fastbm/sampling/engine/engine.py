@@ -23,6 +23,7 @@ from .lanes import BLOCK, LANES, Lanes, lanes_of
 from .orders import hold_of, sites, visit_order
 
 WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
+SHORTEST_BLOCK = 5e-5  # seconds of a block below which threads wait for each other's Python
 PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
 
 T = TypeVar("T")
@@ -217,7 +218,8 @@ class Engine:
         """
         seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
         asks = seconds > PIECE_SECONDS and not whole
-        threads = self.threads if seconds >= WORTH_A_THREAD else 1
+        worth = seconds >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
+        threads = self.threads if worth else 1
         found: list[Any] = []
         if threads == 1 or len(self.blocks) == 1:
             for k in range(len(self.blocks)):

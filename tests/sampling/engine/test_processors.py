@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def digest() -> str:
     cases += [("sparse", bm.models.edwards_anderson((32, 40), distribution="gaussian", seed=1), 3)]
     cases += [("lookup", bm.models.edwards_anderson((3, 3, 5), distribution="gaussian", field=0.3, seed=1), 192)]
     cases += [("dense", bm.models.sherrington_kirkpatrick(70, seed=1), n_chains) for n_chains in (3, 70)]
-    cases += [("lookup", bm.models.ising((5, 7)), 64)]
+    cases += [("lookup", bm.models.ising((5, 7)), 64), ("sparse", graph, 2)]
     for kernel, model, n_chains in cases:
         for rule in RULES:
             for order in ORDERS if kernel != "layered" else ("sequential", "coloured"):
@@ -51,7 +52,33 @@ def digest() -> str:
                         found.update(np.ascontiguousarray(array).tobytes())
                     if kernel != "layered":  # products of energies are BLAS's
                         found.update(chains.energies().tobytes() + chains.quick_energies().tobytes())
+    for array in others(glass, layers):
+        found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
+
+
+def others(glass: bm.BoltzmannMachine, layers: bm.BoltzmannMachine) -> Iterator[np.ndarray]:
+    """What ladders, populations, estimators and learning come to."""
+    small = bm.models.random_machine(13, bias_scale=0.3, seed=2)
+    for n_chains, kernel in ((3, "sparse"), (32, "lookup")):
+        ladder = {"betas": [0.2, 0.6, 1.0], "n_chains": n_chains, "kernel": kernel}
+        run = bm.sample(glass, "tempering", n_sweeps=6, threads=1, seed=1, **ladder)
+        yield from (run.states, run.energy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bm.ConvergenceWarning)
+        run = bm.sample(glass, "population-annealing", n_chains=64, n_sweeps=2, threads=1, seed=1)
+        yield from (run.states, run.energy)
+        for model in (small, glass, layers):
+            yield np.array(bm.infer(model, "ais", n_chains=20, n_betas=30, seed=1, threads=1, moments=False).log_z)
+        for engine in ("gray", "blocks"):
+            exact = bm.infer(small, "exact", engine=engine, threads=1)
+            yield from (np.array(exact.log_z), exact.mean, exact.second_moment)
+        rows = np.random.default_rng(1).integers(0, 2, (60, 9))
+        for method in ("cd", "pcd"):
+            learned = bm.fit(rows, method, n_hidden=5, epochs=2, batch_size=20, seed=1, threads=1, evaluate="none")
+            yield from learned.model.couplings.arrays
+        for method in ("pseudolikelihood", "rise"):
+            yield bm.fit(rows, method, epochs=3, threads=1, evaluate="none", l2=0.01).model.weights
 
 
 def digest_elsewhere(cache: Path, **environment: str) -> str:
