@@ -31,20 +31,26 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
     Equal values share their mean rank.
     """
-    size = values.shape[0] * values.shape[1]
-    columns = np.ascontiguousarray(values.reshape(size, -1).T)
-    scores = np.empty(columns.shape)
-    for column, out in zip(columns, scores, strict=True):
-        order = np.argsort(column)
-        ordered = column[order]
-        differs = ordered[1:] != ordered[:-1]
-        if differs.all():
-            out[order] = _scores_of(size)
-        else:
-            first = np.concatenate([[0], np.flatnonzero(differs) + 1])  # of each group of equal values
-            counts = np.diff(first, append=size)
-            out[order] = np.repeat(_blom(first + (counts + 1) / 2, size), counts)
-    return scores.T.reshape(values.shape)
+    return np.array([_scored(column)[0] for column in _columns(values)]).T.reshape(values.shape)
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    """Return the samples of all chains of each quantity, (n_quantities, n_samples * n_chains)."""
+    return np.ascontiguousarray(values.reshape(values.shape[0] * values.shape[1], -1).T)
+
+
+def _scored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of values (size,), and the values in order."""
+    order, size = np.argsort(values), len(values)
+    ordered, scores = values[order], np.empty(size)
+    differs = ordered[1:] != ordered[:-1]
+    if differs.all():
+        scores[order] = _scores_of(size)
+    else:
+        edges = np.concatenate([[0], np.flatnonzero(differs) + 1, [size]])  # of groups of equal values
+        first, end = edges[:-1], edges[1:]
+        scores[order] = np.repeat(_blom((first + end + 1) / 2, size), end - first)
+    return scores, ordered
 
 
 @lru_cache(maxsize=4)
@@ -70,11 +76,23 @@ def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
     return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))
 
 
-def _ratio(scores: np.ndarray) -> np.ndarray:
+def _ratio(scores: np.ndarray) -> float:
+    """Return R-hat of the half-chains (n, n_chains) of one quantity."""
     n, first = len(scores), scores[0]
     later = scores - first  # exactly 0 where a chain stands still
-    means = first - first[0] + later.mean(axis=0)
-    return split_ratio(later.var(axis=0, ddof=1).mean(axis=0), n * means.var(axis=0, ddof=1), n)
+    own = later.sum(axis=0) / n
+    means = first - first[0] + own
+    apart, between = later - own, means - means.sum() / len(means)
+    within = np.vdot(apart, apart) / ((n - 1) * len(means))
+    return float(split_ratio(within, n * np.vdot(between, between) / (len(means) - 1), n))
+
+
+def _larger_ratio(values: np.ndarray, shape: tuple[int, int]) -> float:
+    """Return the larger R-hat, of the ranks or of those of the distances from the median, of half-chains of a shape."""
+    scores, ordered = _scored(values)
+    bulk, middle = _ratio(scores.reshape(shape)), len(ordered) // 2
+    scores, ordered = _scored(np.abs(values - ordered[middle - 1 : middle + 1].mean()))
+    return bulk if ordered[0] == ordered[-1] else max(bulk, _ratio(scores.reshape(shape)))
 
 
 def r_hat(values: Any) -> Any:
@@ -107,9 +125,8 @@ def r_hat(values: Any) -> Any:
     if len(array) < 4:
         return np.full(array.shape[2:], np.nan)[()]
     halves = split_chains(array)
-    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    bulk, tail = _ratio(normal_scores(halves)), _ratio(normal_scores(folded))
-    return np.where(np.ptp(folded, axis=(0, 1)) > 0, np.maximum(bulk, tail), bulk)[()]
+    found = [_larger_ratio(column, halves.shape[:2]) for column in _columns(halves)]
+    return np.array(found).reshape(array.shape[2:])[()]
 
 
 def ess_bulk(values: Any) -> Any:
