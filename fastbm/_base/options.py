@@ -157,6 +157,12 @@ class Options:
         return hash((type(self), *sorted(self.given())))
 
 
+@cache
+def usual(cls: Any) -> Any:
+    """Return the options of a class, all left out."""
+    return cls()
+
+
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.shape(one) == np.shape(other) and bool(np.array_equal(np.asarray(one), np.asarray(other)))

@@ -14,7 +14,7 @@ from ..commit import disk_errors
 from ..find import Status, find
 from ..image import Damaged
 from ..lock import Lock
-from ..names import Names
+from ..names import TEMPORARY, Names
 from ..place import check_replaceable
 
 LARGEST_MERGE_BYTES = 20 * 10**9
@@ -87,10 +87,15 @@ def discard(run: str | os.PathLike[str] | Names) -> None:
 
 def remove_segments(names: Names) -> None:
     """Remove segments that are merged; the first one, which shows that they are, when the others are gone."""
+    for _, handle in names.unnamed.values():
+        disk.close(handle)
+    names.unnamed.clear()
+    several = False
     for path in names.own_files():
-        if path == names.segment(0):
+        if path == names.segment(0) and several:
             disk.sync_folder(names.parts)
         disk.unlink(path)
+        several = several or not path.name.endswith(TEMPORARY)  # what bears no name is no segment of a run
 
 
 def reason_to_keep_parts(names: Names) -> str | None:

@@ -156,7 +156,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         holes, copied = {}, {}
         with disk.hdf5() as file, ExitStack() as stack:
             _write_about(file, names, status.origin, chain)
-            reader = stack.enter_context(Reader(names.parts)) if raw != set(streams) else None
+            reader = stack.enter_context(Reader(names)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
                 dataset = hdf.declare(file, name, streams[name], compression, n_rows[name])
@@ -269,7 +269,7 @@ def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
 
 def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], copied: dict[str, str]) -> None:
     """Read the merged file as a reader does: all streams with all rows, compared with those that went through HDF5."""
-    with open_image(names.merged_temporary) as file:
+    with h5py.File(names.merged_temporary, "r") as file:
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():

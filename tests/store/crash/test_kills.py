@@ -79,6 +79,12 @@ def test_files_are_synced_before_they_are_renamed_and_folders_after() -> None:
         assert (names[k + 1], operations[k + 1].path) == ("sync_folder", operations[k].path.parent)
 
 
+def test_a_short_run_syncs_five_times() -> None:
+    """The first segment with both folders, then the merged file with its own."""
+    synced = [operation.name for operation in stage("short").operations if operation.name.startswith("sync")]
+    assert synced == ["sync", "sync_folder", "sync_folder", "sync", "sync_folder"]
+
+
 def test_a_run_killed_before_its_first_block_is_resumable(folder: Path) -> None:
     check_first_commit(folder)
 
