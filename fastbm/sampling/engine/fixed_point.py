@@ -20,6 +20,7 @@ LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
+SMALLEST_BETA, FARTHEST = 5e-324, 1000
 FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
 
 
@@ -55,9 +56,9 @@ class FixedPoint(NamedTuple):
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
         """
-        mantissas, exponents = np.frexp(beta)
-        with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            all_scales = np.ldexp(1.0 / mantissas, self.exponent - exponents)
+        mantissas, exponents = np.frexp(np.maximum(beta, SMALLEST_BETA))
+        beyond = np.minimum(np.maximum(self.exponent - exponents, -FARTHEST), FARTHEST)  # any scale that is kept
+        all_scales = np.ldexp(1.0 / mantissas, beyond)
         np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
         for k, scale in enumerate(scales):
             lanes.write(k, scale, all_scales[lanes.blocks[k]])
