@@ -67,10 +67,19 @@ def believed(file: h5py.File, identity: tuple[int, ...]) -> h5py.File:
     except BaseException:
         file.close()
         raise
+    _keep(identity)
+    return file
+
+
+def believe(path: str | Path) -> None:
+    """Have a file that this process has just written believed when it is opened."""
+    _keep(identity_of(path))
+
+
+def _keep(identity: tuple[int, ...]) -> None:
     _believed[identity] = None
     if len(_believed) > _KEPT:
         _believed.popitem(last=False)
-    return file
 
 
 def check(file: h5py.File) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from .._base.checks import StorageError, choice, real, whole
 from .._base.streams import Stream
 from . import disk, hdf
-from .chain import foreign
+from .chain import Origin, foreign
 from .commit import disk_errors
 from .find import read_merged, unreadable
 from .hdf import copy_arrays
@@ -127,7 +127,8 @@ def create(
         give_up(names, lock)
         _remove(made)
         raise
-    return Writer(names, lock, text, first_inputs, streams, first_state, settings, header)
+    origin = Origin(header, text, streams, own, sorted(replaced))
+    return Writer(names, lock, text, first_inputs, streams, first_state, settings, header, origin)
 
 
 def _locked(names: Names, made: list[Path]) -> Lock:

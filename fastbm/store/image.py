@@ -212,6 +212,7 @@ def write_sealed(image: Image, path: Path) -> str:
     temporary = unfinished(path)
     digest, handle = write_unnamed(image, temporary)
     disk.publish(handle, temporary, path)
+    hdf5.believe(path)
     return digest
 
 
@@ -229,6 +230,7 @@ def write_unnamed(image: Image, temporary: Path) -> tuple[str, int]:
         yield trailer(len(image), digest.digest())
 
     handle = disk.write_file(blocks(), temporary)
+    hdf5.believe(temporary)
     return digest.digest().hex(), handle
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from .._base.checks import StorageError, warn
 from .._base.halting import Halt, never
 from .._base.streams import Stream
+from .chain import Origin
 from .commit import Committer, Job, Pace, name_segments
 from .hdf import copy_arrays, copy_rows
 from .lock import Lock
@@ -54,11 +55,11 @@ class Writer:
 
     def __init__(
         self, names: Names, lock: Lock | None, spec: str, inputs: Arrays, streams: dict[str, Stream], state: Arrays,
-        settings: Settings, last: Header,
+        settings: Settings, last: Header, origin: Origin | None = None,
     ) -> None:  # fmt: skip
         self.path, self.spec, self.inputs, self.streams = names.shown, json.loads(spec), inputs, streams
         self.finished = last.finished
-        self.names, self._lock, self._settings = names, lock, settings
+        self.names, self._lock, self._settings, self._origin = names, lock, settings, origin
         self._pace = Pace(settings.commit_seconds, settings.commit_bytes)
         self._committer = Committer(names, lock, streams, settings.compression, last, state) if lock else None
         self._state, self._acknowledged = state, last
@@ -140,7 +141,7 @@ class Writer:
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            merge_chain(self.names, halt)
+            merge_chain(self.names, halt, self._origin)
 
     def close(self) -> None:
         """Release the run without finishing it; blocks since the last commit are left to be computed again."""

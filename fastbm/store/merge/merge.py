@@ -9,10 +9,10 @@ from contextlib import suppress
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, never
 from .. import disk
-from ..chain import Chain, blocks_safe, follow
+from ..chain import Chain, Origin, blocks_safe, follow
 from ..commit import disk_errors
 from ..find import Status, find
-from ..image import Damaged
+from ..image import Damaged, check_hash
 from ..lock import Lock
 from ..names import TEMPORARY, Names
 from ..place import check_replaceable
@@ -49,11 +49,14 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never) -> None:
-    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
+def merge_chain(names: Names, halt: Halt = never, origin: Origin | None = None) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
+
+    `origin` is what the first segment declares, where this process has written it and no file was there before.
+    """
     from .write import write_merged  # runs in memory, and those that are read, never merge
 
-    status = find(names)
+    status = find(names) if origin is None or not _stands(names, origin) else Status(None, origin)
     if status.origin is not None:
         check_replaceable(names)
         for path in names.temporaries():
@@ -71,6 +74,15 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
                 raise
     with disk_errors(names):
         remove_parts(names)
+
+
+def _stands(names: Names, origin: Origin) -> bool:
+    """Return whether the first segment is what was written; if not, `find` tells what is wrong."""
+    try:
+        check_hash(names.segment(0), origin.header.sha256)
+    except (Damaged, OSError):
+        return False
+    return not names.merged.exists()
 
 
 def remove_parts(names: Names) -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
+from ..._base import hdf5
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
@@ -174,6 +175,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         disk.close()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
+    hdf5.believe(names.merged)
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
@@ -188,7 +190,9 @@ def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) ->
     file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
     hdf.write_arrays(file.create_group(INPUTS), read_inputs(names))
     hdf.write_arrays(file.create_group(STATE), _state(names, last))
-    file.create_group(META).attrs.update({key: meta[key] for key in sorted(meta)})
+    about = file.create_group(META)
+    for key in sorted(meta):
+        hdf.write_attribute(about, key, meta[key])
 
 
 def _state(names: Names, last: Header) -> Arrays:
