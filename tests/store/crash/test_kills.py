@@ -55,7 +55,7 @@ def look_at_either(path: Path) -> int:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_killed_at_file_operations(folder: Path, name: str) -> None:
-    found = kill_each(name, folder, every=False, step=6 if name == "run" else 29)
+    found = kill_each(name, folder, every=False, step=6 if name in ("run", "short") else 29)
     if name == "merge":
         assert found == {stories.N_BLOCKS}, "a merge hides rows for no instant"
     else:
