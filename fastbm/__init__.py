@@ -143,10 +143,13 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f".{_MODULES[name]}", __name__)
-    if name in _PLACES:
-        return getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: Any = importlib.import_module(f".{_MODULES[name]}", __name__)
+    elif name in _PLACES:
+        found = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an array of zeros that starts at a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
-    start = -memory.ctypes.data % LINE
+    start = -memory.__array_interface__["data"][0] % LINE
     found: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
     return found
 

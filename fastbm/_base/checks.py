@@ -123,7 +123,7 @@ def choice(argument: str, value: Any, valid: Iterable[str]) -> str:
 
 def whole(argument: str, value: Any, *, least: int = 0, most: int | None = LARGEST_COUNT) -> int:
     """Check that `value` is a whole number from `least` to `most`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, numbers.Integral)):
         raise TypeError(f"{argument} must be a whole number; got {value!r} ({type(value).__name__}).")
     number = int(value)
     if number < least:
@@ -135,7 +135,7 @@ def whole(argument: str, value: Any, *, least: int = 0, most: int | None = LARGE
 
 def real(argument: str, value: Any, *, least: float = -math.inf, above: float | None = None) -> float:
     """Check that `value` is a finite number, at least `least` and, if given, above `above`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (float, numbers.Real)):
         raise TypeError(f"{argument} must be a number; got {value!r} ({type(value).__name__}).")
     try:
         value = float(value)
@@ -176,8 +176,8 @@ def finite_array(argument: str, value: Any) -> np.ndarray:
     array = np.array(given, dtype=np.float64, order="C")
     if not array.ndim:
         real(argument, float(array))
-    bad = np.argwhere(~np.isfinite(array))
-    if bad.size:
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
         place = tuple(int(k) for k in bad[0])
         raise ValueError(f"{argument} must be finite; {array[place]} at {place}, {len(bad)} such entries in all.")
     array.setflags(write=False)

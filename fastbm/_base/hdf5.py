@@ -9,6 +9,8 @@ out what there is, is not defended by this.
 from __future__ import annotations
 
 import math
+import os
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,19 +39,47 @@ class Unbelievable(Exception):
     """Something in a file is not as fastbm writes it; the text names it and says in what."""
 
 
+_KEPT = 64
+_believed: OrderedDict[tuple[int, ...], None] = OrderedDict()  # the last files in which `check` found nothing
+
+
 def open_believed(path: str | Path) -> h5py.File:
     """Open a file for reading after `check`; raise Unbelievable, or OSError where HDF5 cannot open it."""
-    return believed(h5py.File(path, "r"))
+    identity = identity_of(path)
+    return believed(h5py.File(path, "r"), identity)
 
 
-def believed(file: h5py.File) -> h5py.File:
-    """Return an open file if `check` finds nothing in it; else close it and raise."""
+def identity_of(path: str | Path) -> tuple[int, ...]:
+    """Return which file lies at a path, and how it stands: one that is written to has another identity."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def believed(file: h5py.File, identity: tuple[int, ...]) -> h5py.File:
+    """Return an open file if `check` finds nothing in it, or has found nothing; else close it and raise.
+
+    `identity` is that of the file before it was opened.
+    """
+    if identity in _believed:
+        return file
     try:
         check(file)
     except BaseException:
         file.close()
         raise
+    _keep(identity)
     return file
+
+
+def believe(path: str | Path) -> None:
+    """Have a file that this process has just written believed when it is opened."""
+    _keep(identity_of(path))
+
+
+def _keep(identity: tuple[int, ...]) -> None:
+    _believed[identity] = None
+    if len(_believed) > _KEPT:
+        _believed.popitem(last=False)
 
 
 def check(file: h5py.File) -> None:
@@ -102,17 +132,17 @@ def _check_attributes(found: Any, shown: str) -> None:
         h5a.iterate(found, names.append)
     for name in names:
         attribute, called = h5a.open(found, name), f"{shown}, attribute {name.decode(errors='backslashreplace')},"
+        kind = attribute.get_type()
         if name in SCALE_ATTRIBUTES and isinstance(found, h5d.DatasetID):
-            _check_scale_attribute(attribute, SCALE_ATTRIBUTES[name], called)
+            _check_scale_attribute(kind, len(attribute.shape), SCALE_ATTRIBUTES[name], called)
         else:
-            _check_type(attribute.get_type(), called)
-        if _n_bytes(attribute) > LARGEST_ATTRIBUTE:
+            _check_type(kind, called)
+        if _n_bytes(kind, attribute.get_space()) > LARGEST_ATTRIBUTE:
             raise Unbelievable(f"{called} claims more than {LARGEST_ATTRIBUTE} bytes")
 
 
-def _check_scale_attribute(attribute: Any, expected: int, shown: str) -> None:
+def _check_scale_attribute(kind: Any, rank: int, expected: int, shown: str) -> None:
     """Refuse all but a short text of fixed length, lists of references to objects, and references with a number."""
-    kind, rank = attribute.get_type(), len(attribute.shape)
     there = kind.get_class()
     fits = there == expected and rank == (0 if expected == h5t.STRING else 1)
     if fits and expected == h5t.STRING:
@@ -152,7 +182,7 @@ def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
         raise Unbelievable(f"{shown} is a {_LAYOUTS[where]} dataset")
     if layout.get_external_count():
         raise Unbelievable(f"{shown} lies in another file")
-    claimed, allocated = _n_bytes(dataset), dataset.get_storage_size()
+    claimed, allocated = _n_bytes(kind, space), dataset.get_storage_size()
     if allocated == 0 and where == h5d.CONTIGUOUS and h5a.exists(dataset, AXIS):
         return 0
     if claimed > _check_filters(layout, shown) * allocated:
@@ -164,9 +194,9 @@ def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
     return int(allocated)
 
 
-def _n_bytes(array: Any) -> int:
+def _n_bytes(kind: Any, space: Any) -> int:
     """Return the bytes that a dataset or attribute claims, by its lengths; HDF5's own product of them may overflow."""
-    return int(array.get_type().get_size()) * int(math.prod(array.get_space().get_simple_extent_dims()))
+    return int(kind.get_size()) * int(math.prod(space.get_simple_extent_dims()))
 
 
 def _check_filters(layout: Any, shown: str) -> int:

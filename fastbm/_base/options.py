@@ -13,7 +13,6 @@ and its value::
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 import types
@@ -132,9 +131,8 @@ class Options:
 
     def filled(self, **values: Any) -> Self:
         """Return the same with some options filled in, which may say twice what they could not be given to say."""
-        made = copy.copy(self)
-        for name, value in values.items():
-            object.__setattr__(made, name, value)
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), **values)
         return made
 
     @classmethod
@@ -155,6 +153,12 @@ class Options:
 
     def __hash__(self) -> int:
         return hash((type(self), *sorted(self.given())))
+
+
+@cache
+def usual(cls: Any) -> Any:
+    """Return the options of a class, all left out."""
+    return cls()
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -17,7 +17,7 @@ from . import checks, seeds
     BOOTSTRAP, PAIRS,
 ) = range(15)  # fmt: skip
 
-FEW = 8  # keys, which take longer side by side than one by one
+FEW = 3  # keys, which take longer side by side than one by one
 
 
 def resolve(seed: int | None) -> int:
@@ -41,14 +41,19 @@ def streams(seed: int, n_chains: int, *, first: int = 0, purpose: int = CHAINS) 
 def random_bytes(seed: int, purpose: int, n_rows: int, n_bytes: int, *, first: int = 0) -> np.ndarray:
     """Return ``keyed(seed, purpose, first + r).bytes(n_bytes)`` for every row r, (n_rows, n_bytes) uint8."""
     if n_rows <= max(FEW, n_bytes // 8):
-        rows = [keyed(seed, purpose, first + r).bytes(n_bytes) for r in range(n_rows)]
-        return np.frombuffer(b"".join(rows), np.uint8).reshape(n_rows, n_bytes)
+        n_words = -(-n_bytes // 8)
+        words = [_bits(seed, purpose, first + r).random_raw(n_words) for r in range(n_rows)]
+        return np.array(words, "<u8").reshape(n_rows, n_words).view(np.uint8)[:, :n_bytes]
     return seeds.random_bytes(seed, purpose, np.arange(first, first + n_rows), n_bytes)
 
 
 def keyed(seed: int, purpose: int, *index: int) -> np.random.Generator:
     """Return a generator that depends on nothing but its key."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, *index))))
+    return np.random.Generator(_bits(seed, purpose, *index))
+
+
+def _bits(seed: int, purpose: int, *index: int) -> np.random.PCG64:
+    return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, *index)))
 
 
 def derive(seed: int, *index: int) -> int:

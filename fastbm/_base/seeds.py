@@ -6,7 +6,7 @@ O'Neill, HMC-CS-2014-0905 (2014); the hash of seeds: O'Neill, "Developing a seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,16 +17,17 @@ LOW = np.uint64(0xFFFFFFFF)
 MULTIPLIER = (np.uint64(2549297995355413924), np.uint64(4865540595714422341))  # of PCG64, high and low word
 
 
-def _constants(initial: int, factor: int, start: int, count: int) -> Iterator[tuple[np.uint32, np.uint32]]:
-    """Yield constants of calls `start` to `start + count` of a hash: what a word is mixed with, and multiplied by."""
-    value = initial * pow(factor, start, 1 << 32) % (1 << 32)
-    for _ in range(count):
-        following = value * factor % (1 << 32)
-        yield np.uint32(value), np.uint32(following)
-        value = following
+@lru_cache(maxsize=64)
+def _constants(initial: int, factor: int, start: int, count: int) -> np.ndarray:
+    """Return constants of calls `start` to `start + count` of a hash, (2, count, 1) uint32.
+
+    They are what a word is mixed with, and multiplied by.
+    """
+    powers = [initial * pow(factor, start + k, 1 << 32) % (1 << 32) for k in range(count + 1)]
+    return np.array([powers[:-1], powers[1:]], np.uint32)[:, :, None]
 
 
-def _hashed(words: np.ndarray, constants: tuple[np.uint32, np.uint32]) -> np.ndarray:
+def _hashed(words: np.ndarray, constants: np.ndarray) -> np.ndarray:
     found = (words ^ constants[0]) * constants[1]
     return np.asarray(found ^ (found >> np.uint32(16)))
 
@@ -38,21 +39,21 @@ def states(seed: int, purpose: int, index: np.ndarray, n_words: int) -> np.ndarr
     ----------
     index : (n,) array of int
         At least 0 and below 2^32.
+    n_words : int
+        A multiple of 4.
 
     Returns
     -------
     (n, n_words) uint32 array
     """
-    index = np.asarray(index, np.uint32)
     pool = np.random.SeedSequence(seed, spawn_key=(purpose,)).pool
     n_before = max(POOL, -(-seed.bit_length() // 32)) + 1  # words that are in the pool
     start = POOL + POOL * (POOL - 1) + POOL * (n_before - POOL)
-    mixed = []
-    for word, constants in zip(pool, _constants(INIT_A, MULT_A, start, POOL), strict=True):
-        value: np.ndarray = MIX_LEFT * np.full(1, word) - MIX_RIGHT * _hashed(index, constants)
-        mixed.append(np.bitwise_xor(value, value >> np.uint32(16)))
-    constants_of_words = enumerate(_constants(INIT_B, MULT_B, 0, n_words))
-    return np.stack([_hashed(mixed[k % POOL], constants) for k, constants in constants_of_words], axis=1)
+    hashed = _hashed(np.asarray(index, np.uint32), _constants(INIT_A, MULT_A, start, POOL))
+    mixed: np.ndarray = MIX_LEFT * pool[:, None] - MIX_RIGHT * hashed
+    mixed = np.bitwise_xor(mixed, mixed >> np.uint32(16))
+    words = _hashed(mixed, _constants(INIT_B, MULT_B, 0, n_words).reshape(2, -1, POOL, 1))
+    return np.ascontiguousarray(words.reshape(n_words, -1).T)
 
 
 def _times(a: np.ndarray, b: np.ndarray | np.uint64) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +82,7 @@ def random_bytes(seed: int, purpose: int, index: np.ndarray, n_bytes: int) -> np
     -------
     (n, n_bytes) uint8 array
     """
-    words = np.ascontiguousarray(states(seed, purpose, index, 8)).view(np.uint64)
+    words = states(seed, purpose, index, 8).view(np.uint64)
     start_high, start_low, inc_high, inc_low = words.T
     one = np.uint64(1)
     inc_high, inc_low = (inc_high << one) | (inc_low >> np.uint64(63)), (inc_low << one) | one

@@ -123,30 +123,30 @@ def _started(threads: int) -> ThreadPoolExecutor | None:
 
 
 @cache
-def _controller() -> Any:
+def blas_libraries() -> tuple[Any, ...]:
+    """Return the libraries of linear algebra in this process, as threadpoolctl has them."""
     import scipy.linalg  # noqa: F401  (SciPy's BLAS must be loaded before the controller looks for libraries)
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def blas_libraries() -> list[Any]:
-    """Return the libraries of linear algebra in this process, as threadpoolctl has them."""
-    return list(_controller().select(user_api="blas").lib_controllers)
-
-
-def _per_thread(library: Any) -> bool:
-    """Whether a library's number of threads is that of the calling thread, and not the process's."""
-    return getattr(library, "threading_layer", None) == "openmp"
+@cache
+def _own_and_shared() -> tuple[list[Any], list[Any]]:
+    """Return the libraries whose threads are counted by the calling thread, and those where they are the process's."""
+    own = [library for library in blas_libraries() if getattr(library, "threading_layer", None) == "openmp"]
+    return own, [library for library in blas_libraries() if library not in own]
 
 
 def _set_threads(libraries: Iterable[Any], numbers: Iterable[int]) -> list[int]:
     """Tell each library its number of threads, from whatever thread; return what it was."""
     before = []
     for library, number in zip(libraries, numbers, strict=False):
+        before.append(library.get_num_threads() or 1)
+        if before[-1] == number:
+            continue
         # some threadpoolctl silently refuse all threads but the one that set a number first, until it is cleared
         clear = getattr(library, "clear_controlling_thread", lambda **_: None)
-        before.append(library.get_num_threads() or 1)
         clear(force=True)
         library.set_num_threads(number)
         clear(force=True)
@@ -198,9 +198,7 @@ def single_threaded_blas() -> Iterator[None]:
 
     Runs side by side in threads of one process, and holds within holds, share the limit until the last of them ends.
     """
-    libraries = blas_libraries()
-    own = [library for library in libraries if _per_thread(library)]
-    shared = [library for library in libraries if not _per_thread(library)]
+    own, shared = _own_and_shared()
     thread = get_ident()
     before = _set_threads(own, repeat(1))
     _blas_limit.hold(thread, shared)

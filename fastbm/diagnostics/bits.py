@@ -27,9 +27,12 @@ def bit_r_hat(counts: Any, n: int) -> np.ndarray:
     """
     found = np.asarray(counts, np.float64)
     found = found.reshape(-1, found.shape[-1])
+    m = len(found)
     smoothed = (found + 1.0) / (n + 2.0)
-    within = (smoothed * (1.0 - smoothed)).mean(axis=0)
-    return np.asarray(split_ratio(within, n * (found / n).var(axis=0, ddof=1), n))
+    within = (smoothed * (1.0 - smoothed)).sum(axis=0) / m
+    apart = found - found.sum(axis=0) / m
+    between = (apart * apart).sum(axis=0) / ((m - 1) * n)
+    return np.asarray(split_ratio(within, between, n))
 
 
 def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:

@@ -32,19 +32,19 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
     Equal values share their mean rank.
     """
-    return _scores_and_medians(values)[0]
+    return np.array([_scored(column)[0] for column in _columns(values)]).T.reshape(values.shape)
 
 
-def _scores_and_medians(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal scores, and the medians of all samples of all chains."""
-    size = values.shape[0] * values.shape[1]
-    columns = np.ascontiguousarray(values.reshape(size, -1).T)
-    scores, medians = np.empty(columns.shape), np.empty(len(columns), columns.dtype)
-    for k, (column, out) in enumerate(zip(columns, scores, strict=True)):
-        order = np.argsort(column)
-        medians[k] = column[order[(size - 1) // 2 : size // 2 + 1]].mean()
-        spread_scores(column, order, _scores_of(size), out)
-    return scores.T.reshape(values.shape), medians.reshape(values.shape[2:])
+def _columns(values: np.ndarray) -> np.ndarray:
+    """Return the samples of all chains of each quantity, (n_quantities, n_samples * n_chains)."""
+    return np.ascontiguousarray(values.reshape(values.shape[0] * values.shape[1], -1).T)
+
+
+def _scored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of values (size,), and the values in order."""
+    order, scores = np.argsort(values), np.empty(len(values))
+    spread_scores(values, order, _scores_of(len(values)), scores)
+    return scores, values[order]
 
 
 @lru_cache(maxsize=4)
@@ -66,11 +66,23 @@ def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
     return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))
 
 
-def _ratio(scores: np.ndarray) -> np.ndarray:
+def _ratio(scores: np.ndarray) -> float:
+    """Return R-hat of the half-chains (n, n_chains) of one quantity."""
     n, first = len(scores), scores[0]
     later = scores - first  # exactly 0 where a chain stands still
-    means = first - first[0] + later.mean(axis=0)
-    return split_ratio(later.var(axis=0, ddof=1).mean(axis=0), n * means.var(axis=0, ddof=1), n)
+    own = later.sum(axis=0) / n
+    means = first - first[0] + own
+    apart, between = later - own, means - means.sum() / len(means)
+    within = np.vdot(apart, apart) / ((n - 1) * len(means))
+    return float(split_ratio(within, n * np.vdot(between, between) / (len(means) - 1), n))
+
+
+def _larger_ratio(values: np.ndarray, shape: tuple[int, int]) -> float:
+    """Return the larger R-hat, of the ranks or of those of the distances from the median, of half-chains of a shape."""
+    scores, ordered = _scored(values)
+    bulk, middle = _ratio(scores.reshape(shape)), len(ordered) // 2
+    scores, ordered = _scored(np.abs(values - ordered[middle - 1 : middle + 1].mean()))
+    return bulk if ordered[0] == ordered[-1] else max(bulk, _ratio(scores.reshape(shape)))
 
 
 def r_hat(values: Any) -> Any:
@@ -103,10 +115,8 @@ def r_hat(values: Any) -> Any:
     if len(array) < 4:
         return np.full(array.shape[2:], np.nan)[()]
     halves = split_chains(array)
-    scores, medians = _scores_and_medians(halves)
-    folded = np.abs(halves - medians)
-    bulk, tail = _ratio(scores), _ratio(normal_scores(folded))
-    return np.where(np.ptp(folded, axis=(0, 1)) > 0, np.maximum(bulk, tail), bulk)[()]
+    found = [_larger_ratio(column, halves.shape[:2]) for column in _columns(halves)]
+    return np.array(found).reshape(array.shape[2:])[()]
 
 
 def ess_bulk(values: Any) -> Any:

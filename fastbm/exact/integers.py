@@ -31,8 +31,9 @@ class IntegerMachine:
         exponent = 61 - min(math.frexp(largest or 1.0)[1], 1023)  # so that 2^61 steps are a number too
         w = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
         b = np.rint(np.ldexp(bias, exponent)).astype(np.int64)
-        down = -units.lo * int(b.sum()) - units.lo**2 * (int(w.sum()) // 2)
-        fields = units.span * (b + units.lo * w.sum(axis=0))
+        pull = w.sum(axis=0)
+        down = -units.lo * int(b.sum()) - units.lo**2 * (int(pull.sum()) // 2)
+        fields = units.span * (b + units.lo * pull)
         return cls(units.span**2 * w, fields, model.offset + math.ldexp(down, -exponent), exponent)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks, rng, threads as threads_module
-from .._base.options import pick
+from .._base.options import pick, usual
 from .._base.threads import single_threaded_blas
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
@@ -60,7 +60,7 @@ def make_estimator(method: Any, options: Mapping[str, Any]) -> Estimator:
                 f"{method} has no option {name!r}.{checks.nearest(name, cls.names())} It takes: "
                 f"{', '.join(cls.names()) or 'none'}."
             )
-    found: Estimator = cls(**options)
+    found: Estimator = cls(**options) if options else usual(cls)
     return found
 
 
@@ -111,7 +111,7 @@ def run_method(
     if not moments and result.mean is not None:
         result = replace(result, mean=None, mean_error=None, second_moment=None, covariance=None)
     about: dict[str, Any] = {"subject": Subject(model, beta, clamp_of(clamp)), "compile_seconds": watch.compile_seconds}
-    return replace(result, method=chosen.name, seconds=watch.seconds, **about)
+    return result.told(method=chosen.name, seconds=watch.seconds, **about)
 
 
 def _sizes(chosen: Estimator) -> str:

@@ -87,6 +87,12 @@ class Inference:
 
                 object.__setattr__(self, name, known_pairs(moments))
 
+    def told(self, **values: Any) -> Inference:
+        """Return the same with some fields replaced that need no conversion."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), **values)
+        return made
+
     @property
     def free_energy(self) -> Any:
         """Free energy F = -log Z, so that Z = exp(-F)."""

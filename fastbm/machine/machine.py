@@ -343,6 +343,8 @@ class BoltzmannMachine(Layout):
         """
         beta = checks.real("beta", beta, least=0.0)
         up = self.check_states(visible, argument="visible", n_units=self.n_visible)
+        if not self.n_hidden:
+            return beta * self.energy_of_bits(up).reshape(up.shape[:-1])[()]
         rows = up.reshape(int(np.prod(up.shape[:-1])), self.n_visible)
         clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(rows))
         if any(np.any(array) for array in clamped.couplings.arrays):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 
 from .machine import BoltzmannMachine
 
+LARGEST = sys.float_info.max
 MOST = 1e150  # of energies, of beta and of their product, where these are squared; sums of 10^8 squares are numbers
 
 
@@ -22,6 +24,8 @@ def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float
         The largest beta, and the largest product of beta and an energy. Infinite where these are not squared.
     """
     largest = 4.0 * model.couplings.absolute_sums().sum() + 2.0 * np.abs(model.flat_bias).sum() + abs(model.offset)
+    if largest <= energies and beta <= odds and beta * float(largest) <= min(odds, LARGEST):
+        return
     product = f"beta={beta:g} times energies of up to {largest:.3g}"
     wrong = {
         f"the square of energies of up to {largest:.3g}": largest > energies,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
-from ..machine.couplings import check_size
+from ..machine.couplings import Dense, check_size
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import SPIN
 from .origin import generator, named
@@ -51,7 +51,7 @@ def sherrington_kirkpatrick(n: int, *, seed: int | None = 0, field: float = 0.0)
     check_size(n := checks.whole("n", n, least=1))
     field = checks.real("field", field)
     weights = _symmetric(generator(seed).normal(scale=1 / math.sqrt(n), size=(n, n)))
-    made = BoltzmannMachine(weights, np.full(n, field), units="spin")
+    made = BoltzmannMachine(Dense(weights), np.full(n, field), units="spin")
     return named(made, "sherrington_kirkpatrick", n=n, seed=seed, field=field)
 
 
@@ -163,11 +163,11 @@ def random_machine(
     draws = generator(seed)
     weights = _symmetric(draws.normal(scale=checks.real("scale", scale, least=0.0) / math.sqrt(n), size=(n, n)))
     bias = draws.normal(scale=checks.real("bias_scale", bias_scale, least=0.0), size=n)
-    return BoltzmannMachine(weights, bias, units=units, n_hidden=n_hidden)
+    return BoltzmannMachine(Dense(weights), bias, units=units, n_hidden=n_hidden)
 
 
 def _symmetric(draws: np.ndarray) -> np.ndarray:
-    """Put draws above the diagonal below it too, in place, tile by tile."""
+    """Put draws above the diagonal below it too, in place, tile by tile; nothing of it need be checked or copied."""
     for a in range(0, len(draws), TILE):
         rows = slice(a, a + TILE)
         upper = np.triu(draws[rows, rows], 1)

@@ -15,7 +15,6 @@ from .. import store
 from .._base import checks, threads as threads_module
 from .._base.arithmetic import arithmetic
 from .._base.halting import Halted
-from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
 from . import axes
@@ -23,7 +22,7 @@ from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
 from .run import Run
-from .spec import KINDS, Given, build, kind_of, read_model
+from .spec import KINDS, NOTHING, Given, build, kind_of, read_model
 from .stop import SIGNALS, Broken, Stop
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
@@ -40,15 +39,9 @@ def begin(
     stop: Stop | None,
     storage: dict[str, Any],
     arguments: Iterable[str] = (),
-    functions: Mapping[str, Function] | None = None,
-    model: BoltzmannMachine | None = None,
-    executor: Executor | None = None,
-    data: Mapping[str, Rows] | None = None,
+    given: Given = NOTHING,
 ) -> Run:
-    """Make a task and the storage of its rows, and start the run.
-
-    `functions`, `model`, `executor` and `data` are those of `build`.
-    """
+    """Make a task and the storage of its rows, and start the run."""
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)
@@ -57,12 +50,11 @@ def begin(
     stop = _stop(stop, out, max_seconds)
     with stop:
         with _breaking(stop):
-            given = Given(functions, model, executor, data)
             task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
             writer = _place(task, spec, inputs, out, overwrite, storage)
             try:
-                return _go(task, writer, progress, stop)
+                return _go(task, writer, progress, stop, given.model)
             except (ValueError, TypeError):
                 if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
                     store.discard(writer.names)  # it was refused before anything was computed
@@ -140,7 +132,7 @@ def _check_storage(
         checks.choice("compression", compression, ("gzip", "zstd"))
 
 
-def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop) -> Run:
+def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, model: BoltzmannMachine | None) -> Run:
     try:
         with writer, drawing(progress, task) as each:
             done = execute(task, writer, stop=stop, progress=each)
@@ -157,6 +149,7 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop) ->
         raise checks.Interrupted(message, _written(writer)) from error
     run = _written(writer)
     if done:
+        run.start_from(model)
         run.warn_at_end()
     if not done and stop.signalled:
         raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
@@ -281,7 +274,7 @@ def resume(
         except BaseException:
             writer.close()
             raise
-        return _go(task, writer, progress, stop)
+        return _go(task, writer, progress, stop, model)
 
 
 def _finish(writer: Any, stop: Stop) -> Run:

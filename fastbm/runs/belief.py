@@ -58,6 +58,8 @@ def guard(kind: type) -> None:
 def _guarded(function: Callable[..., Any], what: str, *passes: type[Exception]) -> Callable[..., Any]:
     @wraps(function)
     def guarded(self: Any) -> Any:
+        if self.path is None:
+            return function(self)
         with understanding(self.path, what, *passes):
             return function(self)
 

@@ -99,7 +99,9 @@ def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Prog
         if stop.signalled:
             return task.state()
         started = time.monotonic()
-        before = _copied(task.state()) if _may_be_long(task, seconds) else None
+        before = None
+        if _may_be_long(task, seconds):  # the first block goes on from the state that the writer has
+            before = dict(writer.state) if seconds == math.inf else _copied(task.state())
         try:
             with nullcontext() if before is None else stop.breaking():
                 rows = task.advance()

@@ -235,6 +235,11 @@ class Run:
             raise AttributeError(f"a run of kind {self.kind!r} has no one model")
         return read_model(self._reader.inputs, self.config["model"])
 
+    def start_from(self, model: BoltzmannMachine | None) -> None:
+        """Take the machine that the run began with, where it is at hand, as the one that its records tell."""
+        if model is not None:
+            self._start = model
+
     @property
     def model(self) -> BoltzmannMachine:
         """The machine that was sampled, or the machine as learned up to the last commit."""

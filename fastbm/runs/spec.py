@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ..machine.file import restore
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
 from .loop import Task
+
+if TYPE_CHECKING:
+    from ..sampling.settings import SampleSettings
 
 Arrays = dict[str, np.ndarray]
 # where the class of each kind of run is, loaded when a spec names it
@@ -42,12 +46,18 @@ class Given:
         Does the pieces of exact sums.
     data : mapping of name to Rows, optional
         The rows that a fit learns from, where they are at hand.
+    settings : SampleSettings, optional
+        Those in the spec, where they are at hand.
     """
 
     observables: Mapping[str, Function] | None = None
     model: BoltzmannMachine | None = None
     executor: Executor | None = None
     data: Mapping[str, Rows] | None = None
+    settings: SampleSettings | None = None
+
+
+NOTHING = Given()
 
 
 def model_inputs(model: BoltzmannMachine, name: str = "model") -> Arrays:
@@ -77,7 +87,12 @@ def read_models(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> di
 
 def kind_of(spec: Mapping[str, Any]) -> Any:
     """Return the class of the runs that a spec describes."""
-    package, name = KINDS[spec["kind"]]
+    return _class_of(spec["kind"])
+
+
+@cache
+def _class_of(kind: str) -> Any:
+    package, name = KINDS[kind]
     return getattr(importlib.import_module(f".{package}.run", __package__), name)
 
 

@@ -110,10 +110,14 @@ class Stop:
         if self._depth == 1 and threading.current_thread() is threading.main_thread():
             self._hook, sys.unraisablehook = sys.unraisablehook, self._unraised
             _active.append(self)
-            for number in (*self._signals, WAKE):
-                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                    self._before[number] = signal.signal(number, self._wake if number == WAKE else self._note)
+            for number in self._signals:
+                self._listen(number, self._note)
         return self
+
+    def _listen(self, number: int, handler: Any) -> None:
+        """Listen to a signal that nobody else handles or ignores; to `WAKE` from when it may be sent."""
+        if self in _active and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            self._before[number] = signal.signal(number, handler)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -162,6 +166,7 @@ class Stop:
             self._hook(unraisable)
             return
         self._may_break = True
+        self._listen(WAKE, self._wake)
         _thread.start_new_thread(self._again, ())  # `threading` holds locks that this may have come in the middle of
 
     def _again(self) -> None:
@@ -194,6 +199,7 @@ class Stop:
             return
         left = self._deadline - time.monotonic()
         if left >= (FIRST_SECONDS if first else 0.0):
+            self._listen(WAKE, self._wake)
             self._timer = threading.Timer(min(left, threading.TIMEOUT_MAX), self._expire)
             self._timer.daemon = True
             self._timer.start()

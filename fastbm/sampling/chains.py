@@ -40,7 +40,7 @@ def check_beta(beta: Any, n_chains: int) -> np.ndarray:
         )
     if values.min() < 0:
         raise ValueError(f"beta must be at least 0; got {values.min():g}.")
-    return np.repeat(values, n_chains // len(values))
+    return values.repeat(n_chains // len(values))
 
 
 def make_chains(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -235,7 +235,9 @@ class SampleSettings:
 
     def with_own(self, **values: Any) -> SampleSettings:
         """Return the settings with some of the sampler's options replaced."""
-        return replace(self, own=self.own.filled(**values))
+        made = object.__new__(SampleSettings)
+        vars(made).update(vars(self), own=self.own.filled(**values))
+        return made
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, for the spec: those of all samplers, and the sampler's own."""

@@ -24,6 +24,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from .._base import hdf5
 from . import hdf
 from .chunks import chunk_places, runs
 from .image import Damaged, Placed, believed, hasher_of, open_image, read_table, read_trailer, wrong_bytes
@@ -135,7 +136,7 @@ def _table_of(path: Path, digest: str) -> bytes:
     table = read_table(path, digest)
     if table is not None:
         return table
-    identity = _identity_of(path)
+    identity = hdf5.identity_of(path)
     known, table = _tables.get(digest, (None, b""))
     if known != identity:
         table = _check_whole(path, digest)
@@ -160,25 +161,9 @@ def _check_whole(path: Path, digest: str) -> bytes:
     return blocks.table()
 
 
-def _identity_of(path: Path) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-# Hashes of files in whose structure there was nothing that must not be read, with how the files stood.
-_believed: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-
-
 def _open_checked(path: Path, image: CheckedFile) -> h5py.File:
-    identity = _identity_of(path)
-    file = h5py.File(image, "r")
-    if _believed.get(image.sha256) == identity:
-        return file
-    believed(file)
-    _believed[image.sha256] = identity
-    if len(_believed) > _KEPT_TABLES:
-        _believed.popitem(last=False)
-    return file
+    identity = hdf5.identity_of(path)
+    return believed(h5py.File(image, "r"), identity)
 
 
 class MergedFile:

@@ -16,9 +16,9 @@ from .._base.checks import StorageError
 from .._base.streams import Stream
 from . import disk
 from .chain import blocks_safe
-from .image import write_sealed
+from .image import Image, write_sealed, write_unnamed
 from .lock import Lock
-from .names import Names
+from .names import Names, unfinished
 from .schema import LARGE_STATE_BYTES, Arrays
 from .segment import Contents, Header, segment_image, write_state_file
 
@@ -70,6 +70,7 @@ class Job:
     blocks: Sequence[Mapping[str, np.ndarray]]
     state: Arrays
     finished: bool = False
+    named: bool = True  # whether the segment gets its name, and is durable, before anything else is done
     spec: str | None = None
     spec_sha256: str = ""
     kept: np.ndarray | None = None  # rows of each stream that count of those before, where not all do
@@ -161,10 +162,19 @@ class Committer:
         with disk_errors(self._names, needed=contents.n_bytes, safe=header.first_block, resumable=True):
             if sum(one.nbytes for one in job.state.values()) > LARGE_STATE_BYTES:
                 header = replace(header, state_sha256=write_state_file(self._names, number, job.state))
-            digest = write_sealed(segment_image(header, contents), self._names.segment(number))
+            digest = self._write(number, segment_image(header, contents), named=job.named)
         if header.state_sha256:
             drop_state(self._names, number - KEPT_STATES)
         return replace(header, sha256=digest)
+
+    def _write(self, number: int, image: Image, *, named: bool) -> str:
+        path = self._names.named(number)
+        if named:
+            return write_sealed(image, path)
+        temporary = unfinished(path)
+        digest, handle = write_unnamed(image, temporary)
+        self._names.unnamed[number] = (temporary, handle)
+        return digest
 
     def _taken_up(self, number: int, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return where rows continue, and which of those before are taken back."""
@@ -177,6 +187,14 @@ class Committer:
     def _index(self, rows: Mapping[str, list[np.ndarray]], first: np.ndarray) -> np.ndarray:
         counts = [sum(map(len, rows.get(name, ()))) for name in self._streams]
         return np.stack([first, np.array(counts, np.int64)], axis=1)
+
+
+def name_segments(names: Names) -> None:
+    """Make segments durable that bear no name yet, and name them."""
+    while names.unnamed:
+        number, (temporary, handle) = names.unnamed.popitem()
+        with disk_errors(names, resumable=True):
+            disk.publish(handle, temporary, names.named(number))
 
 
 def drop_state(names: Names, number: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from .._base.checks import StorageError, choice, real, whole
 from .._base.streams import Stream
 from . import disk, hdf
-from .chain import foreign
+from .chain import Origin, foreign
 from .commit import disk_errors
 from .find import read_merged, unreadable
 from .hdf import copy_arrays
@@ -105,8 +105,8 @@ def create(
     made = [folder for folder in (names.parts, *names.parts.parents) if not folder.exists()]
     lock = _locked(names, made)
     try:
-        warn_of_place(names, lock.lacks)
-        replaced = runs_there(names, overwrite=overwrite)
+        with disk_errors(names):
+            replaced = runs_there(names, overwrite=overwrite)
         run_id = secrets.token_hex(16)
         own = {
             **run_meta(meta or {}),
@@ -117,15 +117,18 @@ def create(
         header = Header(run_id, 0, 0, 0, spec_hash(text), prev_sha256="", index=index_of(streams, {}))
         contents = Contents(streams, {}, first_state, own, text, first_inputs, compression)
         header = write_first(names, header, contents)
-        with disk_errors(names):
+        with disk_errors(names, safe=0):
+            no_sync = disk.sync_folder(names.parts.parent)
             for folder in made[1:]:
                 disk.sync_folder(folder.parent)
             clear_leftovers(names, merged=bool(replaced))
+        warn_of_place(names, lock.lacks, no_sync)
     except BaseException:
         give_up(names, lock)
         _remove(made)
         raise
-    return Writer(names, lock, text, first_inputs, streams, first_state, settings, header)
+    origin = Origin(header, text, streams, own, sorted(replaced))
+    return Writer(names, lock, text, first_inputs, streams, first_state, settings, header, origin)
 
 
 def _locked(names: Names, made: list[Path]) -> Lock:
@@ -152,19 +155,19 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
         raise StorageError(f"no space left in {names.merged.parent} ({needed}). Nothing was begun. Free space first.")
     with disk_errors(names, needed=len(image), safe=header.first_block):
         digest = write_sealed(image, names.segment(0))
-        disk.sync_folder(names.parts.parent)
     return replace(header, sha256=digest)
 
 
 def clear_leftovers(names: Names, *, merged: bool) -> None:
     """Remove what the first segment has replaced: last first, so that a kill leaves no run that looks whole."""
-    for path in names.own_files():
-        if path != names.segment(0):
-            disk.unlink(path)
+    replaced = [path for path in names.own_files() if path != names.segment(0)]
+    for path in replaced:
+        disk.unlink(path)
     if merged:
         disk.unlink(names.merged)
         disk.sync_folder(names.merged.parent)
-    disk.sync_folder(names.parts)
+    if replaced:
+        disk.sync_folder(names.parts)
 
 
 def give_up(names: Names, lock: Lock) -> None:

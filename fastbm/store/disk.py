@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .._base.system import fcntl
@@ -52,16 +52,18 @@ def rename(old: Path, new: Path) -> None:
     os.replace(old, new)
 
 
-def sync_folder(path: Path) -> None:
-    """Return when the folder's names are on the disk; at once where a file system cannot do that for any folder."""
+def sync_folder(path: Path) -> str:
+    """Return when the folder's names are on the disk; or why the file system cannot do that for any folder."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     except OSError as error:
         if error.errno not in NO_FOLDER_SYNC:
             raise
+        return str(error.strerror)
     finally:
         os.close(handle)
+    return ""
 
 
 def unlink(path: Path) -> None:
@@ -86,20 +88,36 @@ def write_all(handle: int, data: bytes | memoryview, offset: int) -> int:
     return offset
 
 
-def publish(pieces: Iterable[bytes | memoryview], temporary: Path, final: Path) -> None:
-    """Write a file under a temporary name, make it durable, and give it its final name: the commit point."""
-    try:
+def write_file(pieces: Iterable[bytes | memoryview], temporary: Path) -> int:
+    """Write a file under a temporary name, which a power cut may take away; return it, open."""
+    with _removed_on_error(temporary):
         handle = create(temporary)
         try:
             offset = 0
             for piece in pieces:
                 offset = write_all(handle, piece, offset)
+        except BaseException:
+            close(handle)
+            raise
+    return handle
+
+
+def publish(handle: int, temporary: Path, final: Path) -> None:
+    """Make an open file durable, close it, and give it its final name: the commit point."""
+    with _removed_on_error(temporary):
+        try:
             sync(handle)
         finally:
             close(handle)
         rename(temporary, final)
+    sync_folder(final.parent)
+
+
+@contextmanager
+def _removed_on_error(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError:
         with suppress(OSError):
-            unlink(temporary)
+            unlink(path)
         raise
-    sync_folder(final.parent)

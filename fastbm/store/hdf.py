@@ -66,7 +66,7 @@ def write_arrays(group: h5py.Group, arrays: Mapping[str, np.ndarray], put: Put =
             put(dataset, [array])
 
 
-def write_attribute(group: h5py.Group, name: str, value: Any) -> None:
+def write_attribute(group: h5py.Group | h5py.Dataset, name: str, value: Any) -> None:
     """Write an attribute that is not there yet: a number, a text or an array of numbers."""
     array = np.array(value, dtype=TEXT if isinstance(value, str) else None)
     h5a.create(group.id, name.encode(), _type(array.dtype), _space(array.shape)).write(array)
@@ -169,7 +169,7 @@ def declare(group: h5py.Group, name: str, stream: Stream, compression: str | Non
         **_layout(stream, compression),
     )
     for key in sorted(stream.attrs):
-        dataset.attrs[key] = stream.attrs[key]
+        write_attribute(dataset, key, stream.attrs[key])
     return dataset
 
 
@@ -222,7 +222,8 @@ def plain(value: Any) -> Any:
 
 def _stream(dataset: h5py.Dataset) -> Stream:
     dtype = "str" if is_text(dataset) else dataset.dtype.str
-    attrs = {key: plain(dataset.attrs[key]) for key in sorted(dataset.attrs) if key.encode() not in SCALE_ATTRIBUTES}
+    known = dataset.attrs
+    attrs = {key: plain(known[key]) for key in sorted(known) if key.encode() not in SCALE_ATTRIBUTES}
     return Stream(dtype, tuple(int(n) for n in dataset.shape[1:]), attrs)
 
 

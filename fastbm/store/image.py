@@ -209,6 +209,15 @@ def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") 
 
 def write_sealed(image: Image, path: Path) -> str:
     """Seal an image and publish it under its final name; return the hash in its trailer, in hex."""
+    temporary = unfinished(path)
+    digest, handle = write_unnamed(image, temporary)
+    disk.publish(handle, temporary, path)
+    hdf5.believe(path)
+    return digest
+
+
+def write_unnamed(image: Image, temporary: Path) -> tuple[str, int]:
+    """Seal an image and write it under a temporary name; return the hash in its trailer, and the open file."""
     digest = BlockHash()
 
     def blocks() -> Iterator[bytes | memoryview]:
@@ -220,8 +229,9 @@ def write_sealed(image: Image, path: Path) -> str:
                 yield block
         yield trailer(len(image), digest.digest())
 
-    disk.publish(blocks(), unfinished(path), path)
-    return digest.digest().hex()
+    handle = disk.write_file(blocks(), temporary)
+    hdf5.believe(temporary)
+    return digest.digest().hex(), handle
 
 
 def trailer(length: int, digest: bytes) -> bytes:
@@ -331,18 +341,19 @@ def open_image(path: Path) -> h5py.File:
     FileNotFoundError
         If it is not there, or no longer.
     """
+    identity = hdf5.identity_of(path)
     try:
         file = h5py.File(path, "r")
     except OSError:
         path.stat()  # a file that vanished once HDF5 had opened it, HDF5 tells without errno
         raise
-    return believed(file)
+    return believed(file, identity)
 
 
-def believed(file: h5py.File) -> h5py.File:
+def believed(file: h5py.File, identity: tuple[int, ...]) -> h5py.File:
     """Return an open file of a run that holds nothing unsafe to read; else close it and raise `Damaged`."""
     try:
-        return hdf5.believed(file)
+        return hdf5.believed(file, identity)
     except hdf5.Unbelievable as error:
         raise Damaged(str(error)) from None
 

@@ -28,6 +28,8 @@ class Names:
         The run as the user wrote it, for messages, but for a ``~/``, which is the home folder.
     merged, parts, lock : Path
         Absolute, so that a later change of the working folder does no harm.
+    unnamed : dict of int to (Path, int)
+        Temporary name and descriptor of a segment that a writer is about to merge, and that bears no name of its own.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -42,6 +44,7 @@ class Names:
         self.merged = Path(self.shown).absolute()
         self.parts = self.merged.with_name(self.merged.name + PARTS)
         self.lock = self.parts / "lock"
+        self.unnamed: dict[int, tuple[Path, int]] = {}
 
     @classmethod
     def of(cls, run: str | os.PathLike[str] | Names) -> Names:
@@ -55,6 +58,10 @@ class Names:
 
     def segment(self, number: int) -> Path:
         """Return the path of a segment."""
+        return self.unnamed[number][0] if number in self.unnamed else self.named(number)
+
+    def named(self, number: int) -> Path:
+        """Return the path of a segment that bears its final name."""
         return self.parts / f"seg-{number:08d}.h5"
 
     def state(self, number: int) -> Path:
@@ -70,8 +77,8 @@ class Names:
         return self.segment(0).exists() or bool(self.segment_numbers())
 
     def segment_numbers(self) -> list[int]:
-        """Return the numbers of all segments that bear their final name, in order."""
-        return self._numbers(_SEGMENT)
+        """Return the numbers of all segments, in order."""
+        return sorted([*self._numbers(_SEGMENT), *self.unnamed])
 
     def state_numbers(self) -> list[int]:
         """Return the numbers of all states that are files of their own, in order."""
@@ -101,7 +108,8 @@ class Names:
 
     def temporaries(self) -> list[Path]:
         """Return the files that a killed writer may have left unfinished."""
-        return [path for path in self.own_files() if path.name.endswith(TEMPORARY)]
+        kept = [path for path, _ in self.unnamed.values()]
+        return [path for path in self.own_files() if path.name.endswith(TEMPORARY) and path not in kept]
 
     def bad(self, path: Path) -> Path:
         """Return a free name under which a damaged file is set aside."""

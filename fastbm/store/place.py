@@ -123,12 +123,15 @@ def foreign_files(names: Names) -> list[str]:
     return [name for name in there if name not in own and not name.startswith(".")]
 
 
-def warn_of_place(names: Names, no_locks: str) -> None:
-    """Warn once of what is not guaranteed where the file system lacks locks, folders that sync, or renames."""
+def warn_of_place(names: Names, no_locks: str, no_sync: str | None = None) -> None:
+    """Warn once of what is not guaranteed where the file system lacks locks, folders that sync, or renames.
+
+    `no_sync` says why folders cannot be synced; it is tried where that is not known.
+    """
     point, kind = mount_of(names.parts)
     lacks = [f"it has no file locks (flock: {no_locks})"] if no_locks else []
     lost = ["two writers on two hosts are not kept apart"] if no_locks else []
-    if failure := _sync_failure(names):
+    if failure := _sync_failure(names) if no_sync is None else no_sync:
         lacks.append(f"folders cannot be synced (fsync: {failure})")
         lost.append("a power cut may lose the last commits")
     if weak := weakness(kind):

@@ -176,6 +176,7 @@ def _extend_merged(
     )  # fmt: skip
     contents = Contents(merged.streams, {}, state, meta, text, inputs, settings.compression)
     header = write_first(names, header, contents)
+    disk.sync_folder(names.parts.parent)
     return Writer(names, lock, text, inputs, merged.streams, state, settings, header)
 
 

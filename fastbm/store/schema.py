@@ -25,6 +25,7 @@ CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
 
 Arrays = dict[str, np.ndarray]
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
 
 
@@ -67,7 +68,8 @@ def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """Check declared streams and return them in the order in which they are stored."""
     check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX, REWINDS))
     for name, stream in streams.items():
-        if stream.numpy_dtype.kind not in "biufcO" or (stream.dtype != "str" and stream.numpy_dtype.kind == "O"):
+        kind = stream.numpy_dtype.kind
+        if kind not in "biufcO" or (stream.dtype != "str" and kind == "O"):
             raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")
         for key, value in stream.attrs.items():
             if not isinstance(value, (int, float, str, np.integer, np.floating)):
@@ -102,7 +104,7 @@ def beside(name: str, other: str) -> str:
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of `value`: sorted keys, no spaces, no NaN."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        return _CANONICAL.encode(value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"spec must be made of dicts, lists, texts, finite numbers and None: {error}") from None
 

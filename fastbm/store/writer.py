@@ -15,7 +15,8 @@ import numpy as np
 from .._base.checks import StorageError, warn
 from .._base.halting import Halt, never
 from .._base.streams import Stream
-from .commit import Committer, Job, Pace
+from .chain import Origin
+from .commit import Committer, Job, Pace, name_segments
 from .hdf import copy_arrays, copy_rows
 from .lock import Lock
 from .merge.merge import merge_chain, reason_to_keep_parts
@@ -54,11 +55,11 @@ class Writer:
 
     def __init__(
         self, names: Names, lock: Lock | None, spec: str, inputs: Arrays, streams: dict[str, Stream], state: Arrays,
-        settings: Settings, last: Header,
+        settings: Settings, last: Header, origin: Origin | None = None,
     ) -> None:  # fmt: skip
         self.path, self.spec, self.inputs, self.streams = names.shown, json.loads(spec), inputs, streams
         self.finished = last.finished
-        self.names, self._lock, self._settings = names, lock, settings
+        self.names, self._lock, self._settings, self._origin = names, lock, settings, origin
         self._pace = Pace(settings.commit_seconds, settings.commit_bytes)
         self._committer = Committer(names, lock, streams, settings.compression, last, state) if lock else None
         self._state, self._acknowledged = state, last
@@ -113,7 +114,7 @@ class Writer:
         state : mapping of name to array
             The state after the last block.
         """
-        self._commit_all(copy_arrays(state, "state"), finished=False)
+        self._commit_all(copy_arrays(state, "state"))
 
     def finish(self, state: State, halt: Halt = never) -> None:
         """Commit all blocks, mark the run as finished, merge it into one file and close.
@@ -124,14 +125,23 @@ class Writer:
         if self._lock is None and self.finished:
             return
         if not self.finished:
-            self._commit_all(copy_arrays(state, "state"), finished=True)
+            self._collect(wait=True)
+            # Of a run that is over before its first commit was due, the merge is the commit.
+            at_once = self._settings.merge and not self._acknowledged.segment and not reason_to_keep_parts(self.names)
+            self._commit_all(copy_arrays(state, "state"), finished=True, named=not at_once)
             self.finished = True
+        try:
+            self._merge(halt)
+        finally:
+            name_segments(self.names)
+        self.close()
+
+    def _merge(self, halt: Halt) -> None:
         kept = reason_to_keep_parts(self.names) if self._settings.merge else None
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            merge_chain(self.names, halt)
-        self.close()
+            merge_chain(self.names, halt, self._origin)
 
     def close(self) -> None:
         """Release the run without finishing it; blocks since the last commit are left to be computed again."""
@@ -167,10 +177,10 @@ class Writer:
         self._collect(wait=True)
         self.spec, self.finished = json.loads(text), False
 
-    def _commit_all(self, state: Arrays, *, finished: bool) -> None:
+    def _commit_all(self, state: Arrays, **options: Any) -> None:
         self._collect(wait=True)
         self._check_open()
-        self._start(state, finished=finished)
+        self._start(state, **options)
         self._collect(wait=True)
 
     @property

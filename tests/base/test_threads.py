@@ -7,11 +7,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from threadpoolctl import ThreadpoolController
 
-from fastbm._base.threads import _controller, side_by_side, single_threaded_blas
+from fastbm._base.threads import blas_libraries, side_by_side, single_threaded_blas
 
-_controller()  # has SciPy's BLAS loaded too
-BLAS = _controller().select(user_api="blas")
+blas_libraries()  # has SciPy's BLAS loaded too
+BLAS = ThreadpoolController().select(user_api="blas")
 
 
 def n_threads() -> set[int]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from fastbm.exact.blocks import passes
-from fastbm.exact.blocks.passes import Small
-from fastbm.kernels.exact import blocks as kernels
+from fastbm.kernels.exact import blocks as kernels, small_blocks
 from fastbm.kernels.exact.gray import descend
 from tests.twins import blocks as twins
 
@@ -91,10 +90,12 @@ def test_weights_by_row_and_by_column(sizes):
     form, high, left, right, product = some_tables(sizes)
     table = np.random.default_rng(1).exponential(size=high.shape)
     by_row, by_col = twins.weigh(product.tolist(), table.tolist(), high.tolist())
-    for found in (Small().weigh(left, right, table, form), whole_by_tiles(product, table, form)):
+    at_once = passes.Weighed.empty(*table.shape)
+    kernels.weigh_product(left, right, table, form, *at_once)
+    for found in (at_once, whole_by_tiles(product, table, form)):
         np.testing.assert_allclose(found.by_row, by_row, rtol=1e-13)
         np.testing.assert_allclose(found.by_col, by_col, rtol=1e-13)
-    assert Small().total(left, right, table) == pytest.approx((product * table).sum(), rel=1e-13)
+    assert kernels.sum_product(left, right, table) == pytest.approx((product * table).sum(), rel=1e-13)
     np.testing.assert_allclose(left @ right, twins.multiply(left.tolist(), right.tolist()), rtol=1e-13)
 
 
@@ -127,8 +128,28 @@ def test_tilted_products(sizes):
     sums = np.zeros((2, table.shape[1]))
     kernels.covary(products, table, form, (0, 0), sums)
     np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
-    whole = np.sum(expected, axis=1)
-    np.testing.assert_allclose(Small().covary(lefts, rights, table, form), whole, rtol=1e-11, atol=1e-12)
+    sums[:] = 0.0
+    kernels.covary_products(tuple(lefts), tuple(rights), table, form, sums)
+    np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_sums_of_few_units_in_one_call(sizes, beta):
+    n = sum(sizes)
+    rises, fields = integers(n)
+    states = [twins.bits(number, n) for number in range(1 << n)]
+    energies = np.array([twins.energy(rises.tolist(), fields.tolist(), x) for x in states], object)
+    total, lowest = small_blocks.total_small(rises, fields, sizes, beta)
+    heights = np.array((energies - lowest) / 2**61, float)
+    weights, x = np.exp(-beta * heights), np.array(states, float)
+    assert total == pytest.approx(weights.sum(), rel=1e-13)
+    pairs, shares = np.zeros((n, n)), weights / weights.sum()
+    found = small_blocks.average_small(rises, fields, sizes, beta, True, pairs)
+    mean = shares @ heights
+    assert found == pytest.approx((total, lowest, mean, shares @ (heights - mean) ** 2), rel=1e-9)
+    np.testing.assert_allclose(pairs, (x.T * shares) @ x, rtol=1e-12)
+    assert small_blocks.average_small(rises, fields, sizes, beta, False, pairs)[:3] == found[:3]
 
 
 @pytest.mark.parametrize(("n_rows", "n_cols"), [(3, 2), (0, 3), (2, 0), (0, 0)])

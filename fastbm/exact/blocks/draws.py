@@ -16,7 +16,7 @@ from ...kernels.exact.blocks import draw_blocks, draw_uniforms, form_blocks
 from ...machine.machine import BoltzmannMachine
 from ..integers import IntegerMachine
 from ..plan import Forecast, Speeds
-from .passes import Large, Passes, Small
+from .passes import Passes
 from .sum import SMALL, Leaf, cut, fewest_held, held_order, split, table_bytes
 
 N_TABLES = 6  # tables of a leaf that are held at a time, while they are made
@@ -103,10 +103,11 @@ class BlocksSource:
         form, free, added = self._form.condition(held, up)
         sizes = leaf.sizes(form.n_units)
         beta = min(self._beta * math.ldexp(1.0, 61 - form.exponent), 1e300)
-        passes: Passes = Small() if form.n_units <= SMALL else Large(threads, halt)
+        small = form.n_units <= SMALL
+        passes = Passes(1 if small else threads, halt)
         forms = form_blocks(form.rises, form.fields, sizes)
         f, g, h = (passes.table(one, beta) for one in forms)
-        by_ac = passes.product(f, g)
+        by_ac = f @ g if small else passes.product(f, g)
         by_ac *= h
         del h
         np.cumsum(by_ac, axis=1, out=by_ac)

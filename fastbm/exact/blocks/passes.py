@@ -1,4 +1,4 @@
-"""The passes over tables that a sum in three blocks is made of: for small tables by compiled loops, for large by BLAS.
+"""The passes over tables that a sum in three blocks is made of; small ones: `fastbm.kernels.exact.small_blocks`.
 
 BLAS works a tile at a time, each weighed while it is in the cache. Tiles are cut by the size of the tables alone and
 done by one thread of BLAS each, so that the bits do not depend on how many threads there are; they do on the build of
@@ -8,13 +8,13 @@ BLAS.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.threads import fan_out
-from ...kernels.exact.blocks import covary, covary_products, fill_table, sum_product, weigh, weigh_product
+from ...kernels.exact.blocks import covary, fill_table, weigh
 
 TILE = 10  # a tile is up to 2^10 x 2^10: 8 MB, and a tenth of a second between two looks for a stop
 FILL_ROWS = 64
@@ -46,57 +46,11 @@ class Weighed(NamedTuple):
         return mean, max(second / total - mean**2, 0.0)
 
 
-class Passes(Protocol):
-    """What is done with tables; products are weighed and not kept."""
+class Passes:
+    """Passes over tables, products of which are weighed and not kept.
 
-    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
-        """Return the exponentials of a form, as `fill_table` writes them."""
-
-    def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return left @ right."""
-
-    def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
-        """Return the sum of (left @ right) * table."""
-
-    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
-        """Return sums of (left @ right) * table by row and column."""
-
-    def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
-        """Return the two sums of the kernel `covary`."""
-
-
-class Small:
-    """Passes over whole tables in one call each: below some 2^21 terms a call of BLAS costs more than it saves."""
-
-    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
-        """Return the exponentials of a form, as `fill_table` writes them."""
-        table = np.empty((form[0].size, form[1].size))
-        fill_table(form, beta, tilt, centre, table, 0)
-        return table
-
-    def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return left @ right."""
-        return left @ right
-
-    def total(self, left: np.ndarray, right: np.ndarray, table: np.ndarray) -> float:
-        """Return the sum of (left @ right) * table."""
-        return sum_product(left, right, table)
-
-    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
-        """Return the joint weights (left @ right) * table, summed by row and by column."""
-        found = Weighed.empty(*table.shape)
-        weigh_product(np.ascontiguousarray(left), np.ascontiguousarray(right), table, form, *found)
-        return found
-
-    def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
-        """Return the sums that `covary_products` makes of two products and a table."""
-        sums = np.zeros((2, table.shape[1]))
-        covary_products(tuple(left), tuple(right), table, form, sums)
-        return sums.sum(axis=1)
-
-
-class Large:
-    """Passes over tiles by BLAS, on threads; to be used where BLAS is held to one thread."""
+    They go over tiles by BLAS, on threads; to be used where BLAS is held to one thread.
+    """
 
     def __init__(self, threads: int, halt: Halt) -> None:
         self._threads, self._halt = threads, halt

@@ -23,10 +23,11 @@ from ..._base.halting import Halt, never
 from ..._base.threads import single_threaded_blas
 from ...kernels.exact.blocks import FARTHEST, add_pairs, form_blocks
 from ...kernels.exact.gray import descend
+from ...kernels.exact.small_blocks import FLAT, average_small, total_small
 from ...machine.machine import BoltzmannMachine
 from ..integers import IntegerMachine
 from ..plan import Forecast, Part, Speeds, Wanted
-from .passes import Large, Passes, Small
+from .passes import Passes
 
 MOST_BITS = 12  # units a block: tables of 2^24 numbers, 128 MB each
 MARGIN = 40.0  # nats: exp(-40) is far below rounding
@@ -71,6 +72,8 @@ def limit(n_units: int) -> float:
 
 def is_narrow(form: IntegerMachine, beta: float) -> bool:
     """Tell whether all energies lie so close together that no sum can fail."""
+    if form.unit(beta) * 2.0**63 < limit(form.n_units):  # as no energy has 2^62 steps
+        return True
     widest = 0.5 * float(np.abs(form.rises).sum(dtype=np.float64)) + float(np.abs(form.fields).sum(dtype=np.float64))
     return form.unit(beta) * 2.0 * widest < limit(form.n_units)
 
@@ -167,9 +170,9 @@ class BlocksSum:
         scale = math.ldexp(1.0, 61 - form.exponent)  # energy of one height
         beta = min(self.beta * scale, 1e300)
         if form.n_units <= SMALL:
-            part, lowest = _sum(form, sizes, beta, self.wanted, Small())
+            part, lowest = _sum_small(form, sizes, beta, self.wanted)
         else:
-            passes = Large(threads if form.n_units >= THREADED else 1, halt)
+            passes = Passes(threads if form.n_units >= THREADED else 1, halt)
             with single_threaded_blas():
                 part, lowest = _sum(form, sizes, beta, self.wanted, passes)
         low_energy = form.base + math.ldexp(lowest + added, -form.exponent)
@@ -180,6 +183,17 @@ class BlocksSum:
         if variance is not None:  # beyond the largest number where energies are beyond its root
             variance = min(variance * scale * scale, sys.float_info.max)
         return Part(log_z, low_energy + part.energy * scale, variance, part.up, part.pairs)
+
+
+def _sum_small(form: IntegerMachine, sizes: tuple[int, int, int], beta: float, wanted: Wanted) -> tuple[Part, int]:
+    """Do what `_sum` does in one compiled call: below some 2^21 terms calls of BLAS cost more than they save."""
+    if not wanted.moments:
+        total, lowest = total_small(form.rises, form.fields, sizes, beta)
+        return Part(math.log(total)), lowest
+    pairs = np.zeros((form.n_units, form.n_units))
+    varies = wanted.energy_variance
+    total, lowest, energy, variance = average_small(form.rises, form.fields, sizes, beta, varies, pairs)
+    return Part(math.log(total), energy, variance if varies else None, pairs.diagonal().copy(), pairs), lowest
 
 
 def _sum(
@@ -214,7 +228,7 @@ def _sum(
 def _best_tilt(variance_f: float, variance_g: float) -> float:
     """Return the tilt that changes weights by about their own size; 0 where heights do not vary."""
     largest = max(variance_f, variance_g)
-    return 1.0 / math.sqrt(largest) if largest > 1e-200 else 0.0
+    return 1.0 / math.sqrt(largest) if largest > FLAT else 0.0
 
 
 def _with_held(part: Part, free: np.ndarray, held: np.ndarray, up: np.ndarray) -> Part:

@@ -98,7 +98,9 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
     """Return log p(v_i | others), (n_rows, len(units))."""
     log_odds = conditional_log_odds(model, rows, units, beta)
     up = rows[:, units] == model.convention.hi
-    return -np.logaddexp(0.0, np.where(up, -log_odds, log_odds))
+    against = np.where(up, -log_odds, log_odds)
+    found: np.ndarray = -np.maximum(against, 0.0) - np.log1p(np.exp(-np.abs(against)))
+    return found
 
 
 def mean_log_conditional(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> float:

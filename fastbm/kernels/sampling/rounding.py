@@ -39,6 +39,23 @@ def round_rows(values, factor, integers, worst):
 
 
 @kernel
+def round_edges(indptr, values, factor, integers, worst):
+    """Do what `round_rows` does for the rows of a sparse matrix: (n + 1,) int64, (n_edges,) float64.
+
+    Mutates `integers` (n_edges,) and `worst` (n,). Cost: one pass over `values`.
+    """
+    for i in range(worst.shape[0]):
+        raised, lowered = 0.0, 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            scaled = values[k] * factor
+            whole = np.rint(scaled)
+            integers[k] = whole
+            raised += max(whole - scaled, 0.0)
+            lowered += max(scaled - whole, 0.0)
+        worst[i] = max(raised, lowered)
+
+
+@kernel
 def fill_remainders(values, factor, integers, steps, rest):
     """Write what rounding has left below the diagonal, in `steps` of a unit, to `rest`; return whether it is any.
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...inference.conditional.completions import Alike, Filled, Gapped, log_sum, log_weights, sum_alike
-from ...inference.exact.method import usual_engine
+from ...inference.exact.method import Exact, usual_engine
 from ...inference.methods import run_method
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
@@ -125,17 +125,17 @@ class FreeExact(Phase):
 
     name = "exact"
 
-    _engine: str | None = None
+    _sum: Exact | None = None
 
     def prepare(self, model: BoltzmannMachine) -> None:
-        """Choose the engine of exact sums for the machine."""
-        self._engine = usual_engine(model, moments=True)
+        """Choose how states of the machine are summed, whatever its parameters are."""
+        pairs, engine = learned_pairs(model.couplings), usual_engine(model, moments=True)
+        self._sum = Exact(energy_variance=False, pairs=pairs, engine=engine)  # type: ignore[arg-type]
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         """Return moments and log Z by a sum over all states; `rows` are ignored."""
         s = self.settings
-        exact = run_method(
-            model, "exact", beta=s.beta, clamp=None, moments=True, seed=s.seed, threads=s.threads,
-            energy_variance=False, pairs=learned_pairs(model.couplings), engine=self._engine,
-        )  # fmt: skip
+        if self._sum is None:
+            self._sum = Exact(energy_variance=False, pairs=learned_pairs(model.couplings))
+        exact = self._sum.sum(model, beta=s.beta, moments=True, threads=s.threads)
         return from_matrix(model.couplings, exact.mean, exact.second_moment, exact.log_z)

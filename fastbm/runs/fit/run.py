@@ -32,7 +32,7 @@ class FitRun(Learned):
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
-        start = read_model(inputs, spec["model"])
+        start = read_model(inputs, spec["model"]) if given.model is None else given.model
         data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given.data or {})
         data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
         judged, settings = spec.get("judged", False), FitSettings(**spec["fit"])

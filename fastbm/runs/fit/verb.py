@@ -17,7 +17,7 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ..begin import begin, part
 from ..loop import Progress
-from ..spec import describe, model_inputs
+from ..spec import Given, describe, model_inputs
 from ..stop import Stop
 from .data import FitData
 from .run import FitRun
@@ -228,9 +228,8 @@ def fit(
         "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
-    run = begin(
-        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, data=read.rows()
-    )  # fmt: skip
+    known = Given(model=start, data=read.rows())
+    run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, FitRun)
     return run
 

@@ -21,7 +21,7 @@ from ...inference.result import Inference
 from ...machine.machine import BoltzmannMachine, check_machine
 from ..begin import begin
 from ..loop import Progress
-from ..spec import describe, model_inputs
+from ..spec import Given, describe, model_inputs
 from ..stop import Stop
 from .run import InferRun, Results
 
@@ -257,7 +257,7 @@ def run_cells(
         stop,
         storage,
         ("beta", "seed", "threads", "out", "overwrite"),
-        executor=executor,
+        Given(executor=executor),
     )
     assert isinstance(run, Results)
     return run

@@ -63,11 +63,14 @@ class Judgement(NamedTuple):
 
 def groups(run: Samples) -> list[np.ndarray]:
     """Return the chains, (k,) indices, of each temperature and clamped pattern."""
-    n_chains, n_patterns = len(run.beta), run.config["sample"].get("n_patterns") or 1
+    settings = run.config["sample"]
+    n_chains, n_patterns = settings["n_chains"], settings.get("n_patterns") or 1
+    if len(settings["beta"]) == n_patterns == 1:
+        return [np.arange(n_chains)]
+    beta = np.unique(settings["beta"], return_inverse=True)[1]
     pattern = np.arange(n_chains) // (n_chains // n_patterns)
-    pairs = np.stack([run.beta, pattern])
-    which = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
-    return [np.flatnonzero(which == g) for g in range(which.max() + 1)]
+    which = np.repeat(beta, n_chains // len(beta)) * n_patterns + pattern
+    return [np.flatnonzero(which == g) for g in np.unique(which)]
 
 
 def quantities(run: Samples, *, ess: bool = False) -> list[Quantity]:
@@ -272,8 +275,7 @@ def _unmet(run: Samples, limit: str, way_out: str) -> str:
 
 def _enough(run: Samples) -> bool:
     """Return whether there are chains and samples enough for a verdict."""
-    n_samples = len(run.sweep)
-    if n_samples < FEWEST_SAMPLES or len(run.beta) < FEWEST_CHAINS:
+    if run.config["sample"]["n_chains"] < FEWEST_CHAINS or (n_samples := len(run.sweep)) < FEWEST_SAMPLES:
         return False
     each = min(map(len, groups(run)))
     return each >= FEWEST_CHAINS and each * n_samples >= FEWEST

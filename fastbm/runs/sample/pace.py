@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class SamplingTask(Breakable):
         """Name of the kernel and the numbers that it computes in, by entry of `meta`."""
         return dict(self.chains.detail)
 
-    @property
+    @cached_property
     def streams(self) -> dict[str, Stream]:
         """Streams that the run writes."""
         own = self.settings.own

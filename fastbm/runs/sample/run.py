@@ -34,10 +34,9 @@ class SampleRun(Samples):
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
-        settings = read_settings(spec["sample"])
-        functions = check_given(settings.observables, given.observables)
         model = read_model(inputs, spec["model"]) if given.model is None else given.model
-        settings = of_old_spec(settings, model.couplings)
+        settings = given.settings or of_old_spec(read_settings(spec["sample"]), model.couplings)
+        functions = check_given(settings.observables, given.observables)
         clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if settings.n_patterns else None
         subject = Conditioned(model, clamp, settings.n_chains)
         initial = spec["initial"]

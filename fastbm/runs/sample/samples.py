@@ -120,10 +120,10 @@ class Samples(Run):
     @property
     def burn_in_found(self) -> bool | None:
         """Whether burn_in="auto" found the chains stationary within its limit; None until decided, or if not asked."""
-        state = self._reader.state
-        if self._settings["burn_in"] != "auto" or int(state["first_sweep"]) < 0:
+        if self._settings["burn_in"] != "auto":
             return None
-        return bool(state["settled"])
+        state = self._reader.state
+        return bool(state["settled"]) if int(state["first_sweep"]) >= 0 else None
 
     @property
     def burn_in(self) -> int | None:

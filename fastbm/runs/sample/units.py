@@ -19,8 +19,9 @@ from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
-PIECE = 1 << 20  # bits that are unpacked at once
 FEWEST, MOST = 32, 1024  # states of each chain
+PIECE = 1 << 20  # bits that are unpacked at once
+MOST_IN_BYTES = 255  # bits whose number is counted in a byte
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
 
@@ -39,7 +40,8 @@ def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> l
     if not run.has_states or len(run.sweep) < 8:
         return []
     packed, n_units = spaced(run), run._start.n_units
-    m = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
+    bytes_first = np.ascontiguousarray(np.moveaxis(np.bitwise_count(packed), -1, 0))  # sums over few bytes are slow
+    m = 2.0 * bytes_first.sum(axis=0, dtype=np.int64) / n_units - 1.0
     distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
     counts, found = _counts(packed, n_units, distances), []
     for chains in together:
@@ -65,21 +67,25 @@ def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agree
 def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np.ndarray:
     """Count how often units are up, or those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
     n_samples, n_chains = packed.shape[:2]
-    counts = np.zeros((2, n_chains, n_units * (1 if distances is None else len(distances))), np.uint16)
-    piece = max(1, PIECE // counts[0].size)
+    units_last = n_units > n_chains  # NumPy's inner loops go along the last axis
+    k = n_units * (1 if distances is None else len(distances))
+    counts = np.zeros((2, n_chains, k) if units_last else (2, k, n_chains), np.uint16)
+    piece = min(max(1, PIECE // counts[0].size), MOST_IN_BYTES)
     for half, states in enumerate((packed[: n_samples // 2], packed[n_samples // 2 :])):
         for start in range(0, len(states), piece):
             up = np.unpackbits(states[start : start + piece], axis=2, count=n_units, bitorder="little")
+            if not units_last:
+                up = np.ascontiguousarray(up.transpose(0, 2, 1))
             if distances is not None:
-                up = _differ(up, distances)
-            counts[half] += up.sum(axis=0, dtype=np.uint16) if len(up) > 1 else up[0]
-    return counts
+                up = _differ(up, distances, 2 if units_last else 1)
+            counts[half] += np.add.reduce(up, axis=0, dtype=np.uint8)
+    return counts if units_last else counts.transpose(0, 2, 1)
 
 
-def _differ(up: np.ndarray, distances: list[int]) -> np.ndarray:
+def _differ(up: np.ndarray, distances: list[int], axis: int) -> np.ndarray:
     """Return whether units i - d and i differ, for each distance d."""
-    pairs = [up ^ np.roll(up, d, axis=2) for d in distances]
-    return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=2)
+    pairs = [up ^ np.roll(up, d, axis=axis) for d in distances]
+    return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=axis)
 
 
 def _of_units(

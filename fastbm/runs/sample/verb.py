@@ -23,7 +23,7 @@ from ...sampling.settings import Sampler
 from ..begin import begin, part
 from ..loop import Progress
 from ..run import Run
-from ..spec import describe, model_inputs
+from ..spec import Given, describe, model_inputs
 from ..stop import Stop
 from .run import SampleRun
 
@@ -198,7 +198,8 @@ def sample(
     check_memory(settings, subject)
     if out is None and until is None and max_seconds is None:
         check_rows(settings, subject)
-    settings = replace(settings, n_patterns=subject.n_patterns if clamp is not None else 0)
+    if clamp is not None:
+        settings = replace(settings, n_patterns=subject.n_patterns)
     spec = {"kind": "sample", "model": describe(model), "sample": settings.as_dict(), "initial": "random"}
     inputs = model_inputs(model)
     if clamp is not None:
@@ -214,9 +215,8 @@ def sample(
         inputs["initial"] = pack(np.ascontiguousarray(up))
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
-    run = begin(
-        spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, (), functions, model,
-    )  # fmt: skip
+    known = Given(functions, model, settings=settings)
+    run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, SampleRun)
     return run
 

@@ -77,7 +77,7 @@ class Engine:
         size = self._block_size(n_chains, n_units, threads)
         self.lanes = Lanes(n_chains, size, 1 if self._one_by_one else LANES)
         self.blocks = self.lanes.blocks
-        self.beta = np.array(np.broadcast_to(np.asarray(beta, np.float64), (n_chains,)))
+        self.beta = np.full(n_chains, beta, np.float64)
         self.highest_beta = float(self.beta.max(initial=0.0)) if highest_beta is None else float(highest_beta)
         self.halt: Callable[[], bool] = never
         self._broken, self._flips = False, [0] * len(self.blocks)

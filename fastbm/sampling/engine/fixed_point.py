@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from ..._base import arrays
-from ...kernels.sampling.rounding import round_rows
+from ...kernels.sampling.rounding import round_edges, round_rows
 from ...machine.couplings import Couplings
 from ...machine.units import Units
 from ...machine.up_form import up_bias
@@ -20,6 +19,7 @@ LOG_ODDS_ERROR = (
     1e-4  # what fixed point may change a conditional log-odds by, in the worst state, before int64 is taken
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
+SMALLEST_BETA, FARTHEST = 5e-324, 1000
 FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
 
 
@@ -30,14 +30,16 @@ class FixedPoint(NamedTuple):
     exponent: int
     error: float
 
-    def judged(self, worst: float) -> FixedPoint:
-        """Return these integers with their error, where fields are off by `worst` units at most."""
-        return self._replace(error=self.error * worst)
+    def rounded(self, field: np.ndarray, worst: np.ndarray) -> tuple[np.ndarray, FixedPoint]:
+        """Return fields as the nearest integers, and these integers with their error.
 
-    def integers(self, values: np.ndarray) -> np.ndarray:
-        """Return values as the nearest integers."""
-        found: np.ndarray = np.rint(np.ldexp(values, self.exponent)).astype(self.dtype)
-        return found
+        `field` is (n_units,) or (n_chains, n_units), `worst` what rounded couplings change a field by at most.
+        """
+        scaled = np.ldexp(field, self.exponent)
+        whole = np.rint(scaled)
+        start = np.atleast_2d(np.abs(whole - scaled)).max(axis=0)
+        error = self.error * float((worst + start).max())
+        return whole.astype(self.dtype), FixedPoint(self.dtype, self.exponent, error)
 
     def rest(self, values: np.ndarray, integers: np.ndarray, steps: float) -> np.ndarray:
         """Return what rounding left of values, in `steps` of a unit of `integers`, int32."""
@@ -53,9 +55,9 @@ class FixedPoint(NamedTuple):
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
         """
-        mantissas, exponents = np.frexp(beta)
-        with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            all_scales = np.ldexp(1.0 / mantissas, self.exponent - exponents)
+        mantissas, exponents = np.frexp(np.maximum(beta, SMALLEST_BETA))
+        beyond = np.minimum(np.maximum(self.exponent - exponents, -FARTHEST), FARTHEST)  # any scale that is kept
+        all_scales = np.ldexp(1.0 / mantissas, beyond)
         np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
         for k, scale in enumerate(scales):
             lanes.write(k, scale, all_scales[lanes.blocks[k]])
@@ -64,7 +66,7 @@ class FixedPoint(NamedTuple):
         """Return what a run says of its kernel and these integers."""
         return {
             "kernel": kernel,
-            "fields": f"{self.dtype.name} in units of 2^{-self.exponent}",
+            "fields": f"int{8 * self.dtype.itemsize} in units of 2^{-self.exponent}",
             "largest log-odds error": self.error,
         }
 
@@ -91,12 +93,14 @@ def sparse_integers(
     """Return couplings in terms of units that are up; int64 leave `spare` bits for sums of fields."""
     factor, field = float(units.span**2), up_bias(couplings, bias, units)
     indptr, indices, values = couplings.csr()
-    rises, rows = factor * values, np.atleast_2d(field)
-    for point in _candidates(factor * couplings.absolute_sums(), rows, highest_beta, spare):
-        found = point.judged(_worst(indptr, rises, rows, point.exponent))
+    worst = np.empty(couplings.n_units)
+    for point in _candidates(factor * couplings.absolute_sums(), np.atleast_2d(field), highest_beta, spare):
+        integers = np.empty(len(values), point.dtype)
+        round_edges(indptr, *scaled_to(values, factor, point.exponent), integers, worst)
+        start, found = point.rounded(field, worst)
         if found.error <= LOG_ODDS_ERROR:
             break
-    return SparseIntegers(found, (indptr, indices, found.integers(rises)), found.integers(field))
+    return SparseIntegers(found, (indptr, indices, integers), start)
 
 
 def dense_integers(
@@ -108,20 +112,19 @@ def dense_integers(
     for point in _candidates(factor * couplings.absolute_sums(), field, highest_beta, spare):
         integers = arrays.zeros((len(matrix), width), point.dtype)
         round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst)
-        start = np.abs(_rounding(field, point.exponent)).max(axis=0)
-        found = point.judged(float((worst + start).max()))
+        start, found = point.rounded(field, worst)
         if found.error <= LOG_ODDS_ERROR:
             break
     fields = arrays.zeros((len(field), width), found.dtype)
-    fields[:, : len(matrix)] = found.integers(field)
+    fields[:, : len(matrix)] = start
     return DenseIntegers(found, integers, fields)
 
 
-def scaled_to(matrix: np.ndarray, factor: float, exponent: int) -> tuple[np.ndarray, float]:
-    """Return a matrix and a float whose product is matrix times factor times 2^exponent."""
+def scaled_to(values: np.ndarray, factor: float, exponent: int) -> tuple[np.ndarray, float]:
+    """Return an array and a float whose product is values times factor times 2^exponent."""
     if abs(exponent) < 1000:
-        return matrix, math.ldexp(factor, exponent)
-    return np.ldexp(matrix, exponent // 2), math.ldexp(factor, exponent - exponent // 2)
+        return values, math.ldexp(factor, exponent)
+    return np.ldexp(values, exponent // 2), math.ldexp(factor, exponent - exponent // 2)
 
 
 def _candidates(sums: np.ndarray, field: np.ndarray, highest_beta: float, spare: int) -> Iterator[FixedPoint]:
@@ -139,27 +142,3 @@ def _exponent(highest: float, largest: float) -> int:
         return FINEST
     above, below = math.frexp(highest), math.frexp(largest)
     return min(math.frexp(above[0] / below[0])[1] - 1 + above[1] - below[1], FINEST)
-
-
-def _worst(indptr: np.ndarray, values: np.ndarray, field: np.ndarray, exponent: int) -> float:
-    """Return the largest error of a field in any state, in units of 2^-exponent: roundings of one sign add up."""
-    start = np.abs(_rounding(field, exponent)).max(axis=0)
-    change = _rounding(values, exponent)
-    if not change.any():
-        return float(start.max())
-    raised = _row_sums(indptr, np.maximum(change, 0.0))
-    lowered = _row_sums(indptr, np.maximum(np.negative(change, out=change), 0.0, out=change))
-    return float((np.maximum(raised, lowered) + start).max())
-
-
-def _row_sums(indptr: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sums of rows, each from its first value to its last."""
-    column = np.zeros(len(values), np.int32)
-    found: np.ndarray = scipy.sparse.csr_array((values, column, indptr), shape=(len(indptr) - 1, 1)) @ np.ones(1)
-    return found
-
-
-def _rounding(values: np.ndarray, exponent: int) -> np.ndarray:
-    scaled = np.ldexp(values, exponent)
-    change: np.ndarray = np.rint(scaled) - scaled
-    return change

@@ -34,7 +34,7 @@ class SparseChains(Engine):
         self._point, edges, start = fixed_point.sparse_integers(
             self.couplings, self.bias, self.units, self.highest_beta
         )
-        degree = int(np.diff(edges[0]).max(initial=0))
+        degree = int((edges[0][1:] - edges[0][:-1]).max(initial=0))
         self._edges, self._all_down = edges, start
         self._graph: Edges | None = None
         self._levels: Levels | None = None
@@ -122,8 +122,9 @@ class SparseChains(Engine):
 
 def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> Edges:
     """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
-    degree = np.diff(indptr)
-    ends = np.concatenate([[0], np.cumsum(-(-degree // 4) * 4)])
+    degree = indptr[1:] - indptr[:-1]
+    ends = np.zeros(len(indptr), np.int64)
+    np.cumsum((degree + 3) & -4, out=ends[1:])
     places = np.arange(len(indices)) + np.repeat(ends[:-1] - indptr[:-1], degree)
     four_indices, four_rises = np.zeros(ends[-1], indices.dtype), np.zeros(ends[-1], rises.dtype)
     four_indices[places], four_rises[places] = indices, rises

@@ -9,12 +9,12 @@ from contextlib import suppress
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, never
 from .. import disk
-from ..chain import Chain, blocks_safe, follow
+from ..chain import Chain, Origin, blocks_safe, follow
 from ..commit import disk_errors
 from ..find import Status, find
-from ..image import Damaged
+from ..image import Damaged, check_hash
 from ..lock import Lock
-from ..names import Names
+from ..names import TEMPORARY, Names
 from ..place import check_replaceable
 
 LARGEST_MERGE_BYTES = 20 * 10**9
@@ -49,11 +49,14 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never) -> None:
-    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again."""
+def merge_chain(names: Names, halt: Halt = never, origin: Origin | None = None) -> None:
+    """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
+
+    `origin` is what the first segment declares, where this process has written it and no file was there before.
+    """
     from .write import write_merged  # runs in memory, and those that are read, never merge
 
-    status = find(names)
+    status = find(names) if origin is None or not _stands(names, origin) else Status(None, origin)
     if status.origin is not None:
         check_replaceable(names)
         for path in names.temporaries():
@@ -73,6 +76,15 @@ def merge_chain(names: Names, halt: Halt = never) -> None:
         remove_parts(names)
 
 
+def _stands(names: Names, origin: Origin) -> bool:
+    """Return whether the first segment is what was written; if not, `find` tells what is wrong."""
+    try:
+        check_hash(names.segment(0), origin.header.sha256)
+    except (Damaged, OSError):
+        return False
+    return not names.merged.exists()
+
+
 def remove_parts(names: Names) -> None:
     """Remove parts that are merged, with their lock and folder."""
     remove_segments(names)
@@ -87,10 +99,15 @@ def discard(run: str | os.PathLike[str] | Names) -> None:
 
 def remove_segments(names: Names) -> None:
     """Remove segments that are merged; the first one, which shows that they are, when the others are gone."""
+    for _, handle in names.unnamed.values():
+        disk.close(handle)
+    names.unnamed.clear()
+    several = False
     for path in names.own_files():
-        if path == names.segment(0):
+        if path == names.segment(0) and several:
             disk.sync_folder(names.parts)
         disk.unlink(path)
+        several = several or not path.name.endswith(TEMPORARY)  # what bears no name is no segment of a run
 
 
 def reason_to_keep_parts(names: Names) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import h5py
 import numpy as np
 
+from ..._base import hdf5
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
@@ -156,7 +157,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         holes, copied = {}, {}
         with disk.hdf5() as file, ExitStack() as stack:
             _write_about(file, names, status.origin, chain)
-            reader = stack.enter_context(Reader(names.parts)) if raw != set(streams) else None
+            reader = stack.enter_context(Reader(names)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
                 dataset = hdf.declare(file, name, streams[name], compression, n_rows[name])
@@ -174,6 +175,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         disk.close()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
+    hdf5.believe(names.merged)
 
 
 def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
@@ -188,7 +190,9 @@ def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) ->
     file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
     hdf.write_arrays(file.create_group(INPUTS), read_inputs(names))
     hdf.write_arrays(file.create_group(STATE), _state(names, last))
-    file.create_group(META).attrs.update({key: meta[key] for key in sorted(meta)})
+    about = file.create_group(META)
+    for key in sorted(meta):
+        hdf.write_attribute(about, key, meta[key])
 
 
 def _state(names: Names, last: Header) -> Arrays:
@@ -269,7 +273,7 @@ def _feed_base(merged: Merged, chunks: dict[str, tuple[int, Chunks]]) -> None:
 
 def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], copied: dict[str, str]) -> None:
     """Read the merged file as a reader does: all streams with all rows, compared with those that went through HDF5."""
-    with open_image(names.merged_temporary) as file:
+    with h5py.File(names.merged_temporary, "r") as file:
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():

@@ -164,6 +164,7 @@ class Story:
 
 STORIES = {
     "run": Story(work, work),
+    "short": Story(partial(work, every=N_BLOCKS + 1), work),  # over before its first commit was due
     "large-states": Story(partial(work, every=1), work, setting=large_states),
     "extension": Story(extend, lambda path: go_on(begin(path, 2 * N_BLOCKS), 2 * N_BLOCKS), work),
     "replacement": Story(replace, lambda path: go_on(begin(path, seed=2), N_BLOCKS), work),

@@ -55,7 +55,7 @@ def look_at_either(path: Path) -> int:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_killed_at_file_operations(folder: Path, name: str) -> None:
-    found = kill_each(name, folder, every=False, step=6 if name == "run" else 29)
+    found = kill_each(name, folder, every=False, step=6 if name in ("run", "short") else 29)
     if name == "merge":
         assert found == {stories.N_BLOCKS}, "a merge hides rows for no instant"
     else:
@@ -77,6 +77,12 @@ def test_files_are_synced_before_they_are_renamed_and_folders_after() -> None:
     for k in renames:
         assert names[k - 2 : k] == ["sync", "close"]
         assert (names[k + 1], operations[k + 1].path) == ("sync_folder", operations[k].path.parent)
+
+
+def test_a_short_run_syncs_five_times() -> None:
+    """The first segment with both folders, then the merged file with its own."""
+    synced = [operation.name for operation in stage("short").operations if operation.name.startswith("sync")]
+    assert synced == ["sync", "sync_folder", "sync_folder", "sync", "sync_folder"]
 
 
 def test_a_run_killed_before_its_first_block_is_resumable(folder: Path) -> None:

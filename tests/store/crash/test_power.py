@@ -12,7 +12,7 @@ from tests.store.crash import power_cuts
 from tests.store.crash.power_cuts import PAGE, Disk, File
 from tests.store.crash.stories import N_BLOCKS, large_states, stage, stopped
 
-STORIES = ("run", "large-states", "extension", "replacement", "replacement-of-parts", "merge")
+STORIES = ("run", "short", "large-states", "extension", "replacement", "replacement-of-parts", "merge")
 
 
 @pytest.mark.parametrize("name", STORIES)
