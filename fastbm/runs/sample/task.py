@@ -216,7 +216,7 @@ class ScheduleTask(SamplingTask):
         count = self._pace.count
         if self._best is not None:  # stop where states are to be looked at
             now = self.n_swept
-            count = min(count, (now // self._every + 1) * self._every - now)
+            count = min(count, (max(now, self._from) // self._every + 1) * self._every - now)
 
         with self.block(count, self._pace):
             rows = of_whole(self.chains.advance(count), self._subject)
