@@ -79,8 +79,8 @@ def sample(
         Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
         of consecutive chains. Searches ("annealing", and ``keep="best"`` with any sampler) take it from the machine's
         own fields unless it is given, so that multiples of the couplings are searched alike: a short quench tells how
-        strongly typical units are pulled in low states; ladders end where these pulls make log-odds of 30, annealing
-        at 70, chains of one temperature stay where they make 10.
+        strongly typical units are pulled in low states; ladders and populations end where these pulls make log-odds
+        of 30, chains that are annealed at 70, and chains of one temperature stay where they make 10.
     clamp : (indices, values), optional
         Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
         each. States and energies are those of all units.

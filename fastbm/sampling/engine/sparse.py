@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.energy import energies_sparse
-from ...kernels.sampling.cooling import cool_sparse
+from ...kernels.sampling.cooling import cool_kept, cool_sparse, init_kept
 from ...kernels.sampling.few import sweep_sparse_few
-from ...kernels.sampling.kept import cool_kept, init_kept
 from ...kernels.sampling.record import record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from . import fixed_point
