@@ -53,7 +53,7 @@ def label(problem, best):
 
 def n_sweeps(problem):
     """How many sweeps are the best of all programs."""
-    return 300 if problem.size == 100 else SWEEPS
+    return 100 if problem.size == 100 else SWEEPS
 
 
 def ends(problem):
