@@ -91,8 +91,8 @@ def sample(
         numbers, or any one shape (m,); it must be given to `resume` again.
     keep : {"all", "best"}
         "best": record no states but keep the `k` distinct ones (100 unless given) of lowest energy that are seen after
-        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last two fifths of the schedule;
-        there is then no burn-in unless given. See ``run.best_states``.
+        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last two fifths of them; there
+        is then no burn-in unless given. See ``run.best_states``.
     k : int, optional
     until : dict, optional
         ``{"ess": 1000}``, ``{"r_hat": 1.01}`` or both: stop when the energy and every observable of the chains, at
