@@ -28,13 +28,13 @@ def glass(n: int) -> bm.BoltzmannMachine:
 
 @cache
 def _openjij_graph(problem: Problem) -> Any:
-    """The sparse engine on lattices, the dense one elsewhere; OpenJij itself takes the sparse one unless told."""
+    """The sparse engine on graphs, the dense one elsewhere; OpenJij itself takes the sparse one unless told."""
     from openjij.model.model import BinaryQuadraticModel
 
     i, j, values = pairs(problem)
     couplings = dict(zip(zip(i.tolist(), j.tolist(), strict=True), (-values).tolist(), strict=True))
     biases = dict.fromkeys(range(machine(problem).n_units), 0.0)
-    model = BinaryQuadraticModel(biases, couplings, 0.0, "SPIN", sparse=problem.on_lattice)
+    model = BinaryQuadraticModel(biases, couplings, 0.0, "SPIN", sparse=problem.is_sparse)
     return model.get_cxxjij_ising_graph()[0]
 
 

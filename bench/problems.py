@@ -10,23 +10,35 @@ import scipy.sparse
 
 import fastbm as bm
 
+from . import graphs
+
 MODEL_SEED = 1
 
 
 class Problem(NamedTuple):
-    """A kind of spin glass (or the ferromagnet), its size (units, or the sides of a periodic lattice), its seed."""
+    """A kind of spin glass (or the ferromagnet), its size (units, or the sides of a periodic lattice), its seed.
+
+    Families of `graphs` are kinds too: their ground states are the maximum cuts.
+    """
 
     kind: str
     size: Any
     seed: int = MODEL_SEED
 
     @property
-    def on_lattice(self) -> bool:
-        """Whether couplings are between nearest neighbours."""
+    def is_cut(self) -> bool:
+        """Whether its ground state is a maximum cut."""
+        return self.kind in graphs.FAMILIES
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most pairs are not coupled."""
         return self.kind != "sk"
 
     def __str__(self) -> str:
-        if not self.on_lattice:
+        if self.is_cut:
+            return f"{graphs.FAMILIES[self.kind]}, n = {self.size}"
+        if self.kind == "sk":
             return f"SK n = {self.size}"
         names = {
             "gaussian": "Gaussian glass",
@@ -43,6 +55,10 @@ def machine(problem: Problem) -> bm.BoltzmannMachine:
     kind, size, seed = problem
     if kind == "sk":
         return bm.models.sherrington_kirkpatrick(size, seed=seed)
+    if problem.is_cut:
+        i, j, weights = graphs.edges(kind, size, seed)
+        matrix = scipy.sparse.coo_array((-weights, (i, j)), (size, size))
+        return bm.BoltzmannMachine(matrix + matrix.T)
     if kind == "ferromagnet":
         return bm.models.ising(size)
     if kind == "open":

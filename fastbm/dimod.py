@@ -69,7 +69,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         num_sweeps: int | None = None,
         num_sweeps_per_beta: int = 1,
         beta_range: Sequence[float] | None = None,
-        beta_schedule_type: str = "linear",
+        beta_schedule_type: str = "geometric",
         beta_schedule: Sequence[float] | None = None,
         initial_states: Any = None,
         initial_states_generator: Literal["none", "tile", "random"] = "random",
@@ -96,6 +96,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         beta_range : (hot, cold), optional
             Unless given, from the model's own fields.
         beta_schedule_type : {"linear", "geometric", "custom"}
+            "geometric" goes with a hot end above 0.
         beta_schedule : list of float, optional
             With "custom": inverse temperatures, not decreasing.
         initial_states, initial_states_generator
@@ -236,7 +237,7 @@ class TemperingSampler(_Sampler):
         if betas is not None:
             ladder = {"betas": list(betas)}
         else:
-            hot, cold = _range(model, beta_range, threads)
+            hot, cold = _range(model, beta_range, threads, anneals=False)
             ladder |= {"lowest_beta": hot, "beta": cold}
         ready = time.perf_counter_ns()
         run = sample(
@@ -314,10 +315,13 @@ def _seed(seed: int | None) -> int:
     return secrets.randbelow(_SEEDS) if seed is None else checks.whole("seed", seed, most=_SEEDS - 1)
 
 
-def _range(model: BoltzmannMachine, given: Sequence[float] | None, threads: int | None) -> tuple[float, float]:
+def _range(
+    model: BoltzmannMachine, given: Sequence[float] | None, threads: int | None, *, anneals: bool
+) -> tuple[float, float]:
     """Return the hot and the cold end: those given, or what the model's own fields suggest."""
     if given is None:
-        hot, _, cold = own_betas(Conditioned(model, None, 1), threads or 1)
+        own = own_betas(Conditioned(model, None, 1), threads or 1)
+        hot, cold = (own.first, own.last) if anneals else (own.hot, own.cold)
         return (hot, cold) if np.isfinite(cold) else (0.1, 1.0)  # where all states are alike
     if len(given) != 2:
         raise ValueError(f"beta_range must be (hot, cold); got {len(given)} numbers.")
@@ -348,7 +352,7 @@ def _betas(
     num_sweeps = checks.whole("num_sweeps", 1000 if num_sweeps is None else num_sweeps, least=1)
     if num_sweeps % per_beta:
         raise ValueError(f"num_sweeps must be a multiple of num_sweeps_per_beta ({per_beta}); got {num_sweeps}.")
-    hot, cold = _range(model, given, threads)
+    hot, cold = _range(model, given, threads, anneals=True)
     n = num_sweeps // per_beta
     if kind == "geometric" and not hot:
         raise ValueError('beta_range must begin above 0 for beta_schedule_type="geometric"; "linear" takes 0.')

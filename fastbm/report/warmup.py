@@ -34,8 +34,9 @@ def works() -> dict[str, list[Callable[[], Any]]]:
     sampling += [partial(sample, glass, n_chains=1024, sampler=name, **short) for name in ("gibbs", "metropolis")]
     sampling += [
         partial(sample, model, sampler=name, n_chains=4, **short)
-        for model, name in ((magnet, "wolff"), (magnet, "swendsen-wang"), (glass, "annealing"))
+        for model, name in ((magnet, "wolff"), (magnet, "swendsen-wang"))
     ]
+    sampling += [partial(sample, model, "annealing", n_chains=n, **short) for model in (dense, glass) for n in (2, 64)]
     sampling += [partial(sample, model, sampler="tempering", n_betas=3, n_chains=2, **short) for model in machines]
     inferring: list[Callable[[], Any]] = [
         partial(infer, model, name, seed=1)

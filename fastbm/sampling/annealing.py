@@ -16,6 +16,7 @@ from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .chains import make_chains
 from .clamped import Conditioned
+from .engine.cooling import cool
 from .ladder import MOST_BETAS, energy_profile, equal_steps
 from .settings import Cooled, SampleSettings, Updates, knots
 
@@ -135,10 +136,7 @@ class AnnealedChains(Adapter):
         self.n_chains, self.n_units = self.engine.n_chains, model.n_units
         self._offset = model.offset if offset is None else np.asarray(offset, np.float64)
         n_reports = min(REPORTS, self.n_sweeps)
-        reports = -(-np.arange(1, n_reports + 1) * self.n_sweeps // n_reports)
-        self._reports = frozenset(reports.tolist())
-        changes = np.flatnonzero(np.diff(self.betas)) + 1
-        self._stops = np.union1d(changes, reports)  # sweeps at which a batch must end
+        self._reports = -(-np.arange(1, n_reports + 1) * self.n_sweeps // n_reports)  # sweeps after which there is one
 
     @property
     def finished(self) -> bool:
@@ -173,13 +171,10 @@ class AnnealedChains(Adapter):
         rows: list[tuple[int, float, np.ndarray]] = []
         while self.n_swept < end:
             now = self.n_swept
-            beta = self.betas[now]
-            if self.engine.beta[0] != beta:
-                self.engine.set_beta(np.full(self.n_chains, beta))
-            stop = int(self._stops[np.searchsorted(self._stops, now, side="right")])
-            self.engine.sweep(min(stop, end) - now)
-            if self.n_swept in self._reports:
-                rows.append((self.n_swept, float(beta), self.engine.energies()))
+            stop = int(self._reports[np.searchsorted(self._reports, now, side="right")])
+            cool(self.engine, self.betas[now : min(stop, end)])
+            if self.n_swept == stop:
+                rows.append((stop, float(self.betas[stop - 1]), self.engine.energies()))
         found: dict[str, np.ndarray] = {}
         if rows:
             sweeps, betas, energies = zip(*rows, strict=True)
@@ -217,7 +212,7 @@ class Annealing(Cooled):
     Unless `beta`, the last inverse temperature, is given, it is taken from the machine's own fields, so that multiples
     of the couplings are searched alike. Metropolis updates in sequential order come to lower states in the same time
     than other rules and orders do on random graphs, lattices and glasses; that they may be periodic at one temperature
-    does not matter here.
+    does not matter here. So do schedules that take equal ratios from where chains begin to freeze to where they rest.
 
     Parameters
     ----------
@@ -227,9 +222,12 @@ class Annealing(Cooled):
         How a sweep visits the units; sequential unless given.
     betas : list of float, optional
         Inverse temperatures, held for equal parts of the sweeps each; not decreasing, the target last.
+    lowest_beta : float, optional
+        The hot end. Unless given, where the fields of low states pull a typical unit with log-odds of 3, couplings none
+        with more than 10, and at most beta / 10.
     schedule : {"linear", "geometric", "adaptive"}, optional
-        From `lowest_beta` to `beta` evenly in beta ("linear", unless given), in its logarithm, or in the fluctuations
-        of the energy that a pilot finds.
+        From `lowest_beta` to `beta` evenly in beta, in its logarithm ("geometric", unless `lowest_beta` is 0), or in
+        the fluctuations of the energy that a pilot finds.
 
     References
     ----------
@@ -248,7 +246,8 @@ class Annealing(Cooled):
     def completed(self) -> Any:
         """Return the settings with the order of updates, and the usual schedule where no betas are given."""
         own = self.filled(order=self.order or "sequential")
-        return own if self.betas else own.filled(schedule=self.schedule or "linear")
+        usual = "linear" if self.lowest_beta == 0.0 else "geometric"
+        return own if self.betas else own.filled(schedule=self.schedule or usual)
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
         """Return the settings with the knots of the schedule and a kernel."""

@@ -1,10 +1,13 @@
 """Inverse temperatures from a machine's own fields, so that W and c W are searched alike, whatever c is.
 
 A unit's log-odds are beta (hi - lo) field_i. Hot is where no state pulls any unit with log-odds above `FREE`, and cold
-where a state that was quenched pulls a typical unit with log-odds of `FROZEN`. Between the two lies all that annealing
-needs; chains that stay at one temperature search best where units are pulled hard and still move, at `MOVING`.
+where a state that was quenched pulls a typical unit with log-odds of `FROZEN`. Between the two lies all that ladders
+need; chains that stay at one temperature search best where units are pulled hard and still move, at `MOVING`.
+Annealing gains nothing where states are forgotten within a few sweeps: it begins where a quenched state pulls a
+typical unit with `LOOSE`, about where glasses begin to freeze, and couplings none with more than `TIED`. It ends
+later than ladders, at `STILL`: chains at rest cost little and still find small gaps.
 
-Both are powers of two times 11 bits, so that the last bits of a matrix product do not matter, and multiples of the
+All are powers of two times 11 bits, so that the last bits of a matrix product do not matter, and multiples of the
 couplings by powers of two give the same bits.
 """
 
@@ -21,6 +24,7 @@ from .chains import make_chains
 from .clamped import Conditioned
 
 FREE, MOVING, FROZEN = 0.5, 10.0, 30.0  # log-odds
+LOOSE, TIED, STILL = 3.0, 10.0, 70.0  # of annealing
 QUENCHED = 1e6  # log-odds by the largest field
 CHAINS, SWEEPS = 16, 20  # of the quench
 LARGEST = 1e300  # of an inverse temperature
@@ -28,7 +32,7 @@ BITS = 11
 
 
 class OwnBetas(NamedTuple):
-    """Inverse temperatures that a machine suggests: hot, best for search at one, and cold.
+    """Inverse temperatures that a machine suggests: hot, best for search at one, cold, and both ends of annealing.
 
     All are infinite where nothing pulls any unit.
     """
@@ -36,6 +40,8 @@ class OwnBetas(NamedTuple):
     hot: float
     moving: float
     cold: float
+    first: float
+    last: float
 
 
 def hot_beta(subject: Conditioned) -> float:
@@ -59,20 +65,23 @@ def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
     """
     hot, machine = hot_beta(subject), subject.machine
     if math.isinf(hot):
-        return OwnBetas(hot, hot, hot)
+        return OwnBetas(hot, hot, hot, hot, hot)
     chains = make_chains(
         machine, CHAINS, beta=min(hot * (QUENCHED / FREE), LARGEST), seed=rng.derive(0, rng.PILOT), threads=threads
     )
     chains.sweep(SWEEPS)
     states = machine.convention.values(chains.bits(), np.float64)
     with single_threaded_blas():
-        fields = machine.couplings.field(states) + machine.flat_bias
+        pulls = machine.couplings.field(states)
+    fields = pulls + machine.flat_bias
     largest = float(np.abs(fields).max())
     if not largest:  # all pulls cancel
-        return OwnBetas(hot, hot, hot)
+        return OwnBetas(hot, hot, hot, hot, hot)
     by_unit = np.sqrt(np.mean((fields / largest) ** 2, axis=0)) * largest
     typical = machine.convention.span * float(np.median(by_unit[by_unit > 0.0]))
-    return OwnBetas(hot, _beta(MOVING, typical), _beta(FROZEN, typical))
+    tied = machine.convention.span * float(np.abs(pulls).max())
+    first = min(_beta(LOOSE, typical), _beta(TIED, tied))
+    return OwnBetas(hot, _beta(MOVING, typical), _beta(FROZEN, typical), first, _beta(STILL, typical))
 
 
 def _beta(log_odds: float, pull: float) -> float:

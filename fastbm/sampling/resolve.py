@@ -41,10 +41,14 @@ def of_old_spec(settings: SampleSettings, couplings: Couplings) -> SampleSetting
 def _choose_ends(s: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
     """Fill in inverse temperatures that were not given, of a search and any hot end, from the machine's own fields."""
     cooled = isinstance(s.own, Cooled) and not s.own.betas
-    if s.beta:
-        return _with_ends(s, s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0])) if cooled else s
-    hot, moving, cold = own_betas(subject, threads)
-    beta = cold if cooled or s.own.ends else moving
+    anneals = cooled and isinstance(s.own, Annealing)
+    if s.beta and (not cooled or getattr(s.own, "lowest_beta", None) is not None):
+        return _with_ends(s, s.beta[0], 0.0)
+    if s.beta and not anneals:
+        return _with_ends(s, s.beta[0], min(hot_beta(subject), HOTTEST * s.beta[0]))
+    own = own_betas(subject, threads)
+    hot, cold = (own.first, own.last) if anneals else (own.hot, own.cold)
+    beta = s.beta[0] if s.beta else cold if cooled or s.own.ends else own.moving
     if math.isinf(beta):  # all states are alike
         beta = 1.0
     return _with_ends(s, beta, min(hot, HOTTEST * beta))

@@ -10,6 +10,7 @@ import pytest
 import fastbm as bm
 from fastbm._base.halting import Halted
 from fastbm.sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
+from fastbm.sampling.chains import make_chains
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import UNITS, enumerate_machine
@@ -17,6 +18,7 @@ from tests.twins import schedules as twins
 
 GLASS = bm.models.sherrington_kirkpatrick(30, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
+ROUGH = bm.models.edwards_anderson((6, 6), distribution="gaussian", seed=2)
 
 
 def run(chains: AnnealedChains, step: int = 10**9) -> dict[str, np.ndarray]:
@@ -67,14 +69,31 @@ def test_more_betas_than_sweeps_are_refused() -> None:
         make_schedule(2, None, [0.1, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("step", [1, 4, 10**9])
-def test_every_sweep_has_its_beta(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    betas = make_schedule(50, None, [0.1, 0.7, 0.7, 0.3])
-    chains, seen = AnnealedChains(GLASS, 3, betas=betas), []
-    sweep = chains.engine.sweep
-    monkeypatch.setattr(chains.engine, "sweep", lambda n: (seen.extend([chains.engine.beta.tolist()] * n), sweep(n)))
-    run(chains, step)
-    assert seen == [[beta] * 3 for beta in betas]
+@pairwise(
+    model=[GLASS, LATTICE, ROUGH], rule=["gibbs", "metropolis"], order=["sequential", "random"], n_chains=[2, 20, 70],
+    own_bias=[False, True], step=[1, 4, 10**9], coldest=[3.0, 1e7],
+    kernel=[None, "sparse"],
+)  # fmt: skip
+def test_every_sweep_has_its_beta(
+    model: bm.BoltzmannMachine, rule: str, order: str, n_chains: int, own_bias: bool, step: int, coldest: float,
+    kernel: str | None,
+) -> None:  # fmt: skip
+    """The same bits as by setting every temperature by itself; those of kernels that keep fields are among them.
+
+    At the coldest of temperatures fields are int64.
+    """
+    betas = make_schedule(50, None, [0.1, 0.2, 0.2, 0.3, 1.0, 2.0, coldest])
+    bias = 0.1 * np.random.default_rng(1).normal(size=(n_chains, model.n_units)) if own_bias else None
+    about: dict[str, Any] = {"rule": rule, "order": order, "seed": 4, "bias": bias, "kernel": kernel}
+    annealed = AnnealedChains(model, n_chains, betas=betas, **about)
+    run(annealed, step)
+    single = make_chains(model, n_chains, beta=betas[0], highest_beta=betas.max(), **about)
+    for beta in betas:
+        single.set_beta(np.full(n_chains, beta))
+        single.sweep(1)
+    assert np.array_equal(annealed.bits(), single.bits())
+    assert (annealed.n_flips, annealed.n_swept) == (single.n_flips, 50)
+    assert np.array_equal(annealed.engine.beta, single.beta)
 
 
 # What comes of it

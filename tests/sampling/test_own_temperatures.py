@@ -9,7 +9,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.sampling.clamped import Conditioned
-from fastbm.sampling.own_temperatures import FREE, FROZEN, MOVING, hot_beta, own_betas
+from fastbm.sampling.own_temperatures import FREE, FROZEN, LOOSE, MOVING, STILL, TIED, hot_beta, own_betas
 from tests.support import machines
 from tests.support.combinations import each
 from tests.support.machines import calm
@@ -74,12 +74,18 @@ def test_the_cold_end_goes_by_the_fields_of_low_states() -> None:
     pull = 2 * 199 / 200
     assert abs(found.cold * pull / FROZEN - 1) < 2.0**-10
     assert abs(found.moving * pull / MOVING - 1) < 2.0**-10
+    assert abs(found.first * pull / LOOSE - 1) < 2.0**-10
+    assert abs(found.last * pull / STILL - 1) < 2.0**-10
     matrix, bias = np.zeros((60, 60)), np.zeros(60)
     matrix[:25, :25], bias[25] = SK.weights[:25, :25], 1e6
     plain = own_betas(Conditioned(bm.BoltzmannMachine(matrix[:25, :25]), None, 1), 1)
     padded = own_betas(Conditioned(bm.BoltzmannMachine(matrix, bias), None, 1), 2)
     assert 0.7 < padded.cold / plain.cold < 1.4
     assert padded.hot < 1e-6
+    assert 0.7 < padded.first / plain.first < 1.4, "nothing ties units to one another through a bias"
+    tie = np.zeros((60, 60))
+    tie[40, 41] = tie[41, 40] = 1e3
+    assert abs(own_betas(Conditioned(bm.BoltzmannMachine(matrix + tie), None, 1), 1).first * 2e3 / TIED - 1) < 2.0**-10
 
 
 def test_machines_without_pulls_are_searched_at_one() -> None:

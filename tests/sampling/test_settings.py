@@ -120,14 +120,12 @@ def test_defaults_stand_in_the_spec() -> None:
     assert len(told(sampler="tempering", n_betas=5)["betas"]) == 5
     assert told(sampler="tempering", betas=[0.1, 0.7])["beta"] == [0.7]
     annealed = told(sampler="annealing", beta=2.0)
-    assert annealed["betas"] == [hot, 2.0]
-    assert (annealed["rule"], annealed["order"]) == ("metropolis", "sequential")
+    own = own_betas(Conditioned(SK, None, 1), 1)
+    assert annealed["betas"] == [min(own.first, 0.2), 2.0]
+    assert (annealed["rule"], annealed["order"], annealed["schedule"]) == ("metropolis", "sequential", "geometric")
+    assert told(sampler="annealing", lowest_beta=0.0)["schedule"] == "linear"
     searching = told(sampler="annealing")
-    assert (
-        searching["betas"]
-        == [searching["lowest_beta"], *searching["beta"]]
-        == [hot, own_betas(Conditioned(SK, None, 1), 1).cold]
-    )
+    assert searching["betas"] == [searching["lowest_beta"], *searching["beta"]] == [own.first, own.last]
     assert len(told(sampler="annealing", schedule="adaptive")["betas"]) > 10
     assert told(sampler="population-annealing", n_sweeps=None)["n_sweeps"] == 10
     assert told(sampler="tempering", rule="metropolis")["order"] == "random"

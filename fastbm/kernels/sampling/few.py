@@ -14,7 +14,7 @@ MOST_ROWS = 512  # attempts whose limits are made together
 
 
 @borrowing
-def _draw_limits(streams, c, scale, hold, words, limits):
+def draw_limits(streams, c, scale, hold, words, limits):
     """Draw the next limits of chain `c`. Mutates `streams`, `words`, `limits`."""
     s0, s1, s2, s3 = streams[0, c], streams[1, c], streams[2, c], streams[3, c]
     for p in range(words.shape[0]):
@@ -69,6 +69,6 @@ def sweep_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold):
             some = row[first : first + MOST_ROWS]
             m = some.shape[0]
             for c in range(up.shape[1]):
-                _draw_limits(streams, c, scale, hold, words[:m], limits[:m])
+                draw_limits(streams, c, scale, hold, words[:m], limits[:m])
                 n_flips += _visit_sparse(up, c, graph, some, limits[:m], hold)
     return n_flips

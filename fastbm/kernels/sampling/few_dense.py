@@ -6,7 +6,7 @@ Chains take turns after some rows, so that couplings that are in the cache serve
 import numpy as np
 
 from ..jit import borrowing, kernel
-from .few import MOST_ROWS, _draw_limits
+from .few import MOST_ROWS, draw_limits
 
 ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
 
@@ -62,7 +62,7 @@ def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
             some = row[first : first + n_rows]
             m = some.shape[0]
             for c in range(fields.shape[0]):
-                _draw_limits(streams, c, scale, hold, words[:m], limits[:m])
+                draw_limits(streams, c, scale, hold, words[:m], limits[:m])
                 n_flips += _visit(up, c, fields[c], rises, some, limits[:m], hold)
     return n_flips
 

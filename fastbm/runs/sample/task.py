@@ -18,7 +18,7 @@ from ...sampling.tempering import Tempering
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
-COLD = 0.75  # of an annealing schedule is over when states are first looked at for the best
+COLD = 0.6  # of an annealing schedule is over when states are first looked at for the best
 
 
 class SampleTask(SamplingTask):
@@ -187,7 +187,7 @@ def _watched(rows: Mapping[str, np.ndarray]) -> Rows:
 class ScheduleTask(SamplingTask):
     """The task of a run down a schedule, which records one sample of each chain, at its end.
 
-    Best states are looked for after every `thin`-th sweep of the last quarter of an annealing schedule, after each
+    Best states are looked for after every `thin`-th sweep of the last two fifths of an annealing schedule, after each
     temperature of a population, and at the end.
     """
 
@@ -216,7 +216,7 @@ class ScheduleTask(SamplingTask):
         count = self._pace.count
         if self._best is not None:  # stop where states are to be looked at
             now = self.n_swept
-            count = min(count, (now // self._every + 1) * self._every - now)
+            count = min(count, (max(now, self._from) // self._every + 1) * self._every - now)
 
         with self.block(count, self._pace):
             rows = of_whole(self.chains.advance(count), self._subject)

@@ -79,8 +79,8 @@ def sample(
         Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
         of consecutive chains. Searches ("annealing", and ``keep="best"`` with any sampler) take it from the machine's
         own fields unless it is given, so that multiples of the couplings are searched alike: a short quench tells how
-        strongly typical units are pulled in low states; schedules and ladders end where these pulls make log-odds of
-        30, chains of one temperature stay where they make 10.
+        strongly typical units are pulled in low states; ladders and populations end where these pulls make log-odds
+        of 30, chains that are annealed at 70, and chains of one temperature stay where they make 10.
     clamp : (indices, values), optional
         Units that are held, at values (k,) or (n_patterns, k): then equal groups of consecutive chains get one pattern
         each. States and energies are those of all units.
@@ -91,8 +91,8 @@ def sample(
         numbers, or any one shape (m,); it must be given to `resume` again.
     keep : {"all", "best"}
         "best": record no states but keep the `k` distinct ones (100 unless given) of lowest energy that are seen after
-        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last quarter of the schedule;
-        there is then no burn-in unless given. See ``run.best_states``.
+        every `thin` sweeps, for "tempering" at all temperatures, for "annealing" in the last two fifths of them; there
+        is then no burn-in unless given. See ``run.best_states``.
     k : int, optional
     until : dict, optional
         ``{"ess": 1000}``, ``{"r_hat": 1.01}`` or both: stop when the energy and every observable of the chains, at

@@ -13,12 +13,14 @@ import numpy as np
 
 from ..._base import arrays
 from ...kernels.energy import energies_dense
+from ...kernels.sampling.cooling import cool_dense
 from ...kernels.sampling.dense import init_fields_dense, sweep_dense
 from ...kernels.sampling.few_dense import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed
 from ...machine.up_form import up_bias
 from . import fixed_point
-from .engine import PIECE_SECONDS, Engine
+from .cooling import CoolingChains
+from .engine import PIECE_SECONDS
 from .lanes import lanes_of
 from .remainders import Refined, Remainders, coarse_energies, fewest_bytes
 
@@ -27,7 +29,7 @@ SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 
 
-class DenseChains(Engine):
+class DenseChains(CoolingChains):
     """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"
@@ -98,6 +100,11 @@ class DenseChains(Engine):
         sweep = sweep_dense_few if self._one_by_one else sweep_dense
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep(up, fields, self._rises, scale, streams, rows, count, self._hold)
+
+    def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        chains = (self.up[k], self._fields[k], self._rises, scales, self._scale[k], self.lane_streams[k])
+        ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
+        return int(cool_dense(*chains, sites, ways))
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""

@@ -47,18 +47,24 @@ class FixedPoint(NamedTuple):
         found: np.ndarray = np.rint(left * steps).astype(np.int32)
         return found
 
-    def fill_scales(self, beta: np.ndarray, lanes: Lanes, scales: Sequence[np.ndarray]) -> None:
-        """Write what turns log-odds into these integers for all chains to the lanes of their blocks.
-
-        `beta` is (n_chains,), scales are float32.
+    def scales(self, beta: np.ndarray) -> np.ndarray:
+        """Return what turns log-odds into these integers at each of `beta`.
 
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
         """
         mantissas, exponents = np.frexp(np.maximum(beta, SMALLEST_BETA))
         beyond = np.minimum(np.maximum(self.exponent - exponents, -FARTHEST), FARTHEST)  # any scale that is kept
-        all_scales = np.ldexp(1.0 / mantissas, beyond)
-        np.minimum(np.maximum(all_scales, SMALLEST_SCALE, out=all_scales), LARGEST_SCALE, out=all_scales)
+        found: np.ndarray = np.ldexp(1.0 / mantissas, beyond)
+        np.minimum(np.maximum(found, SMALLEST_SCALE, out=found), LARGEST_SCALE, out=found)
+        return found
+
+    def fill_scales(self, beta: np.ndarray, lanes: Lanes, scales: Sequence[np.ndarray]) -> None:
+        """Write what turns log-odds into these integers for all chains to the lanes of their blocks.
+
+        `beta` is (n_chains,), scales are float32.
+        """
+        all_scales = self.scales(beta)
         for k, scale in enumerate(scales):
             lanes.write(k, scale, all_scales[lanes.blocks[k]])
 

@@ -8,17 +8,29 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.energy import energies_sparse
+from ...kernels.sampling.cooling import cool_kept, cool_sparse, init_kept
 from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from . import fixed_point
-from .engine import Engine
+from .cooling import CoolingChains
+from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Edges, Levels, arrange, cut
 
+# about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
+# every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
+SUM, SUM_OF_LANES = (10.0, 1.4), (6.5, 0.65)
+KEPT, FLIP = 2.0, (18.0, 0.45)
+MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
 
-class SparseChains(Engine):
-    """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`."""
+
+class SparseChains(CoolingChains):
+    """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`.
+
+    Chains that are cooled keep their fields as long as few attempts are flips: that takes less time, and all bits are
+    the same.
+    """
 
     kernel = "sparse"
     block_lanes = 128
@@ -39,6 +51,9 @@ class SparseChains(Engine):
         self._graph: Edges | None = None
         self._levels: Levels | None = None
         self._n_asked, self._may_pay = 0, bool(self._one_by_one)
+        self._degree = len(edges[1]) / self.n_units
+        self._flip_rate = [1.0] * len(self.blocks)  # flips of an attempt, when they were last counted
+        self._forget()
         self._start = [self.lanes.spread(k, start) for k in range(len(self.blocks))]
         self._biases = [self.lanes.spread(k, self.bias) for k in range(len(self.blocks))]
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
@@ -55,6 +70,41 @@ class SparseChains(Engine):
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
+
+    def _forget(self) -> None:
+        self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(self.blocks)
+
+    def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        up, used, chains = self.up[k], self.lanes.used(k), (scales, self._scale[k], self.lane_streams[k])
+        if self._keeps(k):
+            graph = (*self._edges, self._start[k])
+            n_flips = cool_kept(up, *self._fields(k, graph), graph, *chains, self._hold)
+        else:
+            self._kept[k] = None
+            ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
+            n_flips = cool_sparse(up, (*self._swept, self._start[k]), *chains, sites, ways, used)
+        self._flip_rate[k] = n_flips / (used * self.n_units * len(scales))
+        return int(n_flips)
+
+    def _keeps(self, k: int) -> bool:
+        """Return whether block `k` is the faster with fields that are kept, flips being as frequent as they were."""
+        if self.order != "sequential" or self.n_units > MOST_KEPT:
+            return False
+        if self._one_by_one:
+            return True
+        n_vectors, degree = self._lanes() // LANES, self._degree
+        sums = SUM[0] + SUM[1] * degree + n_vectors * (SUM_OF_LANES[0] + SUM_OF_LANES[1] * degree)
+        kept = KEPT + self._flip_rate[k] * (FLIP[0] + FLIP[1] * degree)
+        return bool(self.lanes.used(k) * kept < sums)
+
+    def _fields(self, k: int, graph: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the fields of block `k`, and where its units are up, as the kernel keeps them."""
+        found = self._kept[k]
+        if found is None:
+            shape, kind = (self.lanes.used(k), self.n_units), graph[2].dtype
+            found = self._kept[k] = np.empty(shape, kind), np.empty(shape, kind)
+            init_kept(*found, self.up[k], graph)
+        return found
 
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
@@ -85,6 +135,7 @@ class SparseChains(Engine):
         collect_bits(bits, levels.ranks, self.up[k])
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        self._kept[k] = None
         if self._levels is not None:
             self._sweep_levels(k, self._levels, n_sweeps)
             return
@@ -97,6 +148,7 @@ class SparseChains(Engine):
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        self._kept[k] = None
         energies = np.empty(packed.shape[:2])
         units = (float(self.units.lo), float(self.units.span))
         if self._levels is not None:

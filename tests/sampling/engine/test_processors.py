@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm.sampling import make_chains
+from fastbm.sampling.engine.cooling import cool
 from fastbm.sampling.engine.orders import ORDERS
 
 ROOT = Path(__file__).parents[3]
@@ -52,9 +54,21 @@ def digest() -> str:
                         found.update(np.ascontiguousarray(array).tobytes())
                     if kernel != "layered":  # products of energies are BLAS's
                         found.update(chains.energies().tobytes() + chains.quick_energies().tobytes())
-    for array in others(glass, layers):
+    for array in (*others(glass, layers), *cooled(graph)):
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
+
+
+def cooled(graph: bm.BoltzmannMachine) -> Iterator[np.ndarray]:
+    """Chains that were cooled."""
+    for kernel, rule, n_chains in itertools.product(("dense", "sparse"), RULES, (3, 70)):
+        about = {"kernel": kernel, "rule": rule, "order": "sequential", "beta": 0.3, "highest_beta": 30.0}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*periodic")
+            chains = make_chains(graph, n_chains, **about, seed=1, threads=1)
+        for betas in ([0.3, 1.0], np.linspace(1.0, 30.0, 20)):
+            cool(chains, np.array(betas))
+        yield from chains.state().values()
 
 
 def others(glass: bm.BoltzmannMachine, layers: bm.BoltzmannMachine) -> Iterator[np.ndarray]:
