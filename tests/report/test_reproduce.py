@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fastbm import cli
-from fastbm.report.reproduce.studies import STUDIES, Found, reproduce, slope
+from fastbm.report.reproduce.found import Found, slope
+from fastbm.report.reproduce.studies import STUDIES, reproduce
 from tests.support import machines
 
 

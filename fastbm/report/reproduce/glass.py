@@ -13,7 +13,7 @@ import numpy as np
 
 from ...machine.machine import BoltzmannMachine
 from ...runs.sample.verb import sample
-from .studies import Found, slope
+from .found import Found, slope
 
 PARISI, AMPLITUDE = -0.76317, 0.70
 SAMPLES = {31: 400, 63: 300, 127: 200}

@@ -15,7 +15,7 @@ from ..._base.checks import ConvergenceWarning
 from ...learning.classifier.classifier import BoltzmannClassifier
 from ...runs.fit.verb import fit
 from ...runs.infer.verb import infer
-from .studies import Found
+from .found import Found
 
 HIDDEN, NOISE = 20, 0.14
 SALAKHUTDINOV = "Salakhutdinov and Murray (2008), table 1"

@@ -17,7 +17,7 @@ from ...machine.machine import BoltzmannMachine
 from ...models import sherrington_kirkpatrick
 from ...runs.fit.verb import fit
 from ...runs.sample.verb import sample
-from .studies import Found
+from .found import Found
 
 UNITS, ROWS, MACHINES = 12, 10_000, 8
 NGUYEN = "Nguyen, Zecchina and Berg (2017), section III; exact: the Cramér-Rao bound"

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...models import ising
 from ...runs.sample.verb import sample
-from .studies import Found, slope
+from .found import Found, slope
 
 CRITICAL = math.log(1.0 + math.sqrt(2.0)) / 2.0
 SIZES = (8, 16, 32, 64)

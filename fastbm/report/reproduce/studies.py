@@ -1,78 +1,39 @@
-"""The table of studies, what they return, and how that is shown."""
+"""The table of studies, and how they are shown."""
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from ..._base import checks
-
-SURE = 3.0  # standard errors by which a number may differ beyond its tolerance
-
-
-@dataclass(frozen=True)
-class Found:
-    """One number beside the published one.
-
-    Attributes
-    ----------
-    what : str
-    value, error : float
-        As it was found, with its standard error.
-    published : float
-    tolerance : float
-        By which the two may differ beyond three standard errors: what the published number leaves open, and what
-        small sizes cost.
-    source : str
-    at_least : bool
-        Whether what was published is that the number is no smaller.
-    """
-
-    what: str
-    value: float
-    error: float
-    published: float
-    tolerance: float
-    source: str
-    at_least: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether the number that was found is the published one."""
-        off = self.published - self.value
-        return bool((off if self.at_least else abs(off)) <= self.tolerance + SURE * self.error)
+from . import glass, importance, inverse, ising
+from .found import Found
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study: what it is about, where its function is, and whether it needs data that fastbm does not bring."""
+    """A study: what it is about, its function, and what data it needs that fastbm does not bring.
+
+    The function takes `threads`, `data` and `effort`, which scales its samples.
+    """
 
     about: str
-    place: str
+    run: Callable[..., list[Found]]
     needs: str = ""
-
-    def run(self, *, threads: int | None, data: str | None, effort: float) -> list[Found]:
-        """Do the study; `effort` scales its samples."""
-        module, _, name = self.place.partition(":")
-        found: list[Found] = getattr(importlib.import_module(f".{module}", __package__), name)(
-            threads=threads, data=data, effort=effort
-        )
-        return found
 
 
 STUDIES = {
-    "ising-scaling": Study("exponents of the square lattice at its critical point, by sizes 8 to 64", "ising:scaling"),
-    "sk-ground-states": Study("ground states of the Sherrington-Kirkpatrick glass, by sizes 31 to 127", "glass:sk"),
-    "inverse-ising": Study("errors of couplings by five rules, from the paramagnet into the glass", "inverse:errors"),
-    "ais": Study("log Z of machines taught by CD-1, CD-3 and PCD, annealed and exact", "importance:ais"),
+    "ising-scaling": Study("exponents of the square lattice at its critical point, by sizes 8 to 64", ising.scaling),
+    "sk-ground-states": Study("ground states of the Sherrington-Kirkpatrick glass, by sizes 31 to 127", glass.sk),
+    "inverse-ising": Study("errors of couplings by five rules, from the paramagnet into the glass", inverse.errors),
+    "ais": Study("log Z of machines taught by CD-1, CD-3 and PCD, annealed and exact", importance.ais),
     "mnist-classifier": Study(
-        "ten visible machines classify MNIST in one shot", "importance:mnist", "mnist.npz (--data PATH)"
+        "ten visible machines classify MNIST in one shot", importance.mnist, "mnist.npz (--data PATH)"
     ),
 }
 
@@ -126,15 +87,3 @@ def _with_error(value: float, error: float) -> str:
         return f"{value:.6g}"
     digits = max(0, 1 - math.floor(math.log10(error)))
     return f"{value:.{digits}f} +- {error:.{digits}f}"
-
-
-def slope(x: Iterable[float], y: Iterable[float], error: Iterable[float]) -> tuple[float, float, float]:
-    """Return slope, its standard error and the value at x = 0, by weighted least squares."""
-    points = list(zip(x, y, error, strict=True))
-    weight = [1.0 / e**2 for *_, e in points]
-    total = sum(weight)
-    x0 = sum(w * a for w, (a, *_) in zip(weight, points, strict=True)) / total
-    y0 = sum(w * b for w, (_, b, _) in zip(weight, points, strict=True)) / total
-    square = sum(w * (a - x0) ** 2 for w, (a, *_) in zip(weight, points, strict=True))
-    rise = sum(w * (a - x0) * (b - y0) for w, (a, b, _) in zip(weight, points, strict=True)) / square
-    return rise, square**-0.5, y0 - rise * x0
