@@ -37,17 +37,17 @@ OWN: dict[str, tuple[str, ...]] = {
     "energies/edges": ("epoch", "edge"),
     "weights/bias": ("epoch", "unit"),
 }
-MEANING = {  # of streams by their last name: what they are, and their units
-    "energy": ("energy, offset included", "couplings"),
-    "states": ("states of the units, a bit each, unit 0 in the lowest", "1"),
-    "sweep": ("sweeps done, burn-in included", "sweeps"),
+MEANING = {  # of streams by their last name: what they are, and their units where they are no pure numbers
+    "energy": ("energy", "couplings"),
+    "states": ("states, a bit a unit", ""),
+    "sweep": ("time", "sweeps"),
     "epoch": ("epochs done before", "epochs"),
     "step": ("epochs done before", "epochs"),
     "beta": ("inverse temperature", "1/couplings"),
     "size": ("mean size of flipped clusters", "units"),
-    "attempted": ("swaps tried since the start", "1"),
-    "accepted": ("swaps made since the start", "1"),
-    "round_trips": ("round trips of replicas since the start", "1"),
+    "attempted": ("swaps tried since the start", ""),
+    "accepted": ("swaps made since the start", ""),
+    "round_trips": ("round trips of replicas since the start", ""),
     "bias": ("biases of the units", "couplings"),
     "log_z": ("natural logarithm of the normalising constant", "nats"),
     "log_z_error": ("standard error of log_z", "nats"),
@@ -58,7 +58,8 @@ MEANING = {  # of streams by their last name: what they are, and their units
 
 def meaning(name: str) -> dict[str, str]:
     """Return the attributes that say what a stream with this last name holds, and in which units."""
-    return dict(zip(("long_name", "units"), MEANING[name], strict=True)) if name in MEANING else {}
+    told = zip(("long_name", "units"), MEANING.get(name, ("", "")), strict=True)
+    return {key: text for key, text in told if text}
 
 
 def names_of(spec: Mapping[str, Any], name: str, stream: Stream) -> tuple[str, ...]:
