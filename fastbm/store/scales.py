@@ -64,7 +64,7 @@ def _without_values(file: h5py.File, place: str, length: int) -> h5d.DatasetID:
     """Return a scale of which the file keeps the length alone."""
     layout = h5p.create(h5p.DATASET_CREATE)
     layout.set_obj_track_times(False)
-    found = h5d.create(file.id, place.encode(), h5t.IEEE_F32LE, h5s.create_simple((length,)), layout)
+    found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), layout)
     h5py.Dataset(found).attrs[AXIS.decode()] = np.uint8(1)
     h5ds.set_scale(found, _LENGTH.format(length).encode())
     return found
