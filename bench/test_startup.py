@@ -1,5 +1,6 @@
 """How long a user waits at first: import, help, a first run with an empty and with a warm compilation cache."""
 
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,31 @@ bm.infer(layered, "ais", n_betas=100)
 rows = np.random.default_rng(1).integers(0, 2, (200, 12))
 bm.fit(rows, n_hidden=6, epochs=2)
 bm.fit(rows, method="exact", epochs=5)
+"""
+
+
+VERBS = {
+    "sample, dense": "bm.sample(bm.models.random_machine(100, seed=1), n_chains=64, n_sweeps=10, seed=1)",
+    "sample, one dense chain": "bm.sample(bm.models.random_machine(100, seed=1), n_chains=1, n_sweeps=10, seed=1)",
+    "sample, lattice": "bm.sample(bm.models.ising((16, 16)), n_sweeps=4, seed=1)",
+    "sample, tempering": "bm.sample(bm.models.edwards_anderson((4, 4, 4)), sampler='tempering', n_sweeps=4, seed=1)",
+    "sample, annealing": "bm.sample(bm.models.edwards_anderson((4, 4, 4)), sampler='annealing', n_sweeps=4, seed=1)",
+    "infer, exact": "bm.infer(bm.models.random_machine(10, seed=1), 'exact')",
+    "infer, ais": "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100, seed=1)",
+    "infer, bethe": "bm.infer(bm.models.random_machine(10, seed=1), 'bethe')",
+    "fit, exact": "bm.fit(rows)",
+    "fit, pcd": "bm.fit(rows, n_hidden=6, epochs=2, seed=1)",
+}
+COUNTED = """
+import json, resource, warnings
+import numpy as np, fastbm as bm
+warnings.simplefilter("ignore")
+rows = np.random.default_rng(1).integers(0, 2, (200, 12))
+{verb}
+from fastbm.kernels.jit import compile_seconds, n_compiled
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({{"processor_seconds": round(used.ru_utime + used.ru_stime, 2),
+                  "compile_seconds": round(compile_seconds(), 2), "signatures": n_compiled()}}))
 """
 
 
@@ -83,3 +109,15 @@ def test_warm_cache(name, code, work, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "compiled"
     found = work(partial(python, code, cache_folder=folder), None, "s", workload=f"{name}, warm compilation cache")
     assert found == expected(code)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_first_verb(verb, work, benchmark, tmp_path):
+    numbers = count()
+
+    def run():
+        return python(COUNTED.format(verb=VERBS[verb]), cache_folder=tmp_path / str(next(numbers)))
+
+    found = work(run, None, "s", workload=f"first verb ever: {verb}", rounds=1, warm_up=partial(python, "pass"))
+    benchmark.extra_info.update(json.loads(found))
+    assert benchmark.extra_info["signatures"] > 0

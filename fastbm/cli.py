@@ -324,6 +324,8 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
     stop = Stop(SIGNALS, alone=_alone, began=time.monotonic() - process_age() if _alone else None)
     try:
         with stop, stop.breaking():
+            if name == "run_file" and not options["overwrite"]:
+                _refuse_existing(place, arguments[0], options["out"])
             from .report import tables
 
             getattr(tables, name)(place, *arguments, stop=stop, **options)
@@ -339,6 +341,13 @@ def _stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
         raise Stopped(f"stopped by {stop.requested} {shown}{_way_on(place if resuming else None)}{more}") from None
     except KeyboardInterrupt:
         raise Stopped("stopped at once; what was committed is kept.") from None
+
+
+def _refuse_existing(file: Path, changes: list[str], out: Path | None) -> None:
+    """Refuse what would be refused in any case, before a second goes by with imports."""
+    from .runs.toml import ready, text
+
+    text.refuse_existing(ready.find(file), changes, out)
 
 
 def _way_on(path: Any) -> str:

@@ -18,8 +18,8 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -36,11 +36,29 @@ FOREIGN_WRITERS = stat.S_IWGRP | stat.S_IWOTH
 _log = logging.getLogger("fastbm")
 
 
-@cache
+_silent = 0  # calls that are to show nothing
+
+
+@contextmanager
+def silent(wanted: bool) -> Iterator[None]:
+    """Announce no compiling meanwhile, in any thread, if `wanted`."""
+    global _silent
+    _silent += wanted
+    try:
+        yield
+    finally:
+        _silent -= wanted
+
+
 def _announce() -> None:
-    """Say once why nothing happens for some seconds, where somebody looks on."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        print("fastbm: compiling kernels for their first use; `fastbm warmup` does so beforehand", file=sys.stderr)
+    """Say why nothing happens for some seconds, where somebody looks on and wants to know."""
+    if not _silent and sys.stderr is not None and sys.stderr.isatty():
+        _print_once()
+
+
+@cache
+def _print_once() -> None:
+    print("fastbm: compiling kernels, once: about 5 s; `fastbm warmup` does all beforehand", file=sys.stderr)
 
 
 @cache

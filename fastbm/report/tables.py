@@ -28,6 +28,7 @@ from ..runs.status import status_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
 from ..runs.toml import file as config, ready
+from ..runs.toml.text import output
 from ..store import Reader, open_reader
 
 WIDTHS = {
@@ -68,7 +69,7 @@ def run_file(
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
     settings = config.storage(tables)
-    settings["out"] = str(out or settings.get("out") or Path(file).with_suffix(".h5"))
+    settings["out"] = str(output(tables, file, out))
     settings["overwrite"] = overwrite or settings.get("overwrite", False)
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, settings.pop("max_seconds", None), max_seconds)

@@ -15,6 +15,7 @@ from .. import store
 from .._base import checks, threads as threads_module
 from .._base.arithmetic import arithmetic
 from .._base.halting import Halted
+from ..kernels.cache import silent
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
 from . import axes
@@ -48,7 +49,7 @@ def begin(
     part(spec["kind"], storage, (), arguments)
     _check_storage(out, **storage)
     stop = _stop(stop, out, max_seconds)
-    with stop:
+    with silent(progress is False), stop:
         with _breaking(stop):
             task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
@@ -134,7 +135,7 @@ def _check_storage(
 
 def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, model: BoltzmannMachine | None) -> Run:
     try:
-        with writer, drawing(progress, task) as each:
+        with silent(progress is False), writer, drawing(progress, task) as each:
             done = execute(task, writer, stop=stop, progress=each)
     except checks.Diverged as error:
         if writer.n_blocks:

@@ -173,3 +173,18 @@ def test_a_lock_is_held_until_code_is_saved_and_no_longer(tmp_path: Path) -> Non
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             end()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_compiling_is_announced_once_where_somebody_looks_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache._print_once.cache_clear()
+    cache._announce()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with cache.silent(True):
+        cache._announce()
+    assert capsys.readouterr().err == ""
+    with cache.silent(False):
+        cache._announce()
+    cache._announce()
+    assert capsys.readouterr().err.count("compiling kernels, once: about 5 s") == 1

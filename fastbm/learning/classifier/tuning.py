@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from ..._base import rng
@@ -40,6 +39,8 @@ def calibrate(scores: np.ndarray, labels: np.ndarray, log_prior: np.ndarray) -> 
     centred /= spread
     weights = (np.exp(log_prior) / np.bincount(labels, minlength=n_classes))[labels]
     hits = np.arange(n_classes) == labels[:, None]
+
+    from scipy.optimize import minimize  # which takes a tenth of a second to import
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         log_p = log_softmax(theta[0] * centred + theta[1:] + log_prior, axis=1)

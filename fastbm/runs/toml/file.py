@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
@@ -33,6 +31,7 @@ from ..infer.verb import infer, infer_run
 from ..planted.verb import compare_rules
 from ..sample.verb import sample
 from . import data
+from .text import read as read
 
 MODELS = (
     "ising",
@@ -88,40 +87,6 @@ NOT_IN_FILES = {
     *FIT_STORE_KEYS,
     *STORE_KEYS,
 }
-
-
-def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """Read a file's tables and apply changes of the form ``table.key=value``.
-
-    Raises
-    ------
-    ValueError
-        For text that is not TOML, or a change that is not of the form; the text names the place.
-    StorageError
-        For a missing file.
-    """
-    if not Path(path).is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
-    for change in changes:
-        name, separator, text = change.partition("=")
-        table, dot, key = name.strip().partition(".")
-        if not separator or not dot or not key:
-            raise ValueError(f"--set must have the form table.key=value; got {change!r}.")
-        tables.setdefault(table, {})
-        if isinstance(tables[table], dict):
-            tables[table][key] = _value(text.strip())
-    return tables
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def check(tables: Mapping[str, Any]) -> str:

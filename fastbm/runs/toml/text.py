@@ -1,0 +1,69 @@
+"""The text of a TOML file, and what is refused before the packages that run it are imported, which takes a second."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..._base import checks
+
+
+def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Read a file's tables and apply changes of the form ``table.key=value``.
+
+    Raises
+    ------
+    ValueError
+        For text that is not TOML, or a change that is not of the form; the text names the place.
+    StorageError
+        For a missing file.
+    """
+    if not Path(path).is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        name, separator, text = change.partition("=")
+        table, dot, key = name.strip().partition(".")
+        if not separator or not dot or not key:
+            raise ValueError(f"--set must have the form table.key=value; got {change!r}.")
+        tables.setdefault(table, {})
+        if isinstance(tables[table], dict):
+            tables[table][key] = _value(text.strip())
+    return tables
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> Path:
+    """Return where a run goes: `out`, where the file says, or beside the file under its name."""
+    store = tables.get("store", {})
+    named = store.get("out") if isinstance(store, dict) else None
+    return Path(out or (named if isinstance(named, str) and named else file.with_suffix(".h5")))
+
+
+def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> None:
+    """Refuse to run a file whose output is there already, and not to be replaced.
+
+    Raises
+    ------
+    StorageError
+        Where `fastbm.store` would.
+    """
+    tables = read(file, changes)
+    path = output(tables, file, out).expanduser()
+    store = tables.get("store", {})
+    if isinstance(store, dict) and not store.get("overwrite") and (path.exists() or Path(f"{path}.parts").exists()):
+        from ...store.creation import runs_there
+        from ...store.names import Names
+
+        runs_there(Names(output(tables, file, out)), overwrite=False)
