@@ -10,7 +10,7 @@ doi:10.1145/1390156.1390290.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -90,6 +90,7 @@ class RestrictedSteps:
     """
 
     metric_names = ("moment_error", "moment_noise")
+    detail: ClassVar[dict[str, str]] = {"couplings while they are learned": "float32"}
     done = False
     converged = verdict = None
 

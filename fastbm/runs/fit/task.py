@@ -147,6 +147,11 @@ class FitTask:
         return self.learner.model
 
     @property
+    def detail(self) -> dict[str, str]:
+        """What the rule says of the numbers that it computes in, by entry of `meta`."""
+        return dict(getattr(self.learner.driver, "detail", {}))
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """Streams that the run writes."""
         return {
