@@ -18,7 +18,6 @@ from .._base.halting import Halted
 from ..kernels.cache import silent
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
-from . import axes
 from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
@@ -85,7 +84,9 @@ def _place(
     """Make the storage for the rows of a task, in memory or in a file."""
     common: dict[str, Any] = {"spec": spec, "inputs": inputs, "streams": task.streams, "state": task.state()}
     if out is not None:
-        common["streams"], along = axes.described(spec, task.streams, inputs)
+        from .axes import described  # runs in memory have no names of axes
+
+        common["streams"], along = described(spec, task.streams, inputs)
         common["inputs"] = inputs | along
     storage = dict(storage)
     about = {**getattr(task, "detail", {}), **storage.pop("about", {})}

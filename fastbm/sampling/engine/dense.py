@@ -13,7 +13,6 @@ import numpy as np
 
 from ..._base import arrays
 from ...kernels.energy import energies_dense
-from ...kernels.sampling.cooling import cool_dense
 from ...kernels.sampling.dense import init_fields_dense, sweep_dense
 from ...kernels.sampling.few_dense import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed
@@ -102,6 +101,8 @@ class DenseChains(CoolingChains):
             self._flips[k] += sweep(up, fields, self._rises, scale, streams, rows, count, self._hold)
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        from ...kernels.sampling.cooling import cool_dense  # few chains are cooled
+
         chains = (self.up[k], self._fields[k], self._rises, scales, self._scale[k], self.lane_streams[k])
         ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
         return int(cool_dense(*chains, sites, ways))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.energy import energies_sparse
-from ...kernels.sampling.cooling import cool_kept, cool_sparse, init_kept
 from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.record import record_levels, record_sparse
@@ -75,6 +74,8 @@ class SparseChains(CoolingChains):
         self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(self.blocks)
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        from ...kernels.sampling.cooling import cool_kept, cool_sparse  # few chains are cooled
+
         up, used, chains = self.up[k], self.lanes.used(k), (scales, self._scale[k], self.lane_streams[k])
         if self._keeps(k):
             graph = (*self._edges, self._start[k])
@@ -99,6 +100,8 @@ class SparseChains(CoolingChains):
 
     def _fields(self, k: int, graph: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return the fields of block `k`, and where its units are up, as the kernel keeps them."""
+        from ...kernels.sampling.cooling import init_kept
+
         found = self._kept[k]
         if found is None:
             shape, kind = (self.lanes.used(k), self.n_units), graph[2].dtype
