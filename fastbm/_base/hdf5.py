@@ -55,25 +55,27 @@ def identity_of(path: str | Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def believed(file: h5py.File, identity: tuple[int, ...]) -> h5py.File:
+def believed(file: h5py.File, identity: tuple[int, ...], *, axes: bool = False) -> h5py.File:
     """Return an open file if `check` finds nothing in it, or has found nothing; else close it and raise.
 
     `identity` is that of the file before it was opened.
     """
-    if identity in _believed:
+    key = (*identity, int(axes))
+    if key in _believed:
         return file
     try:
-        check(file)
+        check(file, axes=axes)
     except BaseException:
         file.close()
         raise
-    _keep(identity)
+    _keep(key)
     return file
 
 
 def believe(path: str | Path) -> None:
     """Have a file that this process has just written believed when it is opened."""
-    _keep(identity_of(path))
+    for axes in (0, 1):
+        _keep((*identity_of(path), axes))
 
 
 def _keep(identity: tuple[int, ...]) -> None:
@@ -82,8 +84,11 @@ def _keep(identity: tuple[int, ...]) -> None:
         _believed.popitem(last=False)
 
 
-def check(file: h5py.File) -> None:
+def check(file: h5py.File, *, axes: bool = False) -> None:
     """Refuse a file in which anything is of a kind that fastbm does not write; no array is read.
+
+    With `axes`, as for runs, there may be datasets in groups of which no more than the length is there; they are marked
+    by the attribute `AXIS`, and whoever lists datasets leaves them out.
 
     Raises
     ------
@@ -92,7 +97,7 @@ def check(file: h5py.File) -> None:
     """
     room = file.id.get_filesize()
     try:
-        for name, size in _datasets(file.id, "", set(), 0):
+        for name, size in _datasets(file.id, "", set(), 0, axes):
             room -= size
             if room < 0:
                 raise Unbelievable(f"{name} and what comes before it claim more bytes than the file has")
@@ -100,7 +105,7 @@ def check(file: h5py.File) -> None:
         raise Unbelievable(f"HDF5 cannot tell what is in it ({error})") from error
 
 
-def _datasets(group: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, int]]:
+def _datasets(group: Any, path: str, seen: set[int], depth: int, axes: bool) -> Iterator[tuple[str, int]]:
     """Yield the path and the allocated bytes of each dataset, checked."""
     if depth > DEEPEST:
         raise Unbelievable(f"{path} lies deeper than {DEEPEST} groups")
@@ -118,10 +123,10 @@ def _datasets(group: Any, path: str, seen: set[int], depth: int) -> Iterator[tup
         seen.add(address)
         found = h5o.open(group, name)
         if isinstance(found, h5g.GroupID):
-            yield from _datasets(found, shown, seen, depth + 1)
+            yield from _datasets(found, shown, seen, depth + 1, axes)
         elif isinstance(found, h5d.DatasetID):
             _check_attributes(found, shown)
-            yield shown, _check_dataset(found, shown)
+            yield shown, _check_dataset(found, shown, axes=axes and depth > 0)
         else:
             raise Unbelievable(f"{shown} is neither a group nor a dataset")
 
@@ -171,7 +176,7 @@ def _check_type(kind: Any, shown: str) -> None:
         raise Unbelievable(f"{shown} holds {dtype}, neither numbers nor texts")
 
 
-def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
+def _check_dataset(dataset: h5d.DatasetID, shown: str, *, axes: bool) -> int:
     """Check the type, the layout and the claims of a dataset; return how many bytes are allocated."""
     kind, space, layout = dataset.get_type(), dataset.get_space(), dataset.get_create_plist()
     _check_type(kind, shown)
@@ -183,7 +188,7 @@ def _check_dataset(dataset: h5d.DatasetID, shown: str) -> int:
     if layout.get_external_count():
         raise Unbelievable(f"{shown} lies in another file")
     claimed, allocated = _n_bytes(kind, space), dataset.get_storage_size()
-    if allocated == 0 and where == h5d.CONTIGUOUS and h5a.exists(dataset, AXIS):
+    if axes and allocated == 0 and where == h5d.CONTIGUOUS and h5a.exists(dataset, AXIS):
         return 0
     if claimed > _check_filters(layout, shown) * allocated:
         raise Unbelievable(f"{shown} claims {claimed} bytes, and {allocated} are there")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from itertools import repeat
@@ -45,11 +45,10 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
     work: Sequence[T] = list(items)
     if threads == 1 or len(work) < 2:
         return [function(item) for item in work]
-    if threads not in _pools:
-        pool = _started(threads)
-        if pool is None:
-            return [function(item) for item in work]
+    if threads not in _pools and (pool := _started(threads)) is not None:
         _pools[threads] = pool
+    if threads not in _pools:
+        return [function(item) for item in work]
     found: list[Any] = [None] * len(work)
     places = iter(range(len(work)))  # whose next one no two threads get
 
@@ -62,21 +61,34 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
                 pass
             raise
 
-    helpers = [_pools[threads].submit(take) for _ in range(min(threads, len(work)) - 1)]
-    try:
-        take()
-    finally:
-        wait([helper for helper in helpers if not helper.cancel()])
-    for helper in helpers:
-        if not helper.cancelled():
-            helper.result()
+    _together(take, _pools[threads], min(threads, len(work)))
     return found
 
 
-def side_by_side(function: Callable[[int, int], object], n_threads: int) -> None:
+def _together(take: Callable[[], object], pool: ThreadPoolExecutor, n_threads: int) -> None:
+    """Call `take` here and in threads of the pool; raise what any of them raises."""
+    helpers: list[Future[object]] = []
+    try:
+        for _ in range(n_threads - 1):
+            helpers.append(pool.submit(take))
+        take()
+    except BaseException as error:
+        begun = [helper for helper in helpers if not helper.cancel()]
+        if isinstance(error, Exception):  # a stop does not wait for work that is thrown away
+            wait(begun)
+        raise
+    begun = [helper for helper in helpers if not helper.cancel()]
+    for helper in begun:
+        helper.result()
+
+
+def side_by_side(
+    function: Callable[[int, int], object], n_threads: int, give_up: Callable[[], object] = lambda: None
+) -> None:
     """Call `function(k, n)` for k from 0 to n - 1, all at the same time, so that they may wait for one another.
 
-    n is `n_threads`, or 1 where the system does not start as many: memory or a limit is short.
+    n is `n_threads`, or 1 where the system does not start as many: memory or a limit is short. Where one of them fails
+    or is broken off, `give_up` is called, which must let those go on that wait for it.
     """
     go = Event()
     refused: list[bool] = []
@@ -89,6 +101,7 @@ def side_by_side(function: Callable[[int, int], object], n_threads: int) -> None
                 function(k, n_threads)
         except BaseException as error:
             errors.append(error)
+            give_up()
 
     others = [Thread(target=run, args=(k,), name="fastbm", daemon=True) for k in range(1, n_threads)]
     begun = []
@@ -96,11 +109,17 @@ def side_by_side(function: Callable[[int, int], object], n_threads: int) -> None
         for thread in others:
             thread.start()
             begun.append(thread)
-    except RuntimeError:
+    except BaseException as error:
         refused.append(True)
+        if not isinstance(error, RuntimeError):
+            go.set()
+            raise
     go.set()
     try:
         function(0, 1 if refused else n_threads)
+    except BaseException:
+        give_up()
+        raise
     finally:
         for thread in begun:
             thread.join()
@@ -115,9 +134,11 @@ def _started(threads: int) -> ThreadPoolExecutor | None:
         for _ in range(threads):
             pool.submit(meeting.wait)  # which no thread leaves before all are there
         meeting.wait()
-    except RuntimeError:
+    except BaseException as error:
         meeting.abort()
         pool.shutdown(wait=False)
+        if not isinstance(error, RuntimeError):
+            raise
         return None
     return pool
 

@@ -50,6 +50,11 @@ def _give_way(typing: Any) -> Any:
     return types.void(), generate
 
 
+def let_through(counter: Any) -> None:
+    """Open a barrier for good: nobody waits any more, and what threads that shared work have made is worth nothing."""
+    counter[0] = 1 << 62
+
+
 @kernel
 def meet(counter, n_met, n_threads):
     """Wait until all threads have come here; return how often they have met, which was `n_met` before.

@@ -182,9 +182,10 @@ class _Collections(event.Listener):
             self.resume()
 
     def resume(self) -> None:
-        """Let Python look again; after a fork no other thread is left that compiles."""
+        """Let Python look again, if it did; after a fork no other thread is left that compiles."""
         self._depth = 0
         if self._wanted:
+            self._wanted = False
             gc.enable()
 
 

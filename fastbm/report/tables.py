@@ -69,7 +69,7 @@ def run_file(
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
     settings = config.storage(tables)
-    settings["out"] = str(output(tables, file, out))
+    settings["out"] = output(tables, file, out)
     settings["overwrite"] = overwrite or settings.get("overwrite", False)
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, settings.pop("max_seconds", None), max_seconds)

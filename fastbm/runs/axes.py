@@ -62,18 +62,24 @@ def meaning(name: str) -> dict[str, str]:
     return {key: text for key, text in told if text}
 
 
-def names_of(spec: Mapping[str, Any], name: str, stream: Stream) -> tuple[str, ...]:
-    """Return the names of the axes of a stream; those that nothing is known of are named after it."""
+def names_of(spec: Mapping[str, Any], name: str, streams: Mapping[str, Stream]) -> tuple[str, ...]:
+    """Return the names of the axes of a stream; those that nothing is known of are named after it.
+
+    An axis never has the name of a stream beside it that lies along others as well.
+    """
     group, _, last = name.rpartition("/")
-    top, shape = group.partition("/")[0], stream.shape
+    top, shape = group.partition("/")[0], streams[name].shape
     known = OWN.get(name, OF_GROUPS.get(top, (f"{(group or 'run').replace('/', '_')}_row",)))
     if group == "observables" or (group == "ladder" and last != "states"):
         known = _of_observable(spec["sample"], group, last, shape)
     elif top == "samples" and spec["kind"] == "fit":
         known = ("epoch", *known[1:])
     elif name == "weights/weights" and len(shape) == 2:
-        known = ("epoch", *(("unit", "other_unit") if shape[0] == shape[1] else ("visible", "hidden")))
-    return (*known[: 1 + len(shape)], *(f"{last}_{axis}" for axis in range(len(known), 1 + len(shape))))
+        layers = spec["model"]["kind"] == "layered"
+        known = ("epoch", *(("visible", "hidden") if layers else ("unit", "other_unit")))
+    found = (*known[: 1 + len(shape)], *(f"{last}_{axis}" for axis in range(len(known), 1 + len(shape))))
+    of_users = group in ("observables", "ladder")  # where streams have whatever names
+    return tuple(f"{dim}.axis" if of_users and f"{group}/{dim}" in streams else dim for dim in found)
 
 
 def _of_observable(settings: Mapping[str, Any], group: str, name: str, shape: Sequence[int]) -> tuple[str, ...]:
@@ -110,7 +116,7 @@ def described(
     found: dict[str, Stream] = {}
     there = {"samples+unit"}  # whose states are packed, so that no stream lies along it
     for name, stream in streams.items():
-        dims, last = names_of(spec, name, stream), name.rpartition("/")[2]
+        dims, last = names_of(spec, name, streams), name.rpartition("/")[2]
         there |= {f"{name.rpartition('/')[0]}+{dim}" for dim in dims}
         attrs = dict(stream.attrs) | {"dims": " ".join(dims)} | meaning(last)
         found[name] = replace(stream, attrs=attrs)

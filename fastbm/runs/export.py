@@ -41,7 +41,7 @@ def to_xarray(run: Any) -> xarray.DataTree:
 
 def _dims(run: Any, name: str) -> tuple[str, ...]:
     """Return names of the axes of a stream; states are unpacked."""
-    return tuple("unit" if dim == "unit_byte" else dim for dim in names_of(run.config, name, run.streams[name]))
+    return tuple("unit" if dim == "unit_byte" else dim for dim in names_of(run.config, name, run.streams))
 
 
 def _coords(run: Any, group: str, variables: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:

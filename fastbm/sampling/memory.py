@@ -72,7 +72,8 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
     ValueError
     """
     own = settings.own
-    row = settings.n_chains * ((1 + own.n_levels) * -(-subject.model.n_units // 8) + 8.0 * own.replicas)
+    observed = own.n_observed(settings.observables) * len(settings.observables)
+    row = settings.n_chains * ((1 + own.n_levels) * -(-subject.model.n_units // 8) + 8.0 * (own.replicas + observed))
     needed = settings.n_samples * row
     free = None if needed <= SMALL else available_bytes()
     if free is None or settings.keep == "best" or settings.own.ends or needed <= PART * free:

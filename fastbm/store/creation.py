@@ -121,8 +121,9 @@ def create(
             no_sync = disk.sync_folder(names.parts.parent)
             for folder in made[1:]:
                 disk.sync_folder(folder.parent)
-            clear_leftovers(names, merged=bool(replaced))
         warn_of_place(names, lock.lacks, no_sync)
+        with disk_errors(names, safe=0):
+            clear_leftovers(names, merged=bool(replaced))
     except BaseException:
         give_up(names, lock)
         _remove(made)

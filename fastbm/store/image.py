@@ -353,7 +353,7 @@ def open_image(path: Path) -> h5py.File:
 def believed(file: h5py.File, identity: tuple[int, ...]) -> h5py.File:
     """Return an open file of a run that holds nothing unsafe to read; else close it and raise `Damaged`."""
     try:
-        return hdf5.believed(file, identity)
+        return hdf5.believed(file, identity, axes=True)
     except hdf5.Unbelievable as error:
         raise Damaged(str(error)) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import StorageError
+from .._base.hdf5 import AXIS, SCALE_ATTRIBUTES
 from .._base.streams import Stream
 
 FORMAT = "fastbm"
@@ -22,6 +23,8 @@ SPEC, INPUTS, STATE, META, INDEX, REWINDS = "spec", "inputs", "state", "meta", "
 PINNED_PACKAGES = ("fastbm", "numpy", "numba")
 LARGE_STATE_BYTES = 16 << 20
 CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
+
+RESERVED = {AXIS.decode(), *(name.decode() for name in SCALE_ATTRIBUTES)}  # attributes
 
 Arrays = dict[str, np.ndarray]
 
@@ -71,6 +74,8 @@ def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
         kind = stream.numpy_dtype.kind
         if kind not in "biufcO" or (stream.dtype != "str" and kind == "O"):
             raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")
+        if taken := RESERVED & stream.attrs.keys():
+            raise ValueError(f"streams: attribute {min(taken)!r} of {name!r} is written by the store itself.")
         for key, value in stream.attrs.items():
             if not isinstance(value, (int, float, str, np.integer, np.floating)):
                 raise TypeError(f"streams: attribute {key!r} of {name!r} must be a number or text; got {value!r}.")

@@ -6,10 +6,12 @@ import os
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
 from fastbm._base.threads import blas_libraries, side_by_side, single_threaded_blas
+from fastbm.kernels.barrier import let_through, meet as meet_others
 
 blas_libraries()  # has SciPy's BLAS loaded too
 BLAS = ThreadpoolController().select(user_api="blas")
@@ -90,6 +92,16 @@ def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(KeyError):
         side_by_side(fail, 2)
+
+    counter = np.zeros(1, np.int64)
+
+    def first_fails(k: int, n: int) -> None:
+        if not k:
+            raise KeyError(k)
+        meet_others(counter, 0, n)
+
+    with pytest.raises(KeyError):
+        side_by_side(first_fails, 2, lambda: let_through(counter))
 
     start, begun = threading.Thread.start, []
 

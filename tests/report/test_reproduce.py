@@ -50,6 +50,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     for arguments, code, text in (
         (["ising"], "2", "name must be one of"),
         (["mnist-classifier"], "2", "needs mnist.npz"),
+        (["mnist-classifier", "--data", "no.npz"], "2", "no.npz does not exist"),
+        (["ais", "--data", "no.npz"], "2", "leave --data out"),
     ):
         with pytest.raises(SystemExit, match=code):
             cli.main(["reproduce", *arguments])

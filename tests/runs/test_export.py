@@ -123,6 +123,22 @@ def test_files_show_their_axes_without_fastbm(tmp_path: Path) -> None:
         assert tree["weights"].indexes["epoch"].tolist() == bm.open(tmp_path / "fit.h5").weights["epoch"].tolist()
 
 
+def test_observables_with_names_of_axes_and_square_machines(tmp_path: Path) -> None:
+    pytest.importorskip("h5netcdf")
+    names = {"chain": "magnetisation", "draw": lambda states: states.sum(axis=1), "pair": "overlap"}
+    model, options = bm.models.curie_weiss(4), {"n_chains": 6, "n_sweeps": 5, "observables": names}
+    for run in (bm.sample(model, **options), bm.sample(model, out=tmp_path / "run.h5", **options)):
+        tree = run.to_xarray()["observables"]
+        assert tree["chain"].dims == tree["draw"].dims == ("draw.axis", "chain.axis")
+        assert tree["pair"].dims == ("draw.axis", "pair.axis")
+    with xarray.open_datatree(tmp_path / "run.h5", engine="h5netcdf") as tree:
+        np.testing.assert_array_equal(tree["observables"]["chain"], run.observables["chain"])
+    rows = np.random.default_rng(1).integers(0, 2, (20, 4))
+    tree = bm.fit(rows, n_hidden=4, epochs=2, evaluate="none").to_xarray()["weights"]
+    assert tree["weights"].dims == ("epoch", "visible", "hidden") and tree["bias"].dims == ("epoch", "unit")
+    assert bm.fit(rows, "exact").to_xarray()["weights"]["weights"].dims == ("epoch", "unit", "other_unit")
+
+
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = runs.fit()
     for name, call in (("xarray", run.to_xarray), ("pandas", run.to_dataframe)):

@@ -86,6 +86,7 @@ def test_axes_of_another_length_stay_unnamed(tmp_path: Path) -> None:
     [
         ({"x": Stream("<f8", (2,), {"dims": "row"})}, "'x' has 2 axes, and names"),
         ({"x": Stream("<f8", (2,), {"dims": "row row"})}, "'x' has 2 axes, and names"),
+        ({"x": Stream("<f8", (), {"axis": 1})}, "written by the store itself"),
         ({"x": Stream("<f8", (), {"dims": "y"}), "y": Stream("<f8")}, "the stream of that name is no axis"),
     ],
 )

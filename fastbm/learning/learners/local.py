@@ -83,7 +83,7 @@ class LocalRules(Descent):
             self._coordinates = Rotation(correlations)
             p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
             found = regression(correlations, p, s.beta)
-            if not pairs.any():
+            if not pairs.any() and not bias.any():
                 pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
             each = s.beta**2 * found.flatness
             curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 2), each])

@@ -17,6 +17,7 @@ import numpy as np
 from ..._base import arrays, rng
 from ..._base.threads import side_by_side
 from ...data.rows import Rows, pack
+from ...kernels.barrier import let_through
 from ...kernels.bits import MASKS
 from ...kernels.learning.batches import PIECE, run_batches
 from ...kernels.learning.contrastive import VECTOR, WORD
@@ -177,7 +178,8 @@ class RestrictedSteps:
             words, order = in_words(self._rows.packed(order)), np.arange(len(order))
         order = order.reshape(-1, s.batch_size)
         machine = (self._weights, self._velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
-        lanes = (self._turned, self._means, *self._taken, np.zeros(1, np.int64), MASKS)
+        counter = np.zeros(1, np.int64)
+        lanes = (self._turned, self._means, *self._taken, counter, MASKS)
         pace = rate(s.schedule, s.learning_rate, number, s.epochs)
         numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias, s.centring)))
         noise = self._noise.sums, self._noisy
@@ -186,7 +188,7 @@ class RestrictedSteps:
         def one(shard: int, n_shards: int) -> None:
             run_batches(words, order, machine, self._chains, lanes, noise, numbers, (*plan, shard, n_shards))
 
-        side_by_side(one, self._threads)
+        side_by_side(one, self._threads, lambda: let_through(counter))
         self._noise.count(len(self._chains[0]), len(order))
 
     def _chosen(self, number: int, places: slice) -> np.ndarray:
@@ -213,14 +215,14 @@ class RestrictedSteps:
         """Return all arrays that continue learning bit for bit."""
         return {
             **self.parameters.to_state(),
-            "velocity/weights": self._couplings(self._velocity),
+            "velocity/couplings": self._couplings(self._velocity),
             "velocity/bias": self._bias_velocity,
             "offsets": self._offsets.values,
             **with_prefix("noise", self._noise.state()),
-            "epoch/gap": self._gap[: self._n, : self._m],
+            "epoch/couplings": self._gap[: self._n, : self._m],
             "epoch/batch": np.array(self._batch),
             "chains/up": self.packed(),
-            "chains/streams": self._chains[2],
+            "chains/streams": self._chains[2].copy(),
         }
 
     def as_steps(self) -> dict[str, np.ndarray]:
@@ -235,10 +237,10 @@ class RestrictedSteps:
         """Restore what `state` returned."""
         self._noise.restore(without_prefix("noise", state))
         self._take(Parameters.from_state(state))
-        self._put(self._velocity, state["velocity/weights"])
+        self._put(self._velocity, state["velocity/couplings"])
         self._bias_velocity = np.array(state["velocity/bias"])
         self._offsets.values = np.array(state["offsets"])
-        self._gap[: self._n, : self._m] = state["epoch/gap"]
+        self._gap[: self._n, : self._m] = state["epoch/couplings"]
         self._batch = int(state["epoch/batch"])
         self._place(np.unpackbits(state["chains/up"], axis=1, bitorder="little"), state["chains/streams"])
 

@@ -41,8 +41,8 @@ class Found:
         return bool((off if self.at_least else abs(off)) <= self.tolerance + SURE * self.error)
 
 
-def slope(x: Iterable[float], y: Iterable[float], error: Iterable[float]) -> tuple[float, float, float]:
-    """Return slope, its standard error and the value at x = 0, by weighted least squares."""
+def slope(x: Iterable[float], y: Iterable[float], error: Iterable[float]) -> tuple[float, float, float, float]:
+    """Return slope and value at x = 0, each with its standard error, by weighted least squares."""
     points = list(zip(x, y, error, strict=True))
     weight = [1.0 / e**2 for *_, e in points]
     total = sum(weight)
@@ -50,4 +50,4 @@ def slope(x: Iterable[float], y: Iterable[float], error: Iterable[float]) -> tup
     y0 = sum(w * b for w, (_, b, _) in zip(weight, points, strict=True)) / total
     square = sum(w * (a - x0) ** 2 for w, (a, *_) in zip(weight, points, strict=True))
     rise = sum(w * (a - x0) * (b - y0) for w, (a, b, _) in zip(weight, points, strict=True)) / square
-    return rise, square**-0.5, y0 - rise * x0
+    return rise, square**-0.5, y0 - rise * x0, (1.0 / total + x0**2 / square) ** 0.5

@@ -31,8 +31,7 @@ def sk(*, threads: int | None, data: Any, effort: float) -> list[Found]:
         )
         means.append(mean)
         errors.append(error)
-    _, slope_error, limit = slope([n ** (-2 / 3) for n in SAMPLES], means, errors)
-    spread = slope_error * float(np.mean([n ** (-2 / 3) for n in SAMPLES]))
+    _, _, limit, spread = slope([n ** (-2 / 3) for n in SAMPLES], means, errors)
     return [*found, Found("extrapolated to infinite n", limit, spread, PARISI, 0.003, LIMIT)]
 
 

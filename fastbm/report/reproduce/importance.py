@@ -7,11 +7,13 @@ units, taught by CD-1, CD-3 and PCD, comes out within the errors that annealing 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..._base.checks import ConvergenceWarning
+from ..._base.checks import ConvergenceWarning, StorageError, no_file
+from ...data.datasets import load
 from ...learning.classifier.classifier import BoltzmannClassifier
 from ...runs.fit.verb import fit
 from ...runs.infer.verb import infer
@@ -24,9 +26,7 @@ ONE_SHOT = "One-shot mean field with linear response at flip noise 0.14: 3.46 % 
 
 def ais(*, threads: int | None, data: Any, effort: float) -> list[Found]:
     """Return log Z by annealing beside the exact one, of machines that learned scikit-learn's digits."""
-    from sklearn.datasets import load_digits
-
-    rows = (load_digits().data > 7).astype(np.uint8)
+    rows = (load("sklearn:digits").rows > 7).astype(np.uint8)
     found = []
     rules: list[tuple[str, str, dict[str, Any]]] = [
         ("CD-1", "cd", {}), ("CD-3", "cd", {"n_sweeps": 3}), ("PCD", "pcd", {}),
@@ -48,6 +48,8 @@ def ais(*, threads: int | None, data: Any, effort: float) -> list[Found]:
 
 def mnist(*, threads: int | None, data: Any, effort: float) -> list[Found]:
     """Return the test error in per cent; `data` is ``mnist.npz`` with its four usual members."""
+    if not Path(data).is_file():
+        raise StorageError(f"{data} {no_file(data)}.")
     with np.load(data) as file:
         names = ("train_images", "train_labels", "test_images", "test_labels")
         if missing := [name for name in names if name not in file.files]:

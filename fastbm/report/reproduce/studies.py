@@ -30,7 +30,7 @@ class Study:
 STUDIES = {
     "ising-scaling": Study("exponents of the square lattice at its critical point, by sizes 8 to 64", ising.scaling),
     "sk-ground-states": Study("ground states of the Sherrington-Kirkpatrick glass, by sizes 31 to 127", glass.sk),
-    "inverse-ising": Study("errors of couplings by five rules, from the paramagnet into the glass", inverse.errors),
+    "inverse-ising": Study("errors of couplings by four rules, from the paramagnet into the glass", inverse.errors),
     "ais": Study("log Z of machines taught by CD-1, CD-3 and PCD, annealed and exact", importance.ais),
     "mnist-classifier": Study(
         "ten visible machines classify MNIST in one shot", importance.mnist, "mnist.npz (--data PATH)"
@@ -49,6 +49,8 @@ def reproduce(name: str, *, data: str | None = None, threads: int | None = None,
     study = STUDIES[checks.choice("name", name, STUDIES)]
     if study.needs and data is None:
         raise ValueError(f"{name} needs {study.needs}, which fastbm does not bring.")
+    if data is not None and not study.needs:
+        raise ValueError(f"{name} needs no data; leave --data out.")
     return study.run(threads=threads, data=data, effort=checks.real("effort", effort, above=0.0))
 
 

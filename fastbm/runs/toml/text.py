@@ -44,11 +44,11 @@ def _value(text: str) -> Any:
         return text
 
 
-def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> Path:
-    """Return where a run goes: `out`, where the file says, or beside the file under its name."""
+def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> str:
+    """Return, as it was written, where a run goes: `out`, where the file says, or beside the file under its name."""
     store = tables.get("store", {})
     named = store.get("out") if isinstance(store, dict) else None
-    return Path(out or (named if isinstance(named, str) and named else file.with_suffix(".h5")))
+    return str(out or (named if isinstance(named, str) and named else file.with_suffix(".h5")))
 
 
 def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> None:
@@ -60,7 +60,7 @@ def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> Non
         Where `fastbm.store` would.
     """
     tables = read(file, changes)
-    path = output(tables, file, out).expanduser()
+    path = Path(output(tables, file, out)).expanduser()
     store = tables.get("store", {})
     if isinstance(store, dict) and not store.get("overwrite") and (path.exists() or Path(f"{path}.parts").exists()):
         from ...store.creation import runs_there
