@@ -78,6 +78,7 @@ def _together(take: Callable[[], object], pool: ThreadPoolExecutor, n_threads: i
             wait(begun)
         raise
     begun = [helper for helper in helpers if not helper.cancel()]
+    wait(begun)
     for helper in begun:
         helper.result()
 
