@@ -29,7 +29,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     notebooks = [f"{path.parent.name}/{path.stem}" for path in NOTEBOOKS]
-    for page in ("index", "tour", "methods", "_api/fastbm.sample", *notebooks):
+    for page in ("index", "tour", "gallery", "methods", "_api/fastbm.sample", *notebooks):
         assert (tmp_path / "site" / f"{page}.html").stat().st_size > 3_000
     assert len(list((tmp_path / "site" / "_images").glob("*.png"))) >= 6
 
