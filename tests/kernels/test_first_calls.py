@@ -19,7 +19,7 @@ MOST = {
     "bm.sample(bm.models.ising((16, 16)), n_sweeps=4)": 45,
     "bm.infer(bm.models.random_machine(10, seed=1), 'exact')": 45,
     "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100)": 55,
-    "bm.fit(np.eye(6, dtype=int)[[0, 1, 2, 3, 4, 5, 0, 1]], n_hidden=6, epochs=2)": 85,
+    "bm.fit(np.eye(6, dtype=int)[[0, 1, 2, 3, 4, 5, 0, 1]], n_hidden=6, epochs=2)": 175,
 }
 PROGRAM = """
 import warnings, numpy as np, fastbm as bm
