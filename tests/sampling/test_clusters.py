@@ -15,15 +15,8 @@ from fastbm._base.halting import Halted
 from fastbm.kernels.ahead import BLOCK, MARKS, leaps
 from fastbm.kernels.graph import fix_gauge
 from fastbm.kernels.random import draw_bits, logit_of_bits
-from fastbm.kernels.sampling.clusters import (
-    DOWN,
-    draw_word,
-    index_of,
-    next_ahead,
-    put_back,
-    swendsen_wang_update,
-    wolff_update,
-)
+from fastbm.kernels.sampling import clusters as moves
+from fastbm.kernels.sampling.clusters import draw_word, next_ahead, put_back, swendsen_wang_update, wolff_update
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from fastbm.sampling.engine.engine import start_bits
 from tests.support import machines
@@ -138,13 +131,13 @@ def test_words_made_ahead_are_put_back(n: int) -> None:
 
 def test_a_cluster_without_a_field_goes_up_with_the_sign_of_its_logit() -> None:
     for word in (0, 1, 2**30, *range(2**31 - 300, 2**31 + 300), 2**32 - 1):
-        assert (np.uint32(word) < DOWN) == (logit_of_bits(np.uint32(word)) < 0)
+        assert (np.uint32(word) < moves.DOWN) == (logit_of_bits(np.uint32(word)) < 0)
 
 
 def test_indices_reach_both_ends() -> None:
     stream = rng.streams(5, 1)[0].copy()
-    assert sorted({int(index_of(draw_word(stream), 5)) for _ in range(200)}) == [0, 1, 2, 3, 4]
-    assert {int(index_of(draw_word(stream), 1)) for _ in range(20)} == {0}
+    assert sorted({int(moves.index_of(draw_word(stream), 5)) for _ in range(200)}) == [0, 1, 2, 3, 4]
+    assert {int(moves.index_of(draw_word(stream), 1)) for _ in range(20)} == {0}
 
 
 @pytest.mark.parametrize(
