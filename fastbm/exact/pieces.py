@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Executor, Future, TimeoutError as NotYet
+from concurrent.futures import Executor
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from .._base.halting import Halt, never, stop_if_asked
+from .._base.halting import Halt, never
+from .._base.workers import Pieces
 from .plan import Part, Sum, combine
-
-CHECK_SECONDS = 0.05  # between two looks for a stop while others do the work
-MOST_WAITING = 256  # pieces that are handed over at a time
 
 
 class Work:
@@ -35,7 +32,7 @@ class Work:
         self._threads, self._executor = threads, executor
         self._part: Part | None = None
         self._n_done = 0
-        self._waiting: deque[Future[Part]] = deque()
+        self._handed: Pieces | None = None
 
     @property
     def done(self) -> bool:
@@ -58,30 +55,11 @@ class Work:
         if self._executor is None:
             piece = self.planned.piece(self._n_done, self._threads, halt)
         else:
-            piece = self._awaited(self._executor, halt)
+            if self._handed is None:
+                self._handed = Pieces(self._executor, do_piece, self.planned, self.planned.n_pieces, self._n_done)
+            piece = self._handed.take(halt)
         self._part = piece if self._part is None else combine((self._part, piece))
         self._n_done += 1
-
-    def _awaited(self, executor: Executor, halt: Halt) -> Part:
-        """Return the next piece, done by the executor; no other is left waiting there if it does not come."""
-        try:
-            while len(self._waiting) < min(MOST_WAITING, self.planned.n_pieces - self._n_done):
-                self._waiting.append(executor.submit(do_piece, self.planned, self._n_done + len(self._waiting)))
-            while True:
-                stop_if_asked(halt)
-                try:
-                    piece = self._waiting[0].result(timeout=CHECK_SECONDS)
-                except NotYet:
-                    if self._waiting[0].done():  # it is the piece that raised it
-                        raise
-                    continue
-                self._waiting.popleft()
-                return piece
-        except BaseException:
-            for future in self._waiting:
-                future.cancel()
-            self._waiting.clear()
-            raise
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all that is needed to go on, bit for bit."""
@@ -92,6 +70,7 @@ class Work:
         """Go back to what `state` returned."""
         self._n_done = int(state["n_pieces_done"])
         self._part = _part_of(state) if self._n_done else None
+        self._handed = None
 
 
 def do_piece(planned: Sum, k: int) -> Part:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.workers import check_executor
 from ...exact.calibration import measured
 from ...exact.choice import is_few
 from ...inference.auto import Auto, named, settle
@@ -205,8 +206,7 @@ def check_flags(moments: Any, executor: Any) -> None:
     """Check the arguments that belong to no single method."""
     if not isinstance(moments, (bool, np.bool_)):
         raise TypeError(f"moments must be True or False; got {moments!r}.")
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
+    check_executor(executor)
 
 
 def _clamp_inputs(clamp: Any) -> dict[str, np.ndarray]:

@@ -104,12 +104,14 @@ def combine_in_order(parts: list[Part]) -> Part:
     return found
 
 
+COMES = threading.Event()
+
+
 @dataclass(frozen=True)
 class Failing:
     """A sum whose third piece fails, or never comes."""
 
     how: str
-    event: Any = None
     name = "failing"
     n_pieces = 8
     named_pairs = None
@@ -118,7 +120,7 @@ class Failing:
         if k == 2 and self.how == "raises":
             raise TimeoutError("the piece's own")
         if k == 2:
-            self.event.wait(20)
+            COMES.wait(20)
         return Part(float(k))
 
 
@@ -129,21 +131,21 @@ def test_errors_of_pieces_come_back_and_the_others_are_cancelled() -> None:
         work.advance()
         with pytest.raises(TimeoutError, match="the piece's own"):
             work.advance()
-        assert not work._waiting
+        assert work._handed is not None and not work._handed._waiting
 
 
 def test_a_stop_cancels_what_waits_for_the_executor() -> None:
-    event = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        work = Work(Failing("waits", event), 1, pool)
+        work = Work(Failing("waits"), 1, pool)
         work.advance()
         work.advance()
-        started, first = time.monotonic(), list(work._waiting)
+        assert work._handed is not None
+        started, first = time.monotonic(), list(work._handed._waiting)
         with pytest.raises(Halted):
             work.advance(lambda: time.monotonic() - started > 0.2)
         assert time.monotonic() - started < 5
         assert all(future.cancelled() for future in first[1:])
-        event.set()
+        COMES.set()
         while not work.done:
             work.advance()
     assert work.progress == (8, 8)

@@ -1,0 +1,131 @@
+"""Pieces of one job, done by the workers of any `concurrent.futures.Executor` and taken in their order.
+
+What all pieces share (a machine, the spec of a run) travels with the first piece that a worker gets and stays there;
+every other piece is a name and a number.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, TimeoutError as NotYet
+from hashlib import blake2b
+from threading import Lock
+from typing import Any
+
+from .halting import Halt, never, stop_if_asked
+
+CHECK_SECONDS = 0.05  # between two looks for a stop while others do the work
+A_WORKER = 2  # pieces that wait for each worker
+MOST_KNOWN = 4  # jobs whose shared part a worker keeps
+
+_known: OrderedDict[bytes, Any] = OrderedDict()
+_lock = Lock()
+
+
+class Unknown:
+    """What a worker returns for a piece of a job whose shared part it does not have."""
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what is no executor."""
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(f"executor must be a concurrent.futures.Executor; got {type(executor).__name__}.")
+
+
+def n_workers(executor: Executor) -> int:
+    """Return how many workers an executor has, as far as it says: only how many pieces wait depends on it."""
+    for name in ("_max_workers", "num_workers"):  # pools of threads and processes, loky; mpi4py
+        if isinstance(number := getattr(executor, name, None), int) and number > 0:
+            return number
+    client = getattr(executor, "_client", None)  # Dask
+    if client is not None:
+        return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    return os.cpu_count() or 1
+
+
+class Pieces:
+    """The results of ``function(shared, k)`` for k from `first` to `n_pieces` - 1, in this order.
+
+    Parameters
+    ----------
+    executor : Executor
+    function : callable
+        Of a module, so that its name can be sent; it depends on nothing but its arguments.
+    shared
+        Can be pickled; workers must not change it.
+    n_pieces, first : int
+    """
+
+    def __init__(
+        self, executor: Executor, function: Callable[[Any, int], Any], shared: Any, n_pieces: int, first: int = 0
+    ) -> None:
+        self._executor, self._function, self._n_pieces = executor, function, n_pieces
+        self._packed = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
+        self._name = blake2b(self._packed, digest_size=16).digest()
+        self._n_workers = n_workers(executor)
+        self._n_with = 0  # pieces that were sent with what they share
+        self._next = first  # the piece that is taken next
+        self._waiting: deque[Future[Any]] = deque()
+
+    def take(self, halt: Halt = never) -> Any:
+        """Return the next result; raises `Halted` where a stop is asked for, what `function` raises, BrokenExecutor."""
+        try:
+            while True:
+                self._fill()
+                found = self._awaited(halt)
+                if not isinstance(found, Unknown):
+                    self._waiting.popleft()
+                    self._next += 1
+                    return found
+                self._waiting[0] = self._send(self._next, True)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Leave no piece waiting; what is being done is done in vain. `take` goes on after the last that was taken."""
+        for future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+
+    def _fill(self) -> None:
+        """Keep pieces waiting for every worker; pieces sent to workers that lack the shared part are sent again."""
+        for place, future in enumerate(self._waiting):
+            came = place and future.done() and not future.cancelled() and future.exception() is None
+            if came and isinstance(future.result(), Unknown):
+                self._waiting[place] = self._send(self._next + place, True)
+        most = min(A_WORKER * self._n_workers, self._n_pieces - self._next)
+        while len(self._waiting) < most:
+            self._waiting.append(self._send(self._next + len(self._waiting), self._n_with < self._n_workers))
+
+    def _send(self, k: int, with_shared: bool) -> Future[Any]:
+        self._n_with += with_shared
+        return self._executor.submit(do_piece, self._name, self._function, k, self._packed if with_shared else None)
+
+    def _awaited(self, halt: Halt) -> Any:
+        while True:
+            stop_if_asked(halt)
+            try:
+                return self._waiting[0].result(timeout=CHECK_SECONDS)
+            except NotYet:
+                if self._waiting[0].done():  # it is the piece that raised it
+                    raise
+                self._fill()
+
+
+def do_piece(name: bytes, function: Callable[[Any, int], Any], k: int, packed: bytes | None) -> Any:
+    """Do one piece where it has been sent to."""
+    with _lock:
+        if name in _known:
+            _known.move_to_end(name)
+        elif packed is None:
+            return Unknown()
+        else:
+            _known[name] = pickle.loads(packed)  # noqa: S301 (executors pickle what is sent in any case)
+            while len(_known) > MOST_KNOWN:
+                _known.popitem(last=False)
+        shared = _known[name]
+    return function(shared, k)
