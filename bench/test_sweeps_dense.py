@@ -15,9 +15,16 @@ from . import external, numpy_peers, peers
 from .machine import TWO_CORES, installed
 from .problems import Problem
 
-SWEEPS = {64: 16_000, 200: 3_200, 1000: 240}
+SWEEPS = {64: 16_000, 200: 3_200, 1000: 240, 4000: 96}
 LAYOUTS = [(1, 1), (1, 64), pytest.param(2, 64, marks=TWO_CORES), pytest.param(2, 128, marks=TWO_CORES)]
 LAYOUTS_OF_PEERS = LAYOUTS[:3]
+SIZES = (64, 200, 1000)
+SIZES_AND_LAYOUTS = [(n, *getattr(layout, "values", layout)) for n in SIZES for layout in LAYOUTS]
+CASES = [
+    *(pytest.param(*case, marks=TWO_CORES if case[1] > 1 else ()) for case in SIZES_AND_LAYOUTS),
+    (4000, 1, 1),
+    (4000, 1, 16),
+]
 MORE = 16  # times the sweeps of one chain
 OTHERS = [
     pytest.param(external.openjij, "metropolis", "openjij", marks=installed("openjij")),
@@ -26,7 +33,7 @@ OTHERS = [
 ]
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
-sizes = pytest.mark.parametrize("n", SWEEPS)
+sizes = pytest.mark.parametrize("n", SIZES)
 rules = pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
 
 
@@ -41,7 +48,7 @@ def sweeps_of(n, n_chains):
 @cache
 def equilibrium(n):
     """States of chains that were swept long enough."""
-    return peers.sweep(external.glass(n), 64, 3 * SWEEPS[n], "gibbs", 1, seed=7)
+    return peers.sweep(external.glass(n), 64 if n <= 1000 else 16, 3 * SWEEPS[n], "gibbs", 1, seed=7)
 
 
 def check(n, states, energies=None):
@@ -56,9 +63,8 @@ def check(n, states, energies=None):
     assert abs(found.mean() - truth.mean()) < 6 * error
 
 
-@sizes
 @rules
-@pytest.mark.parametrize(("threads", "n_chains"), LAYOUTS)
+@pytest.mark.parametrize(("n", "threads", "n_chains"), CASES)
 def test_fastbm(n, rule, threads, n_chains, work, effort):
     model, sweeps = external.glass(n), effort(sweeps_of(n, n_chains))
 
@@ -118,9 +124,8 @@ def test_effective_samples(n, rule, work, effort):
     check(n, found.states[-1], found.energy[-1])
 
 
-@sizes
 @rules
-@pytest.mark.parametrize(("threads", "n_chains"), LAYOUTS)
+@pytest.mark.parametrize(("n", "threads", "n_chains"), CASES)
 def test_numba(n, rule, threads, n_chains, work, effort):
     model, sweeps = external.glass(n), effort(sweeps_of(n, n_chains))
     states = work(
