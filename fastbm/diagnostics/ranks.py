@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.ranks import spread_scores
+from ..kernels.ranks import larger_ratios, spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
@@ -32,19 +32,16 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
     Equal values share their mean rank.
     """
-    return np.array([_scored(column)[0] for column in _columns(values)]).T.reshape(values.shape)
+    columns = _columns(values)
+    scores = np.empty(columns.shape)
+    for column, order, found in zip(columns, np.argsort(columns, axis=1), scores, strict=True):
+        spread_scores(column[order], order, _scores_of(len(column)), found)
+    return scores.T.reshape(values.shape)
 
 
 def _columns(values: np.ndarray) -> np.ndarray:
     """Return the samples of all chains of each quantity, (n_quantities, n_samples * n_chains)."""
     return np.ascontiguousarray(values.reshape(values.shape[0] * values.shape[1], -1).T)
-
-
-def _scored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores of values (size,), and the values in order."""
-    order, scores = np.argsort(values), np.empty(len(values))
-    spread_scores(values, order, _scores_of(len(values)), scores)
-    return scores, values[order]
 
 
 @lru_cache(maxsize=4)
@@ -64,25 +61,6 @@ def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
     varies = within > 0
     ratio = np.where(varies, ((n - 1) * within + between) / (n * np.where(varies, within, 1.0)), 1.0)
     return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))
-
-
-def _ratio(scores: np.ndarray) -> float:
-    """Return R-hat of the half-chains (n, n_chains) of one quantity."""
-    n, first = len(scores), scores[0]
-    later = scores - first  # exactly 0 where a chain stands still
-    own = later.sum(axis=0) / n
-    means = first - first[0] + own
-    apart, between = later - own, means - means.sum() / len(means)
-    within = np.vdot(apart, apart) / ((n - 1) * len(means))
-    return float(split_ratio(within, n * np.vdot(between, between) / (len(means) - 1), n))
-
-
-def _larger_ratio(values: np.ndarray, shape: tuple[int, int]) -> float:
-    """Return the larger R-hat, of the ranks or of those of the distances from the median, of half-chains of a shape."""
-    scores, ordered = _scored(values)
-    bulk, middle = _ratio(scores.reshape(shape)), len(ordered) // 2
-    scores, ordered = _scored(np.abs(values - ordered[middle - 1 : middle + 1].mean()))
-    return bulk if ordered[0] == ordered[-1] else max(bulk, _ratio(scores.reshape(shape)))
 
 
 def r_hat(values: Any) -> Any:
@@ -115,8 +93,10 @@ def r_hat(values: Any) -> Any:
     if len(array) < 4:
         return np.full(array.shape[2:], np.nan)[()]
     halves = split_chains(array)
-    found = [_larger_ratio(column, halves.shape[:2]) for column in _columns(halves)]
-    return np.array(found).reshape(array.shape[2:])[()]
+    columns = _columns(halves)
+    found = np.empty(len(columns))
+    larger_ratios(columns, np.argsort(columns, axis=1), _scores_of(columns.shape[1]), halves.shape[1], found)
+    return found.reshape(array.shape[2:])[()]
 
 
 def ess_bulk(values: Any) -> Any:

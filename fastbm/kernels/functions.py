@@ -120,12 +120,12 @@ def add_log_sums(totals, fields, low, high):
     Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
     Cost: an exponential a number, in vectors.
     """
-    part, product = np.empty(LANES), np.empty(LANES)
-    width, apart = fields.shape[1], abs(high - low)
-    for row in range(fields.shape[0]):
+    n_rows, width = fields.shape
+    part, products, apart = np.empty(LANES), np.ones((n_rows, LANES)), abs(high - low)
+    logs, parts = np.zeros(n_rows), np.empty(n_rows)
+    for row in range(n_rows):
         part[:] = 0.0
-        product[:] = 1.0
-        total = 0.0
+        product = products[row]
         for first in range(0, width, LANES):
             some = fields[row, first : min(first + LANES, width)]
             if some.size == LANES:
@@ -137,18 +137,17 @@ def add_log_sums(totals, fields, low, high):
                     part[k] += max(low * some[k], high * some[k])
                     product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
             if first % MOST_FACTORS == MOST_FACTORS - LANES:
-                total += _take_logs(product)
-        totals[row] += total + _take_logs(product) + part.sum()
-
-
-@kernel
-def _take_logs(product):
-    """Return the sum of logs, and leave ones."""
-    total = 0.0
-    for k in range(product.size):
-        total += log_float64(product[k])
-        product[k] = 1.0
-    return total
+                some_logs = 0.0
+                for k in range(LANES):
+                    some_logs += log_float64(product[k])
+                logs[row] += some_logs
+                product[:] = 1.0
+        parts[row] = part.sum()
+    every = products.ravel()
+    for k in range(every.size):  # of all rows at once, as vectors
+        every[k] = log_float64(every[k])
+    for row in range(n_rows):
+        totals[row] += logs[row] + products[row].sum() + parts[row]
 
 
 @inlined

@@ -275,18 +275,18 @@ def transpose_square(typing: Any, target: Any, next_target: Any, source: Any, ne
     return types.void(*[types.intp] * 4), generate
 
 
-FACTORS = 16  # products side by side
+FACTORS = 32  # products side by side
 
 
 @intrinsic
-def multiply_factors(typing: Any, product: Any, own: Any, low: Any, high: Any, rises: Any, n: Any) -> Any:
-    """Multiply 16 products by low + high rise, n times, with the first rise of two where a number of `own` is 0.
+def multiply_factors(typing: Any, product: Any, own: Any, terms: Any, rises: Any, others: Any, n: Any) -> Any:
+    """Multiply 32 products by term + rise, n times, with the rise of `others` where a number of `own` is not 0.
 
-    All are addresses: `product`, `own` of 16 float64, `low` and `high` of (n, 16), `rises` of (n, 2).
+    All are addresses: `product`, `own` of 32 float64, `terms` of (n, 32), `rises` and `others` of (n,).
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        product, own, low, high, rises, n = args
+        product, own, terms, rises, others, n = args
         code, number = _Code(builder), ir.DoubleType()
         kind = ir.VectorType(number, 8)
         places = [code.at(product, kind, None, 64 * v) for v in range(FACTORS // 8)]
@@ -295,14 +295,10 @@ def multiply_factors(typing: Any, product: Any, own: Any, low: Any, high: Any, r
         owns = [builder.load(code.at(own, kind, None, 64 * v), align=8) for v in range(FACTORS // 8)]
         masks = [builder.fcmp_ordered("==", held, zeros) for held in owns]
         with cgutils.for_range(builder, n) as loop:
-            two = [
-                code.everywhere(builder.load(code.at(rises, number, (loop.index, 16), 8 * k), align=8), kind)
-                for k in range(2)
-            ]
+            rise, other = (code.everywhere(code.load(k, number, (loop.index, 8), 0), kind) for k in (rises, others))
             for v, register in enumerate(registers):
-                pair = (code.at(start, kind, (loop.index, 8 * FACTORS), 64 * v) for start in (low, high))
-                below, above = (builder.load(place, align=8) for place in pair)
-                factor = builder.fadd(below, builder.fmul(above, builder.select(masks[v], two[0], two[1])))
+                term = builder.load(code.at(terms, kind, (loop.index, 8 * FACTORS), 64 * v), align=8)
+                factor = builder.fadd(term, builder.select(masks[v], rise, other))
                 builder.store(builder.fmul(builder.load(register), factor), register)
         for register, place in zip(registers, places, strict=True):
             builder.store(builder.load(register), place, align=8)

@@ -19,6 +19,7 @@ from .moments import Parameters, with_prefix, without_prefix
 from .monitor.chains import ChainMonitor
 from .monitor.divergence import Watch
 from .monitor.early_stopping import HELD_OUT, Stopping
+from .monitor.looks import looks_of
 from .monitor.metrics import Monitors
 from .optimise.sgd import OPTIMIZERS
 from .settings import FitSettings
@@ -63,7 +64,8 @@ class Learner:
         self.stopping = Stopping(settings.until or {}, settings.patience)
         self._best: Parameters | None = None
         self._last, self._diverged = self.driver.parameters, False
-        self._monitors = Monitors(start, data, settings, threads)
+        looks = looks_of(start, data, settings)
+        self._monitors = Monitors(start, data, settings, threads, looks)
         in_steps = settings.optimizer in OPTIMIZERS
         self._watch = Watch(start, sample, settings.beta, self._monitors) if in_steps else None
         if settings.patience and not set(HELD_OUT) & set(self._monitors.names):
@@ -72,7 +74,7 @@ class Learner:
                 "hidden units are coupled to one another, or entries are missing. Leave it out, or use "
                 'layout="restricted" and whole rows.'
             )
-        self._chains = None if self.driver.samples() is None else ChainMonitor(start, data, settings)
+        self._chains = None if self.driver.samples() is None else ChainMonitor(start, data, settings, looks)
 
     @property
     def parameters(self) -> Parameters:

@@ -116,13 +116,24 @@ class Clamped(Generic[Machine]):
         return whole
 
 
-def log_sums_over_hidden(model: Pairwise, rows: np.ndarray, beta: float) -> np.ndarray:
-    """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers."""
-    units, n = model.convention, model.n_visible
-    found: np.ndarray = beta * (rows @ model.flat_bias[:n] - model.offset)
-    pull = rows @ model.couplings.arrays[0]
-    pull += model.flat_bias[n:]
-    add_log_sums(found, pull, beta * units.lo, beta * units.hi)
+def fields_of_hidden(model: Pairwise, rows: np.ndarray) -> np.ndarray:
+    """Return the fields of hidden units (m, n_hidden) given rows of visible values, in a machine of two layers."""
+    fields: np.ndarray = rows @ model.couplings.arrays[0]
+    fields += model.flat_bias[model.n_visible :]
+    return fields
+
+
+def log_sums_over_hidden(
+    model: Pairwise, rows: np.ndarray, beta: float, fields: np.ndarray | None = None
+) -> np.ndarray:
+    """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers.
+
+    `fields` are those of the hidden units, where they are known.
+    """
+    units = model.convention
+    found: np.ndarray = beta * (rows @ model.flat_bias[: model.n_visible] - model.offset)
+    fields = fields_of_hidden(model, rows) if fields is None else fields
+    add_log_sums(found, fields, beta * units.lo, beta * units.hi)
     return found
 
 

@@ -17,7 +17,7 @@ def test_is_the_difference_of_softplus(scale: float, n_units: int, n_hidden: int
     up = generator.integers(0, 2, (n_units, n_rows)).astype(bool)
     before = generator.normal(size=(n_units, n_rows))
     found = before.copy()
-    add_conditional_log_odds(fields, weights, up, found)
+    add_conditional_log_odds(fields.T / 2.0, 2.0, weights, up, found)
     down = fields - up[:, None] * weights[:, :, None]
     rise = np.logaddexp(0.0, down + weights[:, :, None]) - np.logaddexp(0.0, down)
     tolerance = 1e-14 * max(1.0, scale) * max(n_hidden, 1)

@@ -9,14 +9,17 @@ Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448, eqs. 7-8.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.learning.conditionals import add_conditional_log_odds, sum_log_probabilities
+from ...machine.clamping import fields_of_hidden
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
-from ...machine.up_form import up_form
+from ...machine.up_form import up_bias
 
 ROWS = 64  # that are worked on together; a fixed number, so that bits do not depend on threads
 MOST_SWEEPS = 200
@@ -84,14 +87,40 @@ def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads
     return found
 
 
+class Known(NamedTuple):
+    """Rows of visible values (m, n_visible) and some visible units, each of which is asked for given all others.
+
+    `up` (k, m) tells where these units are up; `fields` (m, n_hidden) are those of hidden units given the rows.
+    """
+
+    rows: np.ndarray
+    units: np.ndarray
+    up: np.ndarray
+    fields: np.ndarray | None
+
+    @classmethod
+    def of(cls, model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> Known:
+        """Return what is known of rows."""
+        return cls(rows, units, is_up(model, rows, units), fields_of_hidden(model, rows) if model.n_hidden else None)
+
+
+def is_up(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return where units are up in rows of values, (len(units), n_rows)."""
+    return np.ascontiguousarray((rows[:, units] == model.convention.hi).T)
+
+
 def conditional_log_odds(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
     """Return log p(v_i up | others) - log p(v_i down | others), (n_rows, len(units)).
 
     `rows` (n_rows, n_visible) are values of a machine that is visible, or restricted.
     """
-    if model.n_hidden == 0:
-        return beta * model.convention.span * model.field(rows)[:, units]
-    return _without_hidden(model, rows, units, beta)
+    return _log_odds(model, Known.of(model, rows, units), beta)
+
+
+def _log_odds(model: BoltzmannMachine, known: Known, beta: float) -> np.ndarray:
+    if known.fields is None:
+        return beta * model.convention.span * model.field(known.rows)[:, known.units]
+    return _without_hidden(model, known, beta)
 
 
 def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
@@ -103,20 +132,17 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
     return found
 
 
-def mean_log_conditional(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> float:
+def mean_log_conditional(model: BoltzmannMachine, known: Known, beta: float) -> float:
     """Return the mean of `log_conditionals` over rows and units."""
-    log_odds = np.ascontiguousarray(conditional_log_odds(model, rows, units, beta).T)
-    return float(sum_log_probabilities(log_odds, model.convention.hi == rows[:, units].T)) / log_odds.size
+    log_odds = np.ascontiguousarray(_log_odds(model, known, beta).T)
+    return float(sum_log_probabilities(log_odds, known.up)) / log_odds.size
 
 
-def _without_hidden(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
+def _without_hidden(model: BoltzmannMachine, known: Known, beta: float) -> np.ndarray:
     """Return the difference of two free energies."""
-    form, field = up_form(model.couplings, model.flat_bias, model.convention)
-    block, visible, hidden = form.arrays[0], field[: model.n_visible], field[model.n_visible :]
-    up = rows == model.convention.hi
-    fields = beta * (up.astype(np.float64) @ block + hidden).T
-    log_odds = np.empty((len(units), len(rows)))
-    log_odds[:] = beta * visible[units, None]
-    own = np.ascontiguousarray(up[:, units].T)
-    add_conditional_log_odds(np.ascontiguousarray(fields), beta * block[units], own, log_odds)
+    span, units = model.convention.span, known.units
+    log_odds = np.empty(known.up.shape)
+    log_odds[:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
+    weights = beta * span**2 * model.couplings.arrays[0][units]
+    add_conditional_log_odds(known.fields, beta * span, weights, known.up, log_odds)
     return log_odds.T

@@ -1,8 +1,8 @@
 """Single units given all others: log-odds of visible units, and the losses of local rules as residuals.
 
 Flipping a visible unit of a restricted machine changes the free energy. With f a hidden unit's field, softplus(f + w) -
-softplus(f) = log(sigmoid(-f) + sigmoid(f) exp(w)): of all hidden units it is the log of a product, which is taken only
-where the product might leave the range of float64.
+softplus(f) = log(exp(-f) + exp(w)) - log(exp(-f) + 1): of all hidden units it is the log of a product, less that of a
+product without w, and logs are taken only where a product might leave the range of float64.
 
 Of losses what remains as a gradient is computed for rows side by side. With y = +-1 for a unit that is up or down and
 margin u = y scale (field + bias), they are the logistic loss log(1 + exp(-u)) of pseudo-likelihood (Besag 1974), and
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..functions import exp2_float64, exp_float64, log1p_float64, log_float64
+from ..functions import MOST_FACTORS, exp2_float64, exp_float64, log1p_float64, log_float64
 from ..jit import kernel
 from ..vectors import FACTORS, TILED, multiply_factors
 
@@ -26,72 +26,93 @@ _LOG2_E = 1.4426950408889634
 
 
 @kernel
-def add_conditional_log_odds(fields, weights, up, log_odds):
+def add_conditional_log_odds(fields, scale, weights, up, log_odds):
     """Add to every unit's log-odds what hidden units contribute to it. Mutates `log_odds` (n_units, rows).
 
-    `fields` (n_hidden, rows) are beta times the hidden units' fields in bits; `weights` (n_units, n_hidden) beta times
-    the couplings; `up` (n_units, rows) bool, the rows' own bits.  Cost: a multiplication and an addition for every
-    coupling and row.
+    `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits; `weights` (n_units,
+    n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.  Cost: a multiplication and an
+    addition for every coupling and row.
     """
-    n_hidden, n_rows = fields.shape
-    rises = np.empty((weights.shape[0], n_hidden, 2))
-    for i in range(weights.shape[0]):
-        for h in range(n_hidden):  # those that are too large are not used
-            w = min(max(weights[i, h], -ROOM), ROOM)
-            rises[i, h, 0], rises[i, h, 1] = exp_float64(w), exp_float64(-w)
-    high, low = np.zeros((n_hidden, FACTORS)), np.ones((n_hidden, FACTORS))
-    product, own = np.empty(FACTORS), np.zeros(FACTORS)
-    for first in range(0, n_rows, FACTORS):
-        some = min(n_rows - first, FACTORS)
+    n_units, n_hidden = weights.shape
+    rises, widths = np.empty((2, n_units + 1, n_hidden)), np.zeros(n_hidden)
+    rises[:, n_units] = 1.0  # a unit without couplings, to which all others are compared
+    for i in range(n_units):
         for h in range(n_hidden):
-            field = fields[h, first : first + some]
-            for r in range(some):
-                small = exp_float64(-abs(field[r]))
-                one = 1.0 / (1.0 + small)
-                other = small * one
-                high[h, r] = one if field[r] >= 0.0 else other
-                low[h, r] = other if field[r] >= 0.0 else one
-        for i in range(weights.shape[0]):
+            w = min(max(weights[i, h], -ROOM), ROOM)
+            rises[0, i, h], rises[1, i, h] = exp_float64(w), exp_float64(-w)
+            widths[h] = max(widths[h], abs(weights[i, h]))
+    terms, ends = np.ones((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64)
+    line, largest = np.empty(n_hidden), np.empty(n_hidden)
+    product, own, odds, apart = np.empty(FACTORS), np.zeros(FACTORS), np.empty(FACTORS), np.empty(FACTORS)
+    for first in range(0, up.shape[1], FACTORS):
+        some = min(up.shape[1] - first, FACTORS)
+        for h in range(n_hidden):
+            largest[h] = widths[h]
+        for r in range(some):
+            row = fields[first + r]
+            for h in range(n_hidden):
+                f = scale * row[h]
+                largest[h] = max(largest[h], abs(f))
+                line[h] = exp2_float64(_LOG2_E * min(max(-f, -ROOM), ROOM))
+            for h in range(n_hidden):
+                terms[h, r] = line[h]
+        n_ends = _cut(largest, ends)
+        own[:] = 0.0
+        _log_product(terms, rises[:, n_units], ends[:n_ends], product, own, apart)
+        for i in range(n_units):
             for r in range(some):
                 own[r] = 1.0 if up[i, first + r] else 0.0
-            product[:] = 1.0
-            room, begin, odds = ROOM, 0, log_odds[i, first : first + some]
-            for h in range(n_hidden):
-                w = abs(weights[i, h])
-                if w <= room:
-                    room -= w
-                    continue
-                _multiply(product, own, low[begin:h], high[begin:h], rises[i, begin:h])
-                _take_logs(product, own, odds)
-                room, begin = ROOM - w, h
-                if w > ROOM:
+            _log_product(terms, rises[:, i], ends[:n_ends], product, own, odds)
+            for r in range(some):
+                more = odds[r] - apart[r]
+                log_odds[i, first + r] += -more if own[r] else more
+        for h in range(n_hidden):
+            if largest[h] > ROOM:
+                for i in range(n_units):
                     for r in range(some):
-                        sign = -1.0 if own[r] else 1.0
-                        odds[r] += sign * _log_factor(fields[h, first + r], sign * weights[i, h])
-                    room, begin = ROOM, h + 1
-            _multiply(product, own, low[begin:], high[begin:], rises[i, begin:])
-            _take_logs(product, own, odds)
+                        sign = -1.0 if up[i, first + r] else 1.0
+                        f = scale * fields[first + r, h]
+                        log_odds[i, first + r] += sign * _log_factor(f, sign * weights[i, h])
 
 
 @kernel
-def _multiply(product, own, low, high, rises):
-    """Multiply by low + high rise, for every hidden unit."""
-    if TILED:
-        multiply_factors(
-            product.ctypes.data, own.ctypes.data, low.ctypes.data, high.ctypes.data, rises.ctypes.data, len(low)
-        )
-        return
-    for h in range(len(low)):
+def _cut(largest, ends):
+    """Write where products begin and end that stay in the range of float64, a pair each; return how many numbers.
+
+    A hidden unit whose factor alone leaves it is in none of them.
+    """
+    n, room = 0, -1.0
+    for h in range(largest.size):
+        need = largest[h] + 1.0
+        if largest[h] > ROOM:
+            room = -1.0
+            continue
+        if need > room:
+            ends[n], room = h, ROOM + 1.0
+            n += 2
+        room -= need
+        ends[n - 1] = h + 1
+    return n
+
+
+@kernel
+def _log_product(terms, rises, ends, product, own, logs):
+    """Write the logs of products of terms + rises, the second rises where `own` is not 0. Mutates `logs`."""
+    logs[:] = 0.0
+    for k in range(0, ends.size, 2):
+        begin, end = ends[k], ends[k + 1]
+        product[:] = 1.0
+        if TILED:
+            multiply_factors(
+                product.ctypes.data, own.ctypes.data, terms[begin:].ctypes.data,
+                rises[0, begin:].ctypes.data, rises[1, begin:].ctypes.data, end - begin,
+            )  # fmt: skip
+        else:
+            for h in range(begin, end):
+                for r in range(FACTORS):
+                    product[r] *= terms[h, r] + rises[1 if own[r] else 0, h]
         for r in range(FACTORS):
-            product[r] *= low[h, r] + high[h, r] * rises[h, 1 if own[r] else 0]
-
-
-@kernel
-def _take_logs(product, own, odds):
-    for r in range(odds.size):
-        log = log_float64(product[r])
-        odds[r] += -log if own[r] else log
-    product[:] = 1.0
+            logs[r] += log_float64(product[r])
 
 
 @kernel
@@ -105,21 +126,31 @@ def _log_factor(field, w):
 def sum_log_probabilities(log_odds, up):
     """Return the sum of log p of what every unit is, given its log-odds. Both are (n_units, n_rows).
 
-    Cost: an exponential and a logarithm a number, in vectors.
+    Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
+    Cost: an exponential a number, in vectors.
     """
-    total, part = 0.0, np.empty(16)
+    part, product = np.zeros(LANES), np.ones(LANES)
+    n_rows, n_factors = up.shape[1], 0
+    whole, rest = n_rows // LANES * LANES, 0.0
     for i in range(up.shape[0]):
-        odds, own, whole = log_odds[i], up[i], up.shape[1] // 16 * 16
-        part[:] = 0.0
-        for first in range(0, whole, 16):
-            for k in range(16):
+        odds, own = log_odds[i], up[i]
+        for first in range(0, whole, LANES):
+            for k in range(LANES):
                 x = -odds[first + k] if own[first + k] else odds[first + k]
-                part[k] += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
-        total += part.sum()
-        for r in range(whole, up.shape[1]):
+                part[k] += max(x, 0.0)
+                product[k] *= 1.0 + exp_float64(-abs(x))
+            n_factors += 1
+            if n_factors == MOST_FACTORS // LANES:
+                for k in range(LANES):
+                    part[k] += log_float64(product[k])
+                product[:] = 1.0
+                n_factors = 0
+        for r in range(whole, n_rows):
             x = -odds[r] if own[r] else odds[r]
-            total += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
-    return -total
+            rest += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
+    for k in range(LANES):
+        part[k] += log_float64(product[k])
+    return -part.sum() - rest
 
 
 @kernel

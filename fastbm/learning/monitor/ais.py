@@ -17,7 +17,7 @@ from ...data.rows import Rows
 from ...inference.methods import run_method
 from ...machine.machine import BoltzmannMachine
 from ..settings import FitSettings
-from .metrics import places_of_some
+from .looks import places_of_some
 from .row_sums import FILL_IN, mean_log_sum, refuse_long_sums
 
 N_BETAS, N_CHAINS = 1_000, 128  # as much work as some hundred mini-batches

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import rng
 from ...data.rows import Rows
 from ...inference.conditional.completions import forecast_of_known
 from ...inference.conditional.layers import mean_log_conditional
@@ -15,12 +14,11 @@ from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
-from ..minibatches import LISTED, distinct
+from ..minibatches import distinct
 from ..settings import FitSettings
+from .looks import Look
 from .row_sums import mean_log_sum
 
-MOST_ROWS = 256
-MOST_UNITS = 64
 EXACT_SECONDS = 0.1
 CALL_SECONDS = 3e-4  # of one exact sum, however small
 
@@ -31,51 +29,13 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
 
-def some_rows(
-    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
-) -> np.ndarray:
-    """Return the bits of at most `most` rows, those of `places_of_some`."""
-    return rows[places_of_some(rows, generator, weights, most)]
+def pseudo_likelihood(model: BoltzmannMachine, look: Look, beta: float) -> float:
+    """Return sum_i log p(v_i | other visible units), averaged over the rows of a look; nats a row.
 
-
-def places_of_some(
-    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
-) -> np.ndarray:
-    """Draw the indices of at most `most` rows, without replacement; by weight, and with it, where rows have weights."""
-    if weights is None and len(rows) <= LISTED:
-        chosen = generator.permutation(len(rows))[:most]
-    elif weights is None:
-        chosen = generator.choice(len(rows), size=most, replace=False)
-    else:
-        chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
-    return np.sort(chosen)
-
-
-class PseudoLikelihood:
-    """sum_i log p(v_i | other visible units), averaged over at most 256 rows, which are the same at every look.
-
-    Rows that have weights are drawn by them.
-
-    Of more than 64 units as many are drawn once and stand for all. Hidden units are summed out, which needs them
-    independent. Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
+    Of more than 64 units as many stand for all. Hidden units are summed out, which needs them independent.
+    Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
     """
-
-    def __init__(
-        self,
-        model: BoltzmannMachine,
-        rows: Rows | np.ndarray,
-        beta: float,
-        seed: int,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        generator = rng.keyed(seed, rng.MONITOR)
-        self._rows = model.convention.values(some_rows(Rows.of(rows), generator, weights), np.float64)
-        self._units = np.sort(generator.permutation(model.n_visible)[:MOST_UNITS])
-        self._beta = beta
-
-    def __call__(self, model: BoltzmannMachine) -> float:
-        """Return the pseudo-likelihood of `model`, in nats a row."""
-        return mean_log_conditional(model, self._rows, self._units, self._beta) * model.n_visible
+    return mean_log_conditional(model, look.known(model), beta) * model.n_visible
 
 
 def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
@@ -101,19 +61,24 @@ class Monitors:
     names : tuple of str
     """
 
-    def __init__(self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, threads: int) -> None:
+    def __init__(
+        self,
+        start: BoltzmannMachine,
+        data: Mapping[str, Any],
+        settings: FitSettings,
+        threads: int,
+        looks: Mapping[str, Look],
+    ) -> None:
         self._settings, self._threads = settings, threads
         self._rows = {
             prefix: Rows.of(data[name]) for name, prefix in (("rows", ""), ("holdout", "holdout_")) if name in data
         }
         self._weights = {"": data.get("weights"), "holdout_": None}
-        self._pseudo: dict[str, PseudoLikelihood] = {}
-        if start.hidden_are_independent:
-            self._pseudo = {
-                prefix: PseudoLikelihood(start, data[name], settings.beta, settings.seed, self._weights[prefix])
-                for name, prefix in (("rows", ""), ("holdout", "holdout_"))
-                if name in data and Rows.of(data[name]).complete
-            }
+        self._looks = {
+            prefix: looks[name]
+            for name, prefix in (("rows", ""), ("holdout", "holdout_"))
+            if start.hidden_are_independent and name in data and looks[name].complete
+        }
         self._exact = [
             prefix
             for name, prefix in (("rows", ""), ("holdout", "holdout_"))
@@ -124,11 +89,14 @@ class Monitors:
         ]
         self._engine = usual_engine(start, moments=False) if self._exact else None
         exact = [f"{prefix}log_likelihood" for prefix in self._exact]
-        self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._pseudo))
+        self.names = (*exact, *(f"{prefix}pseudo_likelihood" for prefix in self._looks))
 
     def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
         """Return the value of every metric by its name."""
-        found = {f"{prefix}pseudo_likelihood": measure(model) for prefix, measure in self._pseudo.items()}
+        beta = self._settings.beta
+        found = {
+            f"{prefix}pseudo_likelihood": pseudo_likelihood(model, look, beta) for prefix, look in self._looks.items()
+        }
         if self._exact:
             s = self._settings
             log_z = run_method(

@@ -1,0 +1,79 @@
+"""Rows that monitors look at, the same at every look, and what several of them ask of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..._base import rng
+from ...data.rows import Rows
+from ...inference.conditional.layers import Known, is_up
+from ...machine.clamping import fields_of_hidden
+from ...machine.machine import BoltzmannMachine
+from ..minibatches import LISTED
+from ..settings import FitSettings
+from ..training_set import values_of
+
+MOST_ROWS = 256
+MOST_UNITS = 64
+
+
+def places_of_some(
+    rows: Rows | np.ndarray, generator: np.random.Generator, weights: np.ndarray | None = None, most: int = MOST_ROWS
+) -> np.ndarray:
+    """Draw the indices of at most `most` rows, without replacement; by weight, and with it, where rows have weights."""
+    if weights is None and len(rows) <= LISTED:
+        chosen = generator.permutation(len(rows))[:most]
+    elif weights is None:
+        chosen = generator.choice(len(rows), size=most, replace=False)
+    else:
+        chosen = generator.choice(len(rows), size=most, p=weights / weights.sum())
+    return np.sort(chosen)
+
+
+class Look:
+    """At most `most` rows, in the values of `start`, NaN where an entry is missing.
+
+    Attributes
+    ----------
+    values : (m, n_visible) float64 array
+    complete : bool
+        Whether no row of the table lacks an entry.
+    units : (k,) int array
+        At most 64 visible units, drawn once, which stand for all.
+    """
+
+    def __init__(
+        self, start: BoltzmannMachine, table: Rows, seed: int, weights: np.ndarray | None, most: int = MOST_ROWS
+    ) -> None:
+        generator = rng.keyed(seed, rng.MONITOR)
+        places = places_of_some(table, generator, weights, most)
+        self.values, self.complete = values_of(start.convention, table, places), table.complete
+        self.units = np.sort(generator.permutation(start.n_visible)[:MOST_UNITS])
+        self._up = is_up(start, self.values, self.units)
+        self._seen: tuple[BoltzmannMachine, np.ndarray] | None = None
+
+    def fields(self, model: BoltzmannMachine) -> np.ndarray | None:
+        """Return the fields of hidden units given each row, computed once a machine of two layers; None of others."""
+        if model.layout != "restricted":
+            return None
+        if self._seen is None or self._seen[0] is not model:
+            self._seen = model, fields_of_hidden(model, self.values)
+        return self._seen[1]
+
+    def known(self, model: BoltzmannMachine) -> Known:
+        """Return what tells the chances of `units` given all others."""
+        return Known(self.values, self.units, self._up, self.fields(model))
+
+
+def looks_of(
+    start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, most: int = MOST_ROWS
+) -> dict[str, Look]:
+    """Return looks at the rows and at those held out, where there are any; rows that have weights are drawn by them."""
+    return {
+        name: Look(start, Rows.of(data[name]), settings.seed, data.get("weights") if name == "rows" else None, most)
+        for name in ("rows", "holdout")
+        if name in data
+    }
