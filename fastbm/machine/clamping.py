@@ -123,17 +123,11 @@ def fields_of_hidden(model: Pairwise, rows: np.ndarray) -> np.ndarray:
     return fields
 
 
-def log_sums_over_hidden(
-    model: Pairwise, rows: np.ndarray, beta: float, fields: np.ndarray | None = None
-) -> np.ndarray:
-    """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers.
-
-    `fields` are those of the hidden units, where they are known.
-    """
+def log_sums_over_hidden(model: Pairwise, rows: np.ndarray, beta: float) -> np.ndarray:
+    """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers."""
     units = model.convention
     found: np.ndarray = beta * (rows @ model.flat_bias[: model.n_visible] - model.offset)
-    fields = fields_of_hidden(model, rows) if fields is None else fields
-    add_log_sums(found, fields, beta * units.lo, beta * units.hi)
+    add_log_sums(found, fields_of_hidden(model, rows), beta * units.lo, beta * units.hi)
     return found
 
 

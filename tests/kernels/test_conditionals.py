@@ -16,9 +16,10 @@ def test_is_the_difference_of_softplus(scale: float, n_units: int, n_hidden: int
     weights = generator.normal(scale=scale, size=(n_units, n_hidden))
     up = generator.integers(0, 2, (n_units, n_rows)).astype(bool)
     before = generator.normal(size=(n_units, n_rows))
-    found = before.copy()
-    add_conditional_log_odds(fields.T / 2.0, 2.0, weights, up, found)
+    found, log_sums = before.copy(), np.ones(n_rows)
+    add_conditional_log_odds(fields.T / 2.0, 2.0, weights, up, found, log_sums)
     down = fields - up[:, None] * weights[:, :, None]
     rise = np.logaddexp(0.0, down + weights[:, :, None]) - np.logaddexp(0.0, down)
     tolerance = 1e-14 * max(1.0, scale) * max(n_hidden, 1)
     np.testing.assert_allclose(found, before + rise.sum(axis=1), rtol=1e-13, atol=tolerance)
+    np.testing.assert_allclose(log_sums, 1.0 + np.logaddexp(0.0, -fields).sum(axis=0), rtol=1e-13, atol=tolerance)

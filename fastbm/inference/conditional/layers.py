@@ -9,8 +9,6 @@ Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448, eqs. 7-8.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.special import entr
 
@@ -87,40 +85,17 @@ def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads
     return found
 
 
-class Known(NamedTuple):
-    """Rows of visible values (m, n_visible) and some visible units, each of which is asked for given all others.
-
-    `up` (k, m) tells where these units are up; `fields` (m, n_hidden) are those of hidden units given the rows.
-    """
-
-    rows: np.ndarray
-    units: np.ndarray
-    up: np.ndarray
-    fields: np.ndarray | None
-
-    @classmethod
-    def of(cls, model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> Known:
-        """Return what is known of rows."""
-        return cls(rows, units, is_up(model, rows, units), fields_of_hidden(model, rows) if model.n_hidden else None)
-
-
-def is_up(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return where units are up in rows of values, (len(units), n_rows)."""
-    return np.ascontiguousarray((rows[:, units] == model.convention.hi).T)
-
-
 def conditional_log_odds(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
     """Return log p(v_i up | others) - log p(v_i down | others), (n_rows, len(units)).
 
     `rows` (n_rows, n_visible) are values of a machine that is visible, or restricted.
     """
-    return _log_odds(model, Known.of(model, rows, units), beta)
+    return _log_odds(model, rows, units, is_up(model, rows, units), beta)[0].T
 
 
-def _log_odds(model: BoltzmannMachine, known: Known, beta: float) -> np.ndarray:
-    if known.fields is None:
-        return beta * model.convention.span * model.field(known.rows)[:, known.units]
-    return _without_hidden(model, known, beta)
+def is_up(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return where units are up in rows of values, (len(units), n_rows)."""
+    return np.ascontiguousarray((rows[:, units] == model.convention.hi).T)
 
 
 def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
@@ -132,17 +107,27 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
     return found
 
 
-def mean_log_conditional(model: BoltzmannMachine, known: Known, beta: float) -> float:
-    """Return the mean of `log_conditionals` over rows and units."""
-    log_odds = np.ascontiguousarray(_log_odds(model, known, beta).T)
-    return float(sum_log_probabilities(log_odds, known.up)) / log_odds.size
+def watch_rows(
+    model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
+) -> tuple[float, np.ndarray]:
+    """Return the mean of `log_conditionals` over rows and units, and log sum_h exp(-beta E(v, h)) of each row.
+
+    One pass over the fields of hidden units serves for both; `up` is what `is_up` returns.
+    """
+    log_odds, log_sums = _log_odds(model, rows, units, up, beta)
+    return float(sum_log_probabilities(log_odds, up)) / log_odds.size, log_sums
 
 
-def _without_hidden(model: BoltzmannMachine, known: Known, beta: float) -> np.ndarray:
-    """Return the difference of two free energies."""
-    span, units = model.convention.span, known.units
-    log_odds = np.empty(known.up.shape)
+def _log_odds(
+    model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,)."""
+    span, n = model.convention.span, model.n_visible
+    if model.n_hidden == 0:
+        return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), -beta * np.asarray(model.energy(rows))
+    log_odds, fields = np.empty(up.shape), fields_of_hidden(model, rows)
     log_odds[:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
+    log_sums = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
     weights = beta * span**2 * model.couplings.arrays[0][units]
-    add_conditional_log_odds(known.fields, beta * span, weights, known.up, log_odds)
-    return log_odds.T
+    add_conditional_log_odds(fields, beta * span, weights, up, log_odds, log_sums)
+    return log_odds, log_sums

@@ -26,8 +26,10 @@ _LOG2_E = 1.4426950408889634
 
 
 @kernel
-def add_conditional_log_odds(fields, scale, weights, up, log_odds):
-    """Add to every unit's log-odds what hidden units contribute to it. Mutates `log_odds` (n_units, rows).
+def add_conditional_log_odds(fields, scale, weights, up, log_odds, log_sums):
+    """Add to every unit's log-odds what hidden units contribute to it. Mutates `log_odds` (n_units, rows), `log_sums`.
+
+    To `log_sums` (rows,) sum_h log(1 + exp(-field)) is added.
 
     `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits; `weights` (n_units,
     n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.  Cost: a multiplication and an
@@ -59,6 +61,8 @@ def add_conditional_log_odds(fields, scale, weights, up, log_odds):
         n_ends = _cut(largest, ends)
         own[:] = 0.0
         _log_product(terms, rises[:, n_units], ends[:n_ends], product, own, apart)
+        for r in range(some):
+            log_sums[first + r] += apart[r]
         for i in range(n_units):
             for r in range(some):
                 own[r] = 1.0 if up[i, first + r] else 0.0
@@ -68,6 +72,9 @@ def add_conditional_log_odds(fields, scale, weights, up, log_odds):
                 log_odds[i, first + r] += -more if own[r] else more
         for h in range(n_hidden):
             if largest[h] > ROOM:
+                for r in range(some):
+                    f = scale * fields[first + r, h]
+                    log_sums[first + r] += max(-f, 0.0) + math.log1p(math.exp(-abs(f)))
                 for i in range(n_units):
                     for r in range(some):
                         sign = -1.0 if up[i, first + r] else 1.0

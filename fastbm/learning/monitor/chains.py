@@ -46,14 +46,13 @@ def most_states(model: BoltzmannMachine) -> int:
     return max(FEWEST_STATES, min(MOST_ROWS, WORK // max(each, 1)))
 
 
-def energies(model: BoltzmannMachine, values: np.ndarray, beta: float, fields: np.ndarray | None = None) -> np.ndarray:
+def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.ndarray:
     """Return free energies F(v) = -log sum_h exp(-beta E(v, h)) of rows (m, at least n_visible); nats.
 
-    `fields` are those of hidden units in a machine of two layers, where they are known.
     Where hidden units are coupled to one another, beta E of whole states (m, n_units) in their place.
     """
     if model.layout == "restricted":
-        return -log_sums_over_hidden(model, values[:, : model.n_visible], beta, fields)
+        return -log_sums_over_hidden(model, values[:, : model.n_visible], beta)
     if model.n_hidden and model.hidden_are_independent:
         return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
     return beta * np.asarray(model.energy(values))
@@ -68,12 +67,10 @@ class EnergyHistogram:
     ----------
     start : BoltzmannMachine
     looks : mapping of name to Look
-    beta : float
     """
 
-    def __init__(self, start: BoltzmannMachine, looks: Mapping[str, Look], beta: float) -> None:
+    def __init__(self, start: BoltzmannMachine, looks: Mapping[str, Look]) -> None:
         self._looks = dict(looks) if start.hidden_are_independent else {}
-        self._beta = beta
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -83,9 +80,7 @@ class EnergyHistogram:
 
     def __call__(self, model: BoltzmannMachine, chains: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
         """Return one row of every stream; `chains` are energies of chains (n_chains,)."""
-        found = {
-            name: energies(model, look.values, self._beta, look.fields(model)) for name, look in self._looks.items()
-        }
+        found = {name: -look.at(model)[1] for name, look in self._looks.items()}
         found["chains"] = chains
         every = np.concatenate(list(found.values()))
         low, high = float(every.min()), float(every.max())
@@ -216,7 +211,7 @@ class ChainMonitor:
         self._n_chains = min(settings.n_chains, most)
         looks = looks if most == MOST_ROWS else looks_of(start, data, settings, most)
         whole = {name: look for name, look in looks.items() if look.complete}
-        self._histogram = EnergyHistogram(start, whole, settings.beta)
+        self._histogram = EnergyHistogram(start, whole)
         rows = {name: look.values for name, look in looks.items()}
         if "rows" in rows:
             known = ~np.isnan(rows["rows"])

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..._base import rng
 from ...data.rows import Rows
-from ...inference.conditional.layers import Known, is_up
-from ...machine.clamping import fields_of_hidden
+from ...inference.conditional.layers import is_up, watch_rows
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED
 from ..settings import FitSettings
@@ -46,26 +45,23 @@ class Look:
     """
 
     def __init__(
-        self, start: BoltzmannMachine, table: Rows, seed: int, weights: np.ndarray | None, most: int = MOST_ROWS
+        self, start: BoltzmannMachine, table: Rows, settings: FitSettings, weights: np.ndarray | None, most: int
     ) -> None:
-        generator = rng.keyed(seed, rng.MONITOR)
+        generator, self._beta = rng.keyed(settings.seed, rng.MONITOR), settings.beta
         places = places_of_some(table, generator, weights, most)
         self.values, self.complete = values_of(start.convention, table, places), table.complete
         self.units = np.sort(generator.permutation(start.n_visible)[:MOST_UNITS])
         self._up = is_up(start, self.values, self.units)
-        self._seen: tuple[BoltzmannMachine, np.ndarray] | None = None
+        self._seen: tuple[BoltzmannMachine, tuple[float, np.ndarray]] | None = None
 
-    def fields(self, model: BoltzmannMachine) -> np.ndarray | None:
-        """Return the fields of hidden units given each row, computed once a machine of two layers; None of others."""
-        if model.layout != "restricted":
-            return None
+    def at(self, model: BoltzmannMachine) -> tuple[float, np.ndarray]:
+        """Return what is asked of whole rows and a machine whose hidden units are independent, computed once.
+
+        The mean of log p(v_i | others) over rows and `units`, and log sum_h exp(-beta E(v, h)) of each row.
+        """
         if self._seen is None or self._seen[0] is not model:
-            self._seen = model, fields_of_hidden(model, self.values)
+            self._seen = model, watch_rows(model, self.values, self.units, self._up, self._beta)
         return self._seen[1]
-
-    def known(self, model: BoltzmannMachine) -> Known:
-        """Return what tells the chances of `units` given all others."""
-        return Known(self.values, self.units, self._up, self.fields(model))
 
 
 def looks_of(
@@ -73,7 +69,7 @@ def looks_of(
 ) -> dict[str, Look]:
     """Return looks at the rows and at those held out, where there are any; rows that have weights are drawn by them."""
     return {
-        name: Look(start, Rows.of(data[name]), settings.seed, data.get("weights") if name == "rows" else None, most)
+        name: Look(start, Rows.of(data[name]), settings, data.get("weights") if name == "rows" else None, most)
         for name in ("rows", "holdout")
         if name in data
     }

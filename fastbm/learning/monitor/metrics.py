@@ -9,7 +9,6 @@ import numpy as np
 
 from ...data.rows import Rows
 from ...inference.conditional.completions import forecast_of_known
-from ...inference.conditional.layers import mean_log_conditional
 from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...machine.couplings import Couplings
@@ -29,15 +28,6 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
 
-def pseudo_likelihood(model: BoltzmannMachine, look: Look, beta: float) -> float:
-    """Return sum_i log p(v_i | other visible units), averaged over the rows of a look; nats a row.
-
-    Of more than 64 units as many stand for all. Hidden units are summed out, which needs them independent.
-    Besag, J. R. Stat. Soc. B 36, 192 (1974), doi:10.1111/j.2517-6161.1974.tb00999.x.
-    """
-    return mean_log_conditional(model, look.known(model), beta) * model.n_visible
-
-
 def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
     """Return whether log Z, and the clamped log Z of each distinct row, are cheap to compute."""
     if forecast_seconds(model, moments=False) > EXACT_SECONDS:
@@ -54,7 +44,10 @@ def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
 class Monitors:
     """The metrics of every few epochs: pseudo-likelihood, and the exact likelihood where it is cheap.
 
-    Both are for held-out rows too, where there are any; the pseudo-likelihood is for rows without missing entries.
+    Both are for held-out rows too, where there are any. The pseudo-likelihood, sum_i log p(v_i | other visible units),
+    is the mean of the rows of a look, without missing entries; of more than 64 units as many stand for all. Hidden
+    units are summed out, which needs them independent. Besag, J. R. Stat. Soc. B 36, 192 (1974),
+    doi:10.1111/j.2517-6161.1974.tb00999.x.
 
     Attributes
     ----------
@@ -93,10 +86,8 @@ class Monitors:
 
     def __call__(self, model: BoltzmannMachine) -> dict[str, float]:
         """Return the value of every metric by its name."""
-        beta = self._settings.beta
-        found = {
-            f"{prefix}pseudo_likelihood": pseudo_likelihood(model, look, beta) for prefix, look in self._looks.items()
-        }
+        n = model.n_visible
+        found = {f"{prefix}pseudo_likelihood": n * look.at(model)[0] for prefix, look in self._looks.items()}
         if self._exact:
             s = self._settings
             log_z = run_method(
