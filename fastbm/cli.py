@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shlex
 import signal
@@ -21,6 +22,7 @@ from .runs.stop import SIGNALS, Broken, Stop, Unshown, process_age
 
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 3
 INTERRUPTED = 130  # as shells have it
+COLLECT_FROM = 500_000  # objects
 
 _alone = False  # whether the process is this command and nothing else
 
@@ -274,6 +276,8 @@ def main(arguments: list[str] | None = None) -> None:
     """
     global _alone
     _alone = arguments is None
+    if _alone:  # a tenth of a second, as imports make nothing that could be collected
+        gc.set_threshold(COLLECT_FROM, 20, 50)
     code = _code(arguments)
     if _alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is told; Python would add where it was as it left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,36 +17,16 @@ from rich.table import Table
 
 from .._base import checks
 from .._base.checks import StorageError
-from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
 from ..runs.begin import merge, open as open_run, resume, run_of
 from ..runs.extend import extend
-from ..runs.infer.run import Results
-from ..runs.planted.run import RulesRun
 from ..runs.run import Run
 from ..runs.sample.samples import Samples
 from ..runs.status import status_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
-from ..runs.toml import file as config, ready
+from ..runs.toml import ready
 from ..runs.toml.text import output
 from ..store import Reader, open_reader
-
-WIDTHS = {
-    "beta": 4,
-    "method": 14,
-    "log_z": 11,
-    "log_z_error": 7,
-    "log_z_off": 8,
-    "bound": 6,
-    "mean_off": 8,
-    "seconds": 7,
-}
-SUMMARY_TEXT = (
-    "off by: log Z, median; z: in standard errors, root mean square, about 1 where\n"
-    "error bars are honest; covered: the part of 95 % error bars that do, both of\n"
-    "results that say that they have converged (conv.); bounds: the part of bounds\n"
-    "that hold; means, covs: largest errors, medians."
-)
 
 
 def run_file(
@@ -62,6 +42,8 @@ def run_file(
     only: str | None = None,
 ) -> None:
     """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says."""
+    from ..runs.toml import file as config  # and with it all verbs
+
     file = ready.find(file)
     tables = config.read(file, changes)
     ready.beside(tables, file)
@@ -194,7 +176,8 @@ def show(out: Path, *, trust: bool = False) -> bool:
 
 
 def _show(console: Console, reader: Reader) -> None:
-    run, status = run_of(reader), status_of(reader)
+    run: Any = run_of(reader)
+    status = status_of(reader)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -205,75 +188,16 @@ def _show(console: Console, reader: Reader) -> None:
             if status.command:
                 table.add_row("go on with", escape(status.command))
     console.print(table)
-    if isinstance(run, Results):
+    if run.kind in ("infer", "compare"):
+        from .comparisons import print_comparison
+
         print_comparison(console, run.comparison)
-    elif isinstance(run, RulesRun):
+    elif run.kind == "rules":
         console.print()
         console.print(str(run.rules), markup=False, soft_wrap=True)
     elif (rows := temperatures(run)) is not None:
         console.print()
         console.print(rows)
-
-
-def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the cells of a comparison, one table for each machine; many of them together."""
-    _print_cells(console, comparison)
-    for line in comparison.compiling:
-        console.print(f"\n{line}", style="dim")
-
-
-def _print_cells(console: Console, comparison: Comparison) -> None:
-    rows = comparison.table
-    if len(rows) > MOST_ROWS:
-        for model, found in _by_model(comparison.summary(("model", "method"))):
-            console.print(f"\n{model}", style="bold", markup=False)
-            console.print(_summary_table(found))
-            for row in found:
-                if row["skipped"]:
-                    console.print(f"{row['method']} was skipped in {row['skipped']} of {row['skipped'] + row['n']}")
-        console.print("\nall of them", style="bold")
-        console.print(_summary_table(comparison.summary(("method",))))
-        console.print(SUMMARY_TEXT, style="dim")
-        return
-    for model, found in _by_model(rows):
-        console.print(f"\n{model}", style="bold", markup=False)
-        console.print(_cells_table(found))
-        for why in dict.fromkeys(f"{row['method']} was skipped: {row['skipped']}" for row in found if row["skipped"]):
-            console.print(why, markup=False)
-
-
-def _by_model(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    for model in dict.fromkeys(row["model"] for row in rows):
-        yield model, [row for row in rows if row["model"] == model]
-
-
-def _summary_table(rows: list[dict[str, Any]]) -> Table:
-    names = {name: title for name, title in SUMMARY_COLUMNS.items() if name != "model"}
-    table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
-    for name, title in names.items():
-        table.add_column(title, justify="left" if name == "method" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(text(row[name], name) for name in names))
-    return table
-
-
-def _cells_table(rows: list[dict[str, Any]]) -> Table:
-    names = {name: title for name, title in COLUMNS.items() if name != "model"}
-    table = Table(box=None, pad_edge=False)
-    for name, title in names.items():
-        left = name in ("method", "bound")
-        table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=WIDTHS[name])
-    for row in rows:
-        table.add_row(*(text(row[name], name) for name in names))
-        if row["corrected"] is not None:
-            estimate = {
-                "method": "  corrected",
-                "log_z": row["corrected"],
-                "log_z_error": row["corrected_error"],
-                "log_z_off": row["corrected_off"],
-            }
-            table.add_row(*(text(estimate[name], name) if name in estimate else "" for name in names))
-    return table
 
 
 def temperatures(run: Run) -> Table | None:
