@@ -90,15 +90,14 @@ class Engine:
         """Return whether so many chains are swept one after the other."""
         return n_chains <= cls.few
 
-    @classmethod
-    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+    def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
         """Return the chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do.
 
         A path does not depend on it.
         """
-        if n_chains <= cls.few:
+        if self._one_by_one:
             return -(-n_chains // min(threads, n_chains))
-        n_blocks = max(-(-n_chains // cls.block_lanes), min(threads, -(-n_chains // LANES)))
+        n_blocks = max(-(-n_chains // self.block_lanes), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 
     def _allocate(self) -> None:

@@ -91,8 +91,7 @@ class LayeredChains(Engine):
 
     kernel = "layered"
 
-    @classmethod
-    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
+    def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
         """Return the chains of a block: the more, the fewer units, so that Python's share of the work is small."""
         n_blocks = max(-(-n_chains // lanes_of(max(BLOCK, ENTRIES // n_units))), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))

@@ -38,9 +38,8 @@ class WordChains(Engine):
     _stream_groups: ClassVar[int] = 1  # parts of a block whose streams lie together, (4, streams) each
     _spare: ClassVar[int] = 0  # rows of words beyond those of the units
 
-    @classmethod
-    def _block_size(cls, n_chains: int, n_units: int, threads: int) -> int:
-        return 32 * cls.n_words
+    def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
+        return 32 * self.n_words
 
     def _lanes(self) -> int:
         return 32 * self.n_words

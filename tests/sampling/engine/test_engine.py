@@ -381,3 +381,9 @@ def test_a_single_unit(kernel: str, order: str, rule: str) -> None:
     p = reference.sigmoid(0.8)
     assert abs(n_up / 64_000 - p) < 4.5 * np.sqrt(p * (1 - p) / 64_000)
     np.testing.assert_allclose(chains.energies(), 0.4 - 0.8 * chains.bits()[:, 0])
+
+
+def test_chains_that_are_swept_together_are_not_dealt_out_one_by_one() -> None:
+    """In random order more than four chains of a graph take lanes side by side, which threads cannot share."""
+    assert len(chains_of("sparse", order="random", n_chains=8, threads=8).blocks) == 1
+    assert len(chains_of("sparse", order="sequential", n_chains=8, threads=8).blocks) == 8
