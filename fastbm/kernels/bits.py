@@ -1,7 +1,7 @@
 """Bits of units: packed into bytes and words, multiplied with weights, counted.
 
 Bits are packed for the file (eight units a byte) and for counting (64 chains a word). Counts of units, pairs and
-triples of units that are up together are exact integers, added up as rows stream by.
+triples of units that are up together, and of single units or pairs in every chain, are exact integers.
 
 Products of a matrix of zeros and ones with weights take four rows of the weights at a time. A unit is on or off, so
 that four of them pick one of sixteen sums of rows: the method of four Russians (Arlazarov, Dinic, Kronrod and
@@ -221,3 +221,51 @@ def count_triples(words, triples, counts):
         for w in range(n_words):
             total += count_bits(both[w] & third[w])
         counts[t] += total
+
+
+MOST_IN_BYTES = 255  # whose number is counted in a byte
+BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").view(np.uint64)[:, 0].copy()
+
+
+@kernel
+def count_by_chain(packed, bits, shifts, counts, sums):
+    """Count in each half of the samples of each chain, and how many units are up in every state.
+
+    Mutates `counts` (2, n_chains, n_shifts * n_units) uint16, which are 0, and `sums` (n_samples, n_chains) int64.
+    `packed` (n_samples, n_chains, n_bytes) are the states, an even number of samples; `bits` is `BITS`. What is counted
+    is whether unit i differs from unit i - d, for each d of `shifts`, n_units being next to 0; with a d of -1, whether
+    unit i is up.
+    Cost: one pass over bytes that hold a unit each, for every shift.
+    """
+    n_samples, n_chains, n_bytes = packed.shape
+    n_units = counts.shape[2] // shifts.shape[0]
+    half = n_samples // 2
+    words = np.empty(n_bytes, np.uint64)
+    up, twice = words.view(np.uint8), np.zeros(2 * n_units, np.uint8)
+    few = np.zeros(counts.shape[2], np.uint8)
+    for c in range(n_chains):
+        for t in range(n_samples):
+            for k in range(n_bytes):
+                words[k] = bits[packed[t, c, k]]
+            total = 0
+            for i in range(n_units):
+                twice[i] = up[i]
+                total += up[i]
+            for i in range(n_units):
+                twice[n_units + i] = up[i]
+            sums[t, c] = total
+            for s in range(shifts.shape[0]):
+                n, d = s * n_units, shifts[s]
+                other = twice[n_units - d :]
+                if d < 0:
+                    for i in range(n_units):
+                        few[n + i] += up[i]
+                else:
+                    for i in range(n_units):
+                        few[n + i] += up[i] ^ other[i]
+            last = t == half - 1 or t == n_samples - 1
+            if last or (t if t < half else t - half) % MOST_IN_BYTES == MOST_IN_BYTES - 1:
+                h = 0 if t < half else 1
+                for i in range(few.shape[0]):
+                    counts[h, c, i] += np.uint16(few[i])
+                    few[i] = 0

@@ -34,26 +34,45 @@ def larger_ratios(values, orders, table, n_chains, ratios):
     Cost: some passes over the values.
     """
     size = values.shape[1]
-    scores, apart, order = np.empty(size), np.empty(size), np.empty(size, np.int64)
-    ordered = np.empty(size + 2)
-    ordered[0], ordered[size + 1] = -np.inf, np.inf  # neither is ever the nearest to the median
+    scores, ordered = np.empty(size), np.empty(size + 2)
+    ordered[0], ordered[size + 1] = -np.inf, np.inf  # as far from the median as can be
     for k in range(values.shape[0]):
         for j in range(size):
             ordered[j + 1] = values[k, orders[k, j]]
         spread_scores(ordered[1 : size + 1], orders[k], table, scores)
         ratios[k] = _ratio(scores, n_chains)
-        low, high = size // 2, size // 2 + 1
-        median = (ordered[low] + ordered[high]) / 2
-        for j in range(size):
-            below, above = median - ordered[low], ordered[high] - median
-            nearer = below <= above
-            apart[j] = below if nearer else above
-            order[j] = orders[k, (low if nearer else high) - 1]
-            low -= 1 if nearer else 0
-            high += 0 if nearer else 1
-        if apart[0] != apart[size - 1]:
-            spread_scores(apart, order, table, scores)
+        if _spread_distances(ordered, orders[k], table, scores):
             ratios[k] = max(ratios[k], _ratio(scores, n_chains))
+
+
+@kernel
+def _spread_distances(ordered, order, table, scores):
+    """Write the scores of the ranks of distances from the median; return whether these differ. Mutates `scores`.
+
+    `ordered` are the numbers in order between -inf and inf. Equal distances are found once they are all past.
+    """
+    size = order.shape[0]
+    low, high = size // 2, size // 2 + 1
+    median = (ordered[low] + ordered[high]) / 2
+    first, first_low, first_high, last = 0, low, high, -1.0
+    for j in range(size + 1):
+        below, above = median - ordered[low], ordered[high] - median
+        nearer = below <= above
+        distance = below if nearer else above
+        if distance != last:
+            if j - first > 1:
+                score = table[first + j - 1]
+                for k in range(low, first_low):
+                    scores[order[k]] = score
+                for k in range(first_high - 1, high - 1):
+                    scores[order[k]] = score
+            if j == size:
+                return first > 0
+            first, first_low, first_high, last = j, low, high, distance
+        scores[order[(low if nearer else high) - 1]] = table[2 * j]
+        low -= 1 if nearer else 0
+        high += 0 if nearer else 1
+    return first > 0
 
 
 @kernel

@@ -15,13 +15,12 @@ import numpy as np
 from ... import diagnostics
 from ...diagnostics.bits import bit_r_hat, r_hat_limit
 from ...diagnostics.drift import drifts
+from ...kernels.bits import BITS, count_by_chain
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
 FEWEST, MOST = 32, 1024  # states of each chain
-PIECE = 1 << 20  # bits that are unpacked at once
-MOST_IN_BYTES = 255  # bits whose number is counted in a byte
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
 
@@ -40,10 +39,9 @@ def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> l
     if not run.has_states or len(run.sweep) < 8:
         return []
     packed, n_units = spaced(run), run._start.n_units
-    bytes_first = np.ascontiguousarray(np.moveaxis(np.bitwise_count(packed), -1, 0))  # sums over few bytes are slow
-    m = 2.0 * bytes_first.sum(axis=0, dtype=np.int64) / n_units - 1.0
     distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
-    counts, found = _counts(packed, n_units, distances), []
+    counts, n_up = _counts(packed, n_units, distances)
+    m, found = 2.0 * n_up / n_units - 1.0, []
     for chains in together:
         found.append(_of_magnetisation(np.abs(m) if even else m, chains, even=even))
         found.append(_of_units(counts, len(packed) // 2, run._start, chains, distances))
@@ -64,28 +62,16 @@ def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agree
     return Agreement(name, chains, float(diagnostics.r_hat(own)), limit, drifts(own))
 
 
-def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> np.ndarray:
-    """Count how often units are up, or those of pairs differ, in both halves of every chain: (2, n_chains, k)."""
+def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Count how often units are up, or those of pairs differ, in both halves of every chain: (2, n_chains, k).
+
+    Return with it how many units are up in each state.
+    """
     n_samples, n_chains = packed.shape[:2]
-    units_last = n_units > n_chains  # NumPy's inner loops go along the last axis
-    k = n_units * (1 if distances is None else len(distances))
-    counts = np.zeros((2, n_chains, k) if units_last else (2, k, n_chains), np.uint16)
-    piece = min(max(1, PIECE // counts[0].size), MOST_IN_BYTES)
-    for half, states in enumerate((packed[: n_samples // 2], packed[n_samples // 2 :])):
-        for start in range(0, len(states), piece):
-            up = np.unpackbits(states[start : start + piece], axis=2, count=n_units, bitorder="little")
-            if not units_last:
-                up = np.ascontiguousarray(up.transpose(0, 2, 1))
-            if distances is not None:
-                up = _differ(up, distances, 2 if units_last else 1)
-            counts[half] += np.add.reduce(up, axis=0, dtype=np.uint8)
-    return counts if units_last else counts.transpose(0, 2, 1)
-
-
-def _differ(up: np.ndarray, distances: list[int], axis: int) -> np.ndarray:
-    """Return whether units i - d and i differ, for each distance d."""
-    pairs = [up ^ np.roll(up, d, axis=axis) for d in distances]
-    return pairs[0] if len(pairs) == 1 else np.concatenate(pairs, axis=axis)
+    shifts = np.array([-1] if distances is None else distances)
+    counts, n_up = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16), np.empty((n_samples, n_chains), np.int64)
+    count_by_chain(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
+    return counts, n_up
 
 
 def _of_units(
