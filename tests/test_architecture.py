@@ -249,6 +249,24 @@ def test_the_compiler_is_asked_for_no_threads_of_its_own() -> None:
     assert not [node for node in ast.walk(parse(door)) if isinstance(node, ast.keyword) and node.arg == "parallel"]
 
 
+def test_kernels_whose_names_begin_with_an_underscore_are_called_by_kernels_alone() -> None:
+    """They have no wrapper through which Python could call them (`fastbm.kernels.jit`)."""
+    for file in FILES:
+        if file.startswith("kernels/"):
+            compiled = [
+                node
+                for node in ast.walk(parse(file))
+                if isinstance(node, ast.FunctionDef)
+                and {"kernel", "borrowing", "inlined"} & {getattr(one, "id", "") for one in node.decorator_list}
+            ]
+            private = {node.name for node in compiled if node.name.startswith("_")}
+            inside = {id(part) for node in compiled for part in ast.walk(node)}
+            named = [node for node in ast.walk(parse(file)) if isinstance(node, ast.Name) and node.id in private]
+            assert not [f"{file}:{node.lineno} {node.id}" for node in named if id(node) not in inside]
+        else:
+            assert not re.search(r"from [\w.]*kernels[\w.]* import [^\n]*\b_[a-z]", (PACKAGE / file).read_text()), file
+
+
 def test_kernels_import_nothing_but_numpy_and_kernels() -> None:
     names = ("ahead", "barrier", "cache", "groups", "patterns", "stopwatch", "vectors")
     tools = {*DOORS, *(f"kernels/{name}.py" for name in names)}

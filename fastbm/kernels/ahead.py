@@ -26,7 +26,7 @@ _WORDS = ir.VectorType(_INT, LANES)
 
 
 @kernel
-def _fill_leaps(leaps):
+def fill_leaps(leaps):
     """Write what each bit of a state is after so many leaps as the lane has. Mutates `leaps` (128, 4, 16) uint32."""
     state = np.zeros((4, 128), np.uint32)
     for bit in range(128):
@@ -45,7 +45,7 @@ def _fill_leaps(leaps):
 def leaps() -> np.ndarray:
     """Return the table that `draw_words` takes, (128, 4, 16) uint32."""
     table = np.empty((128, 4, LANES), np.uint32)
-    _fill_leaps(table)
+    fill_leaps(table)
     table.setflags(write=False)
     return table
 

@@ -78,6 +78,9 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    # wrappers are compiled with all that they call; kernels whose names begin with _ are never called from Python
+    inner = function.__module__.startswith("fastbm.") and function.__name__.startswith("_")
+    options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}
     if VECTOR_BITS:
         options["pipeline_class"] = _WideCompiler
     made = numba.njit(nogil=True, error_model="numpy", **options)(function)

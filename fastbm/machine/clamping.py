@@ -99,7 +99,7 @@ class Clamped(Generic[Machine]):
     def log_sum_independent(self, beta: float) -> np.ndarray:
         """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
         units, found = self.model.convention, -beta * self.offset
-        add_log_sums(found, self.bias, beta * units.lo, beta * units.hi)
+        add_log_sums(found, np.ascontiguousarray(self.bias), beta * units.lo, beta * units.hi)
         return found
 
     def full_states(self, pattern: int, free_values: np.ndarray) -> np.ndarray:

@@ -248,10 +248,11 @@ def form_blocks(rises, fields, sizes):
     that the lowest entry of each is exact and cheap.
     """
     a, b, c = sizes
-    own_a, own_b = tabulate_energies(rises, fields, 0, a), tabulate_energies(rises, fields, a, b)
+    zero = np.int64(0)  # a literal would compile what it is given to once more
+    own_a, own_b = tabulate_energies(rises, fields, zero, a), tabulate_energies(rises, fields, a, b)
     own_c = tabulate_energies(rises, fields, a + b, c)
-    to_b, to_c = tabulate_fields(rises, 0, a, a, b), tabulate_fields(rises, 0, a, a + b, c)
-    b_to_c, c_to_a = tabulate_fields(rises, a, b, a + b, c), tabulate_fields(rises, a + b, c, 0, a)
+    to_b, to_c = tabulate_fields(rises, zero, a, a, b), tabulate_fields(rises, zero, a, a + b, c)
+    b_to_c, c_to_a = tabulate_fields(rises, a, b, a + b, c), tabulate_fields(rises, a + b, c, zero, a)
     no_a, no_b, no_c = np.zeros(1 << a, np.int64), np.zeros(1 << b, np.int64), np.zeros(1 << c, np.int64)
     return (
         (own_a, no_b, to_b, lowest_entry(own_a, to_b)),

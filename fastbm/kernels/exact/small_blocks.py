@@ -68,13 +68,13 @@ def average_small(rises, fields, sizes, beta, varies, pairs):
     f, g, h = tabulate(first, beta, 0.0, 0.0), tabulate(second, beta, 0.0, 0.0), tabulate(third, beta, 0.0, 0.0)
     of_b, of_c = sizes[0], sizes[0] + sizes[1]
     by_row, by_col = _weighed(h, np.ascontiguousarray(g.T), f, first)
-    add_pairs(by_row, by_col, 0, of_b, pairs)
+    add_pairs(by_row, by_col, np.int64(0), of_b, pairs)
     _, mean_f, variance_f = _spread(by_col)
     by_row, by_col = _weighed(np.ascontiguousarray(f.T), h, g, second)
     add_pairs(by_row, by_col, of_b, of_c, pairs)
     _, mean_g, variance_g = _spread(by_col)
     by_row, by_col = _weighed(f, g, h, third)
-    add_pairs(by_row, by_col, 0, of_c, pairs)
+    add_pairs(by_row, by_col, np.int64(0), of_c, pairs)
     total, mean_h, variance = _spread(by_col)
     variance += variance_f + variance_g
     largest = max(variance_f, variance_g)

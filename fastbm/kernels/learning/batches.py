@@ -101,7 +101,7 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
     for i in range(first, last):
-        n = 0
+        n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(turned.shape[0]):
             n = list_bits(places, n, turned[w, i], VECTOR * w)
         pair = add_halves_of_means(noise, pair, i, means, places[:n])
@@ -274,7 +274,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
     row_fields = np.empty((len(row_bits), weights.shape[1]), np.float32)
     biases = np.zeros(n_visible, np.float32), np.zeros(weights.shape[1], np.float32)
     gaps = np.empty(n_visible), np.empty(n_hidden), offsets[:n_visible], offsets[n_visible:]
-    sums, taken, both, n_met = np.empty(n_hidden), (visible_taken, hidden_taken), (turned, means), 0
+    sums, taken, both, n_met = np.empty(n_hidden), (visible_taken, hidden_taken), (turned, means), np.int64(0)
     for batch in range(order.shape[0]):
         for i in range(n_visible):
             biases[0][i] = np.float32(numbers[0] * bias[i])
@@ -283,7 +283,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         for k in range(len(row_bits)):
             row_bits[k] = rows[order[batch, of_rows[0] + k]]
         add_visible(row_fields, biases[1], weights, row_bits)
-        write_lanes(both, of_rows, 0, row_bits, row_fields, n_hidden, 1.0 / n_rows)
+        write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):
             if not persistent:
                 draw_hidden(hidden, row_fields if k == 0 else room[2], room[3], streams)

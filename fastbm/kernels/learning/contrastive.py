@@ -122,7 +122,7 @@ def add_visible(fields, bias, weights, words):
     """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
     places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)
     for lane in range(words.shape[0]):
-        n = 0
+        n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(words.shape[1]):
             n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
             n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)

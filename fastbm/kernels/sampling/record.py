@@ -17,59 +17,55 @@ from .sparse import sweep_sparse
 
 
 @borrowing
-def _advance(up, chains, visits, t, hold, few, many):
+def _advance(up, chains, visits, t, hold, few, many, rooms):
     """Do the sweeps before sample `t`; return the number of flips. Mutates `up` and what `chains` has.
 
-    `few` and `many` are as for `record_refined`, with what `_room` has made of them.
+    `few` and `many` are as for `record_refined`, `rooms` what `rooms_of_sweeps` has made.
     """
     sites, thin = visits
     rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
     n_flips = 0
     if few is not None:
-        n_flips = advance_dense_few(up, chains, rows, thin, hold, few)
+        n_flips = advance_dense_few(up, chains, rows, thin, hold, rooms[0])
     if many is not None:
-        n_flips = advance_dense(up, chains, rows, thin, hold, many)
+        n_flips = advance_dense(up, chains, rows, thin, hold, rooms[1])
     return n_flips
 
 
 @kernel
-def _room(up, chains, few, many):
-    """Return room for few chains or for many; None for what is None."""
-    fields, rises = chains[0], chains[1]
-    return (
-        None if few is None else room_for_few(fields, rises),
-        None if many is None else room_for_dense(up, fields),
-    )
+def rooms_of_sweeps(up, fields, rises):
+    """Return room for few chains and for many: either is small, and one that may be None would compile sweeps twice."""
+    return room_for_few(fields, rises), room_for_dense(up, fields)
 
 
 @kernel
-def record_refined(up, chains, visits, hold, few, many, remainders, packed, energies):
+def room_of_record(up, fields, rises, n_chains):
+    """Return the room that `record_refined` needs: for the words of a sample, and for sweeps."""
+    words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
+    return words, np.empty((2, up.shape[1]), np.uint64), rooms_of_sweeps(up, fields, rises)
+
+
+@borrowing
+def record_refined(up, chains, visits, ways, remainders, room, packed, energies):
     """Take samples, with energies above that of all units down, in the units of the fields.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), `up`, fields and
     streams; returns the number of flips. `chains` is (fields, rises, scale, streams) and `visits` (sites, thin), the
-    kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each; one of `few`, for
-    chains that are swept one after the other, and `many` is None, and what that one is for is not compiled.
-    `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and `add_remainders` take them.
+    kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each. `ways` is (hold, few, many):
+    one of `few`, for chains that are swept one after the other, and `many` is None, and what that one is for is not
+    compiled. `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and `add_remainders` take
+    them, `room` what `room_of_record` has made.
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
-    words = np.empty((packed.shape[1], (up.shape[0] + 63) // 64), np.uint64)
-    room = (words, np.empty((2, up.shape[1]), np.uint64))
-    return _record(up, chains, visits, hold, _room(up, chains, few, many), remainders, room, packed, energies)
-
-
-@borrowing
-def _record(up, chains, visits, hold, how, remainders, room, packed, energies):
-    """Do what `record_refined` does, in room for the words of a sample."""
     rest, start, bits, sums, wholes = remainders
-    (few, many), (words, room_of_words) = how, room
+    (hold, few, many), (words, room_of_words, rooms) = ways, room
     octets = words.view(np.uint8)
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
     for first in range(0, packed.shape[0], together):
         end = min(first + together, packed.shape[0])
         for t in range(first, end):
-            n_flips += _advance(up, chains, visits, t, hold, few, many)
+            n_flips += _advance(up, chains, visits, t, hold, few, many, rooms)
             words_of_units(up, words, room_of_words)
             for c in range(n_chains):
                 for byte in range(packed.shape[2]):
@@ -90,9 +86,9 @@ def record_summed(up, chains, visits, hold, few, many, values, weights, bias, un
     """
     lo, span = units
     total, n_flips = np.empty(values.shape[1]), 0
-    one_by_one, side_by_side = _room(up, chains, few, many)
+    rooms = rooms_of_sweeps(up, chains[0], chains[1])
     for t in range(packed.shape[0]):
-        n_flips += _advance(up, chains, visits, t, hold, one_by_one, side_by_side)
+        n_flips += _advance(up, chains, visits, t, hold, few, many, rooms)
         pack_units(up, packed[t])
         for i in range(up.shape[0]):
             for lane in range(up.shape[1]):

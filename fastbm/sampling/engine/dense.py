@@ -15,7 +15,7 @@ from ..._base import arrays
 from ...kernels.energy import energies_dense
 from ...kernels.sampling.dense import init_fields_dense, sweep_dense
 from ...kernels.sampling.few_dense import sweep_dense_few
-from ...kernels.sampling.record import record_refined, record_summed
+from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
 from .cooling import CoolingChains
@@ -120,15 +120,16 @@ class DenseChains(CoolingChains):
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         up = self.up[k]
         chains = (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
-        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
+        visits, ways = (sites, thin), (self._hold, *((True, None) if self._one_by_one else (None, True)))
         energies = np.empty(packed.shape[:2])
         if self._by_fields:
-            n_flips = record_refined(up, chains, *how, self._refined[k].arrays, packed, energies)
+            room = room_of_record(up, self._fields[k], self._rises, packed.shape[1])
+            n_flips = record_refined(up, chains, visits, ways, self._refined[k].arrays, room, packed, energies)
             energies = self._above_all_down(k, energies)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
-            n_flips = record_summed(up, chains, *how, values, self._weights, bias, units, packed, energies)
+            n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, packed, energies)
         self._flips[k] += n_flips
         return energies
 
