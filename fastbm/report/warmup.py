@@ -32,6 +32,10 @@ def works() -> dict[str, list[Callable[[], Any]]]:
         for model in machines for n in (2, 64) for sampler in ("gibbs", "metropolis")
     ]  # fmt: skip
     sampling += [partial(sample, glass, n_chains=1024, sampler=name, **short) for name in ("gibbs", "metropolis")]
+    lattice = edwards_anderson((64, 64), seed=1)  # long enough for kernels of one chain that are made ready first
+    sampling += [
+        partial(sample, lattice, name, n_chains=1, n_sweeps=8, burn_in=80, seed=1) for name in ("gibbs", "metropolis")
+    ]
     sampling += [
         partial(sample, model, sampler=name, n_chains=4, **short)
         for model, name in ((magnet, "wolff"), (magnet, "swendsen-wang"))

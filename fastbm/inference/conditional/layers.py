@@ -109,10 +109,10 @@ def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarra
 
 def watch_rows(
     model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
-) -> tuple[float, np.ndarray]:
+) -> tuple[float, np.ndarray | None]:
     """Return the mean of `log_conditionals` over rows and units, and log sum_h exp(-beta E(v, h)) of each row.
 
-    One pass over the fields of hidden units serves for both; `up` is what `is_up` returns.
+    One pass over the fields of hidden units serves for both; without any there is no sum. `up` is what `is_up` returns.
     """
     log_odds, log_sums = _log_odds(model, rows, units, up, beta)
     return float(sum_log_probabilities(log_odds, up)) / log_odds.size, log_sums
@@ -120,11 +120,11 @@ def watch_rows(
 
 def _log_odds(
     model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,)."""
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,), if there are any."""
     span, n = model.convention.span, model.n_visible
     if model.n_hidden == 0:
-        return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), -beta * np.asarray(model.energy(rows))
+        return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), None
     log_odds, fields = np.empty(up.shape), fields_of_hidden(model, rows)
     log_odds[:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
     log_sums = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))

@@ -67,10 +67,12 @@ class EnergyHistogram:
     ----------
     start : BoltzmannMachine
     looks : mapping of name to Look
+    beta : float
     """
 
-    def __init__(self, start: BoltzmannMachine, looks: Mapping[str, Look]) -> None:
+    def __init__(self, start: BoltzmannMachine, looks: Mapping[str, Look], beta: float) -> None:
         self._looks = dict(looks) if start.hidden_are_independent else {}
+        self._beta = beta
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -80,7 +82,7 @@ class EnergyHistogram:
 
     def __call__(self, model: BoltzmannMachine, chains: np.ndarray, epoch: int) -> dict[str, np.ndarray]:
         """Return one row of every stream; `chains` are energies of chains (n_chains,)."""
-        found = {name: -look.at(model)[1] for name, look in self._looks.items()}
+        found = {name: self._of_rows(model, look) for name, look in self._looks.items()}
         found["chains"] = chains
         every = np.concatenate(list(found.values()))
         low, high = float(every.min()), float(every.max())
@@ -89,6 +91,10 @@ class EnergyHistogram:
         edges[-1] = high
         counts = {f"energies/{name}": _counts(values, edges)[None] for name, values in found.items()}
         return {"energies/edges": edges[None], "energies/epoch": np.array([epoch]), **counts}
+
+    def _of_rows(self, model: BoltzmannMachine, look: Look) -> np.ndarray:
+        log_sums = look.at(model)[1]
+        return energies(model, look.values, self._beta) if log_sums is None else -log_sums
 
 
 def _counts(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -211,7 +217,7 @@ class ChainMonitor:
         self._n_chains = min(settings.n_chains, most)
         looks = looks if most == MOST_ROWS else looks_of(start, data, settings, most)
         whole = {name: look for name, look in looks.items() if look.complete}
-        self._histogram = EnergyHistogram(start, whole)
+        self._histogram = EnergyHistogram(start, whole, settings.beta)
         rows = {name: look.values for name, look in looks.items()}
         if "rows" in rows:
             known = ~np.isnan(rows["rows"])

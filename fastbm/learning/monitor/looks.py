@@ -52,12 +52,13 @@ class Look:
         self.values, self.complete = values_of(start.convention, table, places), table.complete
         self.units = np.sort(generator.permutation(start.n_visible)[:MOST_UNITS])
         self._up = is_up(start, self.values, self.units)
-        self._seen: tuple[BoltzmannMachine, tuple[float, np.ndarray]] | None = None
+        self._seen: tuple[BoltzmannMachine, tuple[float, np.ndarray | None]] | None = None
 
-    def at(self, model: BoltzmannMachine) -> tuple[float, np.ndarray]:
+    def at(self, model: BoltzmannMachine) -> tuple[float, np.ndarray | None]:
         """Return what is asked of whole rows and a machine whose hidden units are independent, computed once.
 
-        The mean of log p(v_i | others) over rows and `units`, and log sum_h exp(-beta E(v, h)) of each row.
+        The mean of log p(v_i | others) over rows and `units`, and log sum_h exp(-beta E(v, h)) of each row, if there
+        are hidden units.
         """
         if self._seen is None or self._seen[0] is not model:
             self._seen = model, watch_rows(model, self.values, self.units, self._up, self._beta)
