@@ -65,6 +65,7 @@ class Rows:
 
     def __init__(self, table: Table, n_units: int, known: Table | None = None) -> None:
         self.table, self.n_units, self._known = table, n_units, known
+        self._sums: np.ndarray | None = None  # without weights, once they were asked for
 
     @classmethod
     def of(cls, up: np.ndarray | Rows, known: np.ndarray | None = None) -> Rows:
@@ -128,10 +129,14 @@ class Rows:
 
     def sums(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Count in how many rows each unit is up, or the weight of these rows; missing entries count as down."""
+        if weights is None and self._sums is not None:
+            return self._sums.copy()
         total = np.zeros(self.n_units)
         for some in self.blocks():
             bits = self[some]
             total += bits.sum(axis=0, dtype=np.int64) if weights is None else weights[some] @ bits
+        if weights is None:
+            self._sums = total.copy()
         return total
 
     def known_counts(self, weights: np.ndarray | None = None) -> np.ndarray:
