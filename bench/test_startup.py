@@ -92,6 +92,12 @@ def test_help(work):
     assert "resume" in work(partial(python, HELP, "--help"), None, "s", workload="fastbm --help", rounds=5)
 
 
+def test_show(work, tmp_path):
+    bm.sample(bm.models.random_machine(10, seed=1), n_chains=4, n_sweeps=100, out=tmp_path / "run.h5", progress=False)
+    run = partial(python, HELP, "show", tmp_path / "run.h5")
+    assert "r_hat" in work(run, None, "s", workload="fastbm show", rounds=5)
+
+
 @pytest.mark.parametrize(("name", "code"), [("one sample", SAMPLE), ("every verb", ALL_VERBS)])
 def test_empty_cache(name, code, work, tmp_path):
     numbers = count()
