@@ -30,10 +30,11 @@ from h5py import h5f, h5fd, h5p
 
 from .._base import hdf5
 from .._base.checks import StorageError
+from .._base.versions import package_version
 from . import disk
 from .hdf import Put
 from .names import unfinished
-from .schema import FORMAT, package_version
+from .schema import FORMAT
 from .seal import BLOCK, CRC, BlockHash, bytes_before_table, hash_of_table
 
 SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own

@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from .._base.streams import Stream
+from .._base.versions import package_version
 from . import hdf
 from .image import (
     TRAILER,
@@ -47,7 +48,6 @@ from .schema import (
     Arrays,
     canonical_json,
     check_major,
-    package_version,
 )
 
 NUMBERS = ("segment", "first_block", "n_blocks")
