@@ -258,7 +258,7 @@ def write_state_file(names: Names, number: int, state: Mapping[str, np.ndarray])
     def fill(file: h5py.Group, put: hdf.Put) -> None:
         hdf.write_arrays(file.create_group(STATE), state, put)
 
-    return write_sealed(build_image(fill), names.state(number))
+    return write_sealed(build_image(fill), names.state(number), names.fence)
 
 
 def read_state(names: Names, header: Header) -> Arrays:

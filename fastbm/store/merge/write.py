@@ -174,6 +174,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         disk.sync()
     finally:
         disk.close()
+    names.fence()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
     hdf5.believe(names.merged)
