@@ -1,4 +1,4 @@
-"""On a real Dask cluster of processes: SIGTERM and a closing worker commit; no scheduler, other versions."""
+"""On a real Dask cluster of processes: SIGTERM commits; where no scheduler listens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def work(folder, k):
         path.with_suffix(".txt").write_text(f"{time.time()} {stopped}")
 
 def wait(path):
-    while not path.exists():
+    while not path.exists() or not path.stat().st_size:
         time.sleep(0.01)
 
 if __name__ == "__main__":
@@ -46,26 +46,20 @@ if __name__ == "__main__":
         os.kill(pid, signal.SIGTERM)
         wait(folder / "0.txt")
         print("SIGTERM", float((folder / "0.txt").read_text().split()[0]) - sent, flush=True)
-        other = executor.submit(work, str(folder), 1)
-        wait(folder / "1.h5.parts" / "seg-00000001.h5")
-        executor._client.retire_workers()
-        wait(folder / "1.txt")
-        print("closed", (folder / "1.txt").read_text(), flush=True)
 """
 
 
-def test_a_worker_that_gets_sigterm_or_closes_commits(tmp_path: Path) -> None:
+def test_a_worker_that_gets_sigterm_commits(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=environment, timeout=60
     )
-    told = re.search(r"SIGTERM (\S+)\nclosed \S+ stopped by the closing of its Dask worker after sweep", done.stdout)
+    told = re.search(r"SIGTERM (\S+)", done.stdout)
     assert told is not None, done.stdout + done.stderr
     assert float(told[1]) < 1.5  # a block, and a second
-    for k in range(2):
-        assert not bm.open(tmp_path / f"{k}.h5").live
+    assert not bm.open(tmp_path / "0.h5").live
 
 
 def test_where_no_scheduler_listens() -> None:
