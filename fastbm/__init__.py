@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .machine.machine import BoltzmannMachine
     from .models import square_lattice as lattice
     from .report import plots
+    from .runs import workers
     from .runs.begin import merge, open, resume
     from .runs.extend import extend
     from .runs.fit.pairs import PairInformation, pair_information
@@ -90,6 +91,7 @@ _MODULES = {
     "plots": "report.plots",
     "rules": "learning.methods",
     "samplers": "sampling.samplers",
+    "workers": "runs.workers",
 }
 
 __all__ = [
@@ -138,6 +140,7 @@ __all__ = [
     "smoothed_rates",
     "transform",
     "verify",
+    "workers",
 ]
 
 

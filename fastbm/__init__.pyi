@@ -44,6 +44,7 @@ from .machine.file import load as load
 from .machine.machine import BoltzmannMachine as BoltzmannMachine
 from .models import square_lattice as lattice
 from .report import plots as plots
+from .runs import workers as workers
 from .runs.begin import merge as merge, open as open, resume as resume
 from .runs.extend import extend as extend
 from .runs.fit.pairs import PairInformation as PairInformation, pair_information as pair_information
@@ -100,6 +101,7 @@ __all__ = [
     "smoothed_rates",
     "transform",
     "verify",
+    "workers",
 ]
 
 class _Sample(TypedDict, total=False):

@@ -5,7 +5,6 @@ A block belongs to its own streams and rows, so results do not depend on the num
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from itertools import repeat
 from threading import Barrier, Event, Lock, Thread, get_ident
 from typing import Any, TypeVar
 
-from . import checks
+from . import checks, share
 from .system import after_fork
 
 T = TypeVar("T")
@@ -25,10 +24,8 @@ after_fork(_pools.clear)
 
 
 def available() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of threads that this process computes on unless told: one in a worker, else its share."""
+    return 1 if share.is_worker() else share.processors()
 
 
 def resolve(threads: int | None) -> int:

@@ -2,23 +2,31 @@
 
 What all pieces share (a machine, the spec of a run) travels with the first piece that a worker gets and stays there;
 every other piece is a name and a number.
+
+With what they share go the versions that bits depend on: a worker that has others refuses. A worker that leaves says
+so, and its piece goes to another.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import platform
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, TimeoutError as NotYet
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, TimeoutError as NotYet
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
+from . import share
+from .checks import Interrupted
 from .halting import Halt, never, stop_if_asked
+from .versions import PINNED_PACKAGES, differences, pinned
 
 CHECK_SECONDS = 0.05  # between two looks for a stop while others do the work
 A_WORKER = 2  # pieces that wait for each worker
+MOST_LEFT = 3  # times that one piece is left by workers that leave
 MOST_KNOWN = 4  # jobs whose shared part a worker keeps
 
 _known: OrderedDict[bytes, Any] = OrderedDict()
@@ -27,6 +35,10 @@ _lock = Lock()
 
 class Unknown:
     """What a worker returns for a piece of a job whose shared part it does not have."""
+
+
+class Left:
+    """What a worker returns for a piece in whose middle it was asked to leave."""
 
 
 def check_executor(executor: Any) -> None:
@@ -67,19 +79,26 @@ class Pieces:
         self._name = blake2b(self._packed, digest_size=16).digest()
         self._n_workers = n_workers(executor)
         self._n_with = 0  # pieces that were sent with what they share
+        self._n_left = 0  # times that the piece which is taken next was left
         self._next = first  # the piece that is taken next
         self._waiting: deque[Future[Any]] = deque()
 
     def take(self, halt: Halt = never) -> Any:
-        """Return the next result; raises `Halted` where a stop is asked for, what `function` raises, BrokenExecutor."""
+        """Return the next result; raises `Halted` where a stop is asked for, what `function` raises, BrokenExecutor.
+
+        ImportError where workers have no fastbm, ValueError where they have other versions.
+        """
         try:
             while True:
                 self._fill()
                 found = self._awaited(halt)
-                if not isinstance(found, Unknown):
+                if not isinstance(found, (Unknown, Left)):
                     self._waiting.popleft()
-                    self._next += 1
+                    self._next, self._n_left = self._next + 1, 0
                     return found
+                self._n_left += isinstance(found, Left)
+                if self._n_left == MOST_LEFT:
+                    raise BrokenExecutor(f"{MOST_LEFT} workers left in the middle of one piece")
                 self._waiting[0] = self._send(self._next, True)
         except BaseException:
             self.cancel()
@@ -103,7 +122,13 @@ class Pieces:
 
     def _send(self, k: int, with_shared: bool) -> Future[Any]:
         self._n_with += with_shared
-        return self._executor.submit(do_piece, self._name, self._function, k, self._packed if with_shared else None)
+        shared = (pinned(), self._packed) if with_shared else (None, None)
+        try:
+            return self._executor.submit(do_piece, self._name, self._function, k, *shared)
+        except RuntimeError as error:
+            if isinstance(error, BrokenExecutor):
+                raise
+            raise BrokenExecutor(str(error)) from None  # it was shut down
 
     def _awaited(self, halt: Halt) -> Any:
         while True:
@@ -114,9 +139,21 @@ class Pieces:
                 if self._waiting[0].done():  # it is the piece that raised it
                     raise
                 self._fill()
+            except CancelledError:  # by the executor, whose workers or connection are gone
+                raise BrokenExecutor("its pieces were cancelled") from None
+            except ModuleNotFoundError as error:
+                if (error.name or "").split(".")[0] != "fastbm":
+                    raise
+                raise ImportError("a worker of the executor lacks fastbm. Install it there as it is here.") from None
+            except Exception as error:
+                if type(error).__name__ == "KilledWorker":  # Dask's
+                    raise BrokenExecutor("Dask gave a piece up, whose workers died") from None
+                raise
 
 
-def do_piece(name: bytes, function: Callable[[Any, int], Any], k: int, packed: bytes | None) -> Any:
+def do_piece(
+    name: bytes, function: Callable[[Any, int], Any], k: int, versions: tuple[str, ...] | None, packed: bytes | None
+) -> Any:
     """Do one piece where it has been sent to."""
     with _lock:
         if name in _known:
@@ -124,8 +161,19 @@ def do_piece(name: bytes, function: Callable[[Any, int], Any], k: int, packed: b
         elif packed is None:
             return Unknown()
         else:
+            check_versions(versions or ())
             _known[name] = pickle.loads(packed)  # noqa: S301 (executors pickle what is sent in any case)
             while len(_known) > MOST_KNOWN:
                 _known.popitem(last=False)
         shared = _known[name]
-    return function(shared, k)
+    with share.working():
+        try:
+            return function(shared, k)
+        except Interrupted:  # which Dask would take for the end of the worker
+            return Left()
+
+
+def check_versions(there: tuple[str, ...]) -> None:
+    """Refuse, in a worker, work from where the versions that bits depend on are others."""
+    if other := differences(dict(zip(PINNED_PACKAGES, there, strict=False)), "where the work comes from"):
+        raise ValueError(f"the worker {platform.node()} would give other bits: {'; '.join(other)}.")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .._base import share
 from .._base.system import fcntl
 from .._base.threads import blas_libraries, resolve
 from ..kernels.jit import CACHE_FOLDER, VECTOR_BITS, config, get_host_cpu_features
@@ -91,10 +92,12 @@ def _blas() -> Iterator[Finding]:
 
 def _threads() -> Finding:
     n = resolve(None)
+    of = "all processors" if n == os.cpu_count() else f"of {os.cpu_count()}, as affinity, cgroup or SLURM grant them"
+    of = "as this is a worker" if share.is_worker() else of
     names = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS") if name in os.environ]
     text = f" ({', '.join(f'{name}={os.environ[name]}' for name in names)})" if names else ""
     advice = "Pass threads=1 to each of several runs side by side. Numbers do not depend on it."
-    return Finding("threads", f"{n} unless told{text}", advice)
+    return Finding("threads", f"{n} unless told ({of}){text}", advice)
 
 
 def _cache() -> Finding:

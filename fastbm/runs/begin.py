@@ -145,10 +145,7 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, mo
     except Halted:
         raise _unmerged(stop, writer) from None
     except BrokenExecutor as error:
-        if isinstance(writer, store.Memory):
-            raise
-        message = f"stopped, as a worker of the executor died ({error}); what was committed is safe."
-        raise checks.Interrupted(message, _written(writer)) from error
+        raise _without_workers(error, writer) from None
     run = _written(writer)
     if done:
         run.start_from(model)
@@ -158,6 +155,13 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, mo
     if done and stop.signalled and stop.requested != "SIGINT":
         raise checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
     return run
+
+
+def _without_workers(error: BrokenExecutor, writer: Any) -> checks.Interrupted:
+    """Return the one line about an executor that does no more; what it lacked is seldom told, and most often memory."""
+    kept = "with out=... it could be resumed." if isinstance(writer, store.Memory) else "what was committed is safe."
+    text = f"stopped, as the executor does no more ({error}). Its workers may have had too little memory; {kept}"
+    return checks.Interrupted(text, _written(writer))
 
 
 def _unmerged(stop: Stop, writer: Any) -> checks.Interrupted:

@@ -4,6 +4,9 @@ A request is noted, and the loop of the run looks for it between blocks. Where w
 exception is raised within it, in the main thread, by the handler of the signal. The clock sends a signal of its own to
 that end, one that does nothing to a program that does not listen to it.
 
+What stops a whole process, such as the end of a batch job, asks all its runs, whatever threads they are in (`ask_all`);
+it is the process's owner who arranges for that (`fastbm.workers`), never a run.
+
 Clocks may count from when this process began, as a batch system counts: its start-up is older than the first line of
 Python.
 """
@@ -23,6 +26,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from .._base import share
 from .._base.system import after_fork
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -33,7 +37,9 @@ FIRST_SECONDS = 10.0  # a first block that has less is done whole: runs of very 
 AGAIN_SECONDS = 0.05
 MERGE_SECONDS = 2.0  # that a merge may go on for when a stop is asked for
 
-_active: list[Stop] = []
+_active: list[Stop] = []  # in the main thread
+_running: list[Stop] = []  # in any thread
+_for_good: list[str] = []  # why this process leaves, so that what is begun stops at once
 START_TICKS = 19  # of the fields after the command's name, the time of the start since boot
 SECONDS_OF = (1, 60, 3600, 86400)
 
@@ -105,13 +111,25 @@ class Stop:
             deadline = (time.monotonic() if began is None else began) + max_seconds
             self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
 
+    def ask(self, reason: str) -> None:
+        """Ask for a stop, from any thread; `reason` ends "stopped by ..."."""
+        if not self.signalled:
+            self.requested, self._requested_at = reason, time.monotonic()
+        self._send()
+
     def __enter__(self) -> Stop:
         self._depth += 1
-        if self._depth == 1 and threading.current_thread() is threading.main_thread():
-            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraised
-            _active.append(self)
-            for number in self._signals:
-                self._listen(number, self._note)
+        if self._depth == 1:
+            if threading.current_thread() is threading.main_thread():
+                self._hook, sys.unraisablehook = sys.unraisablehook, self._unraised
+                _active.append(self)
+                for number in self._signals:
+                    self._listen(number, self._note)
+                if share.prepared():
+                    self._listen(WAKE, self._wake)
+            _running.append(self)
+            for reason in _for_good:
+                self.requested, self._requested_at = reason, time.monotonic()
         return self
 
     def _listen(self, number: int, handler: Any) -> None:
@@ -125,6 +143,8 @@ class Stop:
         self._depth -= 1
         if self._depth == 0:
             self.disarm()
+            if self in _running:  # a forked child forgot it
+                _running.remove(self)
             self._release()
 
     def _release(self) -> None:
@@ -217,8 +237,23 @@ class Stop:
             self._send()
 
 
+def ask_all(reason: str, *, for_good: bool = False) -> None:
+    """Ask every run of this process for a stop, in any thread, and, `for_good`, those that are begun later."""
+    if for_good:
+        _for_good[:] = [reason]
+    for stop in list(_running):
+        stop.ask(reason)
+
+
+def n_running() -> int:
+    """Return how many runs are under way in this process."""
+    return len(_running)
+
+
 def _forget_in_child() -> None:
     """Have a process that was forked within a run end by signals, as if there were no run."""
+    _running.clear()
+    _for_good.clear()
     for stop in list(_active):
         stop._release()
 

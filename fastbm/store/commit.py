@@ -170,7 +170,7 @@ class Committer:
     def _write(self, number: int, image: Image, *, named: bool) -> str:
         path = self._names.named(number)
         if named:
-            return write_sealed(image, path)
+            return write_sealed(image, path, self._names.fence)
         temporary = unfinished(path)
         digest, handle = write_unnamed(image, temporary)
         self._names.unnamed[number] = (temporary, handle)
@@ -194,6 +194,7 @@ def name_segments(names: Names) -> None:
     while names.unnamed:
         number, (temporary, handle) = names.unnamed.popitem()
         with disk_errors(names, resumable=True):
+            names.fence()
             disk.publish(handle, temporary, names.named(number))
 
 

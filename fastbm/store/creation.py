@@ -17,6 +17,7 @@ import numpy as np
 
 from .._base.checks import StorageError, choice, real, whole
 from .._base.streams import Stream
+from .._base.versions import package_version
 from . import disk, hdf
 from .chain import Origin, foreign
 from .commit import disk_errors
@@ -27,7 +28,7 @@ from .image import Damaged, Foreign, write_sealed
 from .lock import Lock, busy
 from .names import Names
 from .place import check_out, check_place, warn_of_place
-from .schema import canonical_json, check_streams, package_version
+from .schema import canonical_json, check_streams
 from .segment import Contents, Header, read_header, segment_image, spec_hash
 from .writer import Settings, Writer, index_of
 

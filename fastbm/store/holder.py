@@ -33,6 +33,8 @@ class Holder:
     boot, space, born : str
         The boot of that host, the space its process numbers are of, and the clock tick in which the process began;
         "unknown" where the system does not tell.
+    beat, mark : str
+        Seconds between two signs of life, and what no other writer's text holds, of a writer without locks.
     """
 
     host: str
@@ -41,6 +43,8 @@ class Holder:
     boot: str = "unknown"
     space: str = "unknown"
     born: str = "unknown"
+    beat: str = "unknown"
+    mark: str = "unknown"
 
     @property
     def alive(self) -> bool | None:
@@ -79,7 +83,7 @@ def read_holder(lock: Path) -> Holder | None:
     for name, value in _FIELD.findall(text):
         found.setdefault(name, value)  # of a longer text before it the end may still be there
     try:
-        extra = {name: found[name] for name in ("boot", "space", "born") if name in found}
+        extra = {name: found[name] for name in ("boot", "space", "born", "beat", "mark") if name in found}
         return Holder(found["host"], int(found["pid"]), float(found["start"]), **extra)
     except (KeyError, ValueError):
         return None

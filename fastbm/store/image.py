@@ -30,10 +30,11 @@ from h5py import h5f, h5fd, h5p
 
 from .._base import hdf5
 from .._base.checks import StorageError
+from .._base.versions import package_version
 from . import disk
 from .hdf import Put
 from .names import unfinished
-from .schema import FORMAT, package_version
+from .schema import FORMAT
 from .seal import BLOCK, CRC, BlockHash, bytes_before_table, hash_of_table
 
 SMALL = 64 << 10  # bytes below which a copy is cheaper than a piece of its own
@@ -207,10 +208,16 @@ def build_image(fill: Callable[[h5py.Group, Put], None], appended: bytes = b"") 
     return Image((*memory.pieces(), memoryview(appended)))
 
 
-def write_sealed(image: Image, path: Path) -> str:
-    """Seal an image and publish it under its final name; return the hash in its trailer, in hex."""
+def write_sealed(image: Image, path: Path, fence: Callable[[], object] = lambda: None) -> str:
+    """Seal an image and publish it under its final name, unless `fence` raises; return the hash in its trailer."""
     temporary = unfinished(path)
     digest, handle = write_unnamed(image, temporary)
+    try:
+        fence()
+    except BaseException:
+        disk.close(handle)
+        disk.unlink(temporary)
+        raise
     disk.publish(handle, temporary, path)
     hdf5.believe(path)
     return digest

@@ -1,23 +1,25 @@
 """The lock that one writer holds on a run for its whole life: by flock, or by its name where flock is missing.
 
 A lock by name is the text of the lock file, which names a process: it holds while that process lives, and a process on
-another host is believed to live. Whoever would write the text first creates ``taking``, which only one can, and removes
-it when the text stands.
+another host is believed to live while it shows signs of life (`lease.py`). Whoever would write the text first creates
+``taking``, which only one can, and removes it when the text stands.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import time
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from .._base.checks import StorageError
 from .._base.system import after_fork, fcntl
-from . import disk
+from . import disk, lease
 from .holder import myself, read_holder
 from .names import Names
 
@@ -109,11 +111,14 @@ def _is_ours(handle: int) -> bool:
 def _take_by_name(names: Names) -> int:
     """Return the lock file with this process's name in it, or -1 where the folder was taken away in between."""
     taking = names.lock.with_name(TAKING)
+    holder, silent = read_holder(names.lock), None
+    if holder is not None and holder.alive is None and holder.beat != "unknown":
+        silent = lease.silent(names.lock)
     try:
         if not _create(names, taking):
             return -1
         try:
-            return _take_named(names)
+            return _take_named(names, silent)
         finally:
             os.unlink(taking)
     except StorageError:
@@ -122,7 +127,9 @@ def _take_by_name(names: Names) -> int:
         raise cannot_write(names, error) from error
 
 
-def _take_named(names: Names) -> int:
+def _take_named(names: Names, silent: lease.Signs | None) -> int:
+    if silent is not None and lease.signs(names.lock) == silent:
+        disk.unlink(names.lock)  # the writer that slept keeps a file that nobody looks at
     handle = _open(names)
     try:
         holder = read_holder(names.lock)
@@ -176,7 +183,12 @@ class Lock:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._handle, self.lacks = acquire(names)
-        text = myself().text.encode()
+        self._heart: lease.Heart | None = None
+        me = myself()
+        if self.lacks:
+            me = replace(me, beat=f"{lease.BEAT:g}", mark=secrets.token_hex(8))
+            names.fence = self._check
+        self._text = text = me.text.encode()
         try:
             os.pwrite(self._handle, text, 0)  # before what was longer is cut: readers never see an empty text
             os.truncate(self._handle, len(text))
@@ -186,6 +198,8 @@ class Lock:
                 f"{(error.strerror or str(error)).lower()} in {names.merged.parent}, for the lock of {names.shown}. "
                 "Nothing was changed. See to that first."
             ) from error
+        if self.lacks:
+            self._heart = lease.Heart(self._handle)
         _held.add(self)
 
     @property
@@ -196,14 +210,28 @@ class Lock:
     def release(self) -> None:
         """Release the lock, and remove the text that names this process."""
         handle, self._handle = self._handle, -1
+        if self._heart is not None:
+            self._heart.stop()
         if handle >= 0:
             with suppress(OSError):
                 os.truncate(handle, 0)
             os.close(handle)
 
+    def _check(self) -> None:
+        """Refuse to go on where another writer has taken the run over."""
+        found = lease.signs(self._names.lock)
+        if found is not None and found[0] == self._text:
+            return
+        other = read_holder(self._names.lock) or "another process"
+        raise StorageError(
+            f"{self._names.shown} was taken over by {other}, as this process gave no sign of life for "
+            f"{lease.LEASE:g} s. What was committed before is safe; this process stops."
+        )
+
     def _let_go(self) -> None:
         """Close the file in a forked child; the lock and its text are the parent's."""
         handle, self._handle = self._handle, -1
+        self._heart = None  # its thread is the parent's
         if handle >= 0:
             os.close(handle)
 

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class Names:
         Absolute, so that a later change of the working folder does no harm.
     unnamed : dict of int to (Path, int)
         Temporary name and descriptor of a segment that a writer is about to merge, and that bears no name of its own.
+    fence : callable
+        Called before a file gets its final name; raises StorageError where another writer has taken the run over.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -45,6 +48,7 @@ class Names:
         self.parts = self.merged.with_name(self.merged.name + PARTS)
         self.lock = self.parts / "lock"
         self.unnamed: dict[int, tuple[Path, int]] = {}
+        self.fence: Callable[[], None] = lambda: None
 
     @classmethod
     def of(cls, run: str | os.PathLike[str] | Names) -> Names:

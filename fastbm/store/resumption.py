@@ -10,6 +10,7 @@ from typing import Any
 
 from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError, warn
+from .._base.versions import PINNED_PACKAGES, package_version
 from . import disk
 from .chain import Chain, Origin, blocks_safe, follow, read_inputs, read_spec
 from .commit import disk_errors, prune_states
@@ -23,14 +24,12 @@ from .names import Names
 from .place import check_replaceable, warn_of_place
 from .schema import (
     INPUTS,
-    PINNED_PACKAGES,
     STATE,
     Arrays,
     Extend,
     Extension,
     canonical_json,
     check_same_spec,
-    package_version,
 )
 from .segment import Contents, Header, read_header, read_state, spec_hash
 from .writer import Settings, Writer, index_of

@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import metadata
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from .._base.checks import StorageError
 from .._base.hdf5 import AXIS, SCALE_ATTRIBUTES
 from .._base.streams import Stream
+from .._base.versions import package_version
 
 FORMAT = "fastbm"
 FORMAT_VERSION = (1, 1)
 SPEC, INPUTS, STATE, META, INDEX, REWINDS = "spec", "inputs", "state", "meta", "index", "rewinds"
-PINNED_PACKAGES = ("fastbm", "numpy", "numba")
 LARGE_STATE_BYTES = 16 << 20
 CHUNK_BYTES, LARGEST_CHUNK_BYTES = 64 << 10, 1 << 20
 
@@ -139,15 +138,6 @@ def check_same_spec(here: dict[str, Any], there: dict[str, Any]) -> None:
     if found:
         more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
         raise StorageError(f"cannot resume: {'; '.join(found[:8])}{more}.")
-
-
-@cache
-def package_version(name: str) -> str:
-    """Return the installed version of a package; fastbm may run from a checkout, others may be absent."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "0+unknown" if name == "fastbm" else "absent"
 
 
 def check_major(shown: str, version: Iterable[int], written_by: str) -> None:

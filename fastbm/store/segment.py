@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from .._base.streams import Stream
+from .._base.versions import package_version
 from . import hdf
 from .image import (
     TRAILER,
@@ -47,7 +48,6 @@ from .schema import (
     Arrays,
     canonical_json,
     check_major,
-    package_version,
 )
 
 NUMBERS = ("segment", "first_block", "n_blocks")
@@ -258,7 +258,7 @@ def write_state_file(names: Names, number: int, state: Mapping[str, np.ndarray])
     def fill(file: h5py.Group, put: hdf.Put) -> None:
         hdf.write_arrays(file.create_group(STATE), state, put)
 
-    return write_sealed(build_image(fill), names.state(number))
+    return write_sealed(build_image(fill), names.state(number), names.fence)
 
 
 def read_state(names: Names, header: Header) -> Arrays:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import signal
 import time
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastbm.store import holder, lock as acquiring, merge_parts, open_reader, resume
+from fastbm.store import holder, lease, lock as acquiring, merge_parts, open_reader, resume
 from tests.support import crash, store
 from tests.support.places import listing, unchanged
 from tests.support.store import N_BLOCKS, append, begin, check_rows, complete, refused, state_after
@@ -25,6 +26,17 @@ WARNING = (
 )
 
 
+HEART = lease.Heart
+
+
+class StillHeart:
+    def __init__(self, handle: int) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
 @pytest.fixture(autouse=True)
 def no_flock(monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(handle: int, operation: int) -> None:
@@ -32,6 +44,7 @@ def no_flock(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fcntl, "flock", flock)
     monkeypatch.setattr(acquiring, "_PAUSE", 0.0)
+    monkeypatch.setattr(lease, "Heart", StillHeart)  # children are forked, which must not be beside a thread
 
 
 def quietly(act: Any, *arguments: Any, **options: Any) -> Any:
@@ -174,3 +187,43 @@ def test_an_error_of_the_disk_is_none_of_these(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(fcntl, "flock", flock)
     refused(lambda: begin(tmp_path / "run.h5"), f"Input/output error (in {tmp_path}).")
     assert set(listing(tmp_path)) <= {"run.h5.parts", "run.h5.parts/lock"}  # it may be another's by now
+
+
+def test_a_writer_elsewhere_that_shows_no_sign_is_taken_over_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer sleeps, as a host does that is cut off; it wakes up when another has gone on with the run."""
+    path, lock = tmp_path / "run.h5", tmp_path / "run.h5.parts" / "lock"
+    monkeypatch.setattr(lease, "Heart", HEART)
+    monkeypatch.setattr(lease, "BEAT", 0.02)
+    monkeypatch.setattr(lease, "POLL", 0.02)
+    monkeypatch.setattr(lease, "LEASE", 0.4)
+    go = tmp_path / "go"
+
+    def work() -> None:
+        with quietly(begin, path) as writer:
+            append(writer, 0, 2)
+            (tmp_path / "begun").touch()
+            while not go.exists():
+                time.sleep(0.005)
+            refused(lambda: append(writer, 2, 3), "was taken over by pid ")
+
+    monkeypatch.setattr(holder.socket, "gethostname", lambda: "node7")
+    child = crash.start_child(work)
+    monkeypatch.setattr(holder.socket, "gethostname", lambda: "node8")
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.005)
+    refused(lambda: resume(path), f"being written by pid {child} on node7")
+    os.kill(child, signal.SIGSTOP)
+    with quietly(resume, path) as writer:
+        assert writer.n_blocks == 2
+        append(writer, 2, 4)
+        os.kill(child, signal.SIGCONT)
+        go.touch()
+        assert crash.ended(child) == 0
+        assert lock.read_text().startswith("host node8\n")
+        append(writer, 4, N_BLOCKS)
+        writer.finish(state_after(N_BLOCKS))
+    assert list(listing(tmp_path)) == ["begun", "go", "run.h5"]
+    quietly(complete, tmp_path / "whole.h5")
+    crash.assert_same_run(path, tmp_path / "whole.h5")

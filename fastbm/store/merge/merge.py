@@ -73,6 +73,7 @@ def merge_chain(names: Names, halt: Halt = never, origin: Origin | None = None) 
                     raise _damaged(str(error), whole.headers[-1].end_block) from None
                 raise
     with disk_errors(names):
+        names.fence()
         remove_parts(names)
 
 

@@ -21,13 +21,14 @@ from ..._base import hdf5
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
+from ..._base.versions import package_version
 from .. import disk as files, hdf, scales
 from ..chain import Chain, Origin, damage, read_inputs, read_spec
 from ..find import Merged, Status
 from ..image import Damaged, check_hash, hasher_of, open_image
 from ..names import Names
 from ..reader import Reader
-from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, chunk_shape, package_version
+from ..schema import FORMAT, FORMAT_VERSION, INPUTS, META, SPEC, STATE, Arrays, chunk_shape
 from ..seal import BlockHash
 from ..segment import Header, read_state
 from .file import SIZE, Chunks, DiskFile, Follower, chunk_bytes, corners
@@ -173,6 +174,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
         disk.sync()
     finally:
         disk.close()
+    names.fence()
     files.rename(names.merged_temporary, names.merged)
     files.sync_folder(names.merged.parent)
     hdf5.believe(names.merged)

@@ -1,0 +1,197 @@
+"""The plan page's model: how long work in pieces takes on many workers, and what saturates first.
+
+python -m bench.plan            the tables of docs/plan.md
+python -m bench.plan --measure  its constants, measured here
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+HOUR = 3600.0
+CORES = (1, 10, 100, 1_000, 10_000)
+EXECUTORS = {"Dask": 2.9e-3, "joblib": 0.19e-3, "MPI": 0.15e-3, "process pool": 0.10e-3}  # seconds a piece
+COMMITS = 200.0  # a second, of a shared file system: 5 ms a sync there; a local disk takes several times as many
+NETWORK, READING = 1e9, 5e9  # bytes a second that a coordinator takes, and that a shared file system gives to all
+PAIRS = 53e9  # pairs of units a second and core, counted over rows
+
+
+@dataclass(frozen=True)
+class Work:
+    """Independent pieces, and what else they need.
+
+    Attributes
+    ----------
+    core_seconds : float
+    n_pieces : int
+    begin : float
+        Seconds of a worker before its first piece: start, imports, kernels from the cache.
+    serial : float
+        Seconds of the coordinator, whatever the number of workers.
+    commits : float
+        Commits in all, of whoever writes.
+    sent, read : float
+        Bytes that come back to the coordinator, and that workers read.
+    """
+
+    name: str
+    core_seconds: float
+    n_pieces: int
+    begin: float = 3.0
+    serial: float = 2.0
+    commits: float = 0.0
+    sent: float = 0.0
+    read: float = 0.0
+
+
+WORK = (
+    Work("log Z, n = 50", 13 * HOUR, 1_560),
+    Work("log Z, n = 54", 210 * HOUR, 25_200),
+    Work("log Z and moments, n = 50", 39 * HOUR, 4_680),
+    Work("log Z and moments, n = 54", 626 * HOUR, 75_120),
+    Work("10⁴ samples of disorder, 3D ±J, L = 16", 285 * HOUR, 10_000, commits=20_000),
+    Work("10⁶ summary cells of a second", 1e6, 1_000_000, commits=2e4),
+    Work("moments of 10⁸ rows x 10⁴ units", 1e8 * 1e8 / 2 / PAIRS, 1_000, sent=1_000 * 4e8, read=1e8 * 1e4 / 8),
+)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Wall time in seconds, the share of it in which workers compute, and what is the bottleneck."""
+
+    seconds: float
+    efficiency: float
+    bound: str
+
+
+def forecast(work: Work, n_cores: int, a_task: float, *, processors: float = math.inf) -> Forecast:
+    """Return what a run takes: the slowest of computing, handing pieces out and committing, after what begins it.
+
+    Pieces are of one length, so that the last round of them is full or not; `processors` bounds how many workers
+    compute at once, for more workers than that on one machine.
+    """
+    at_once = min(n_cores, processors)
+    rounds = math.ceil(work.n_pieces / at_once)
+    parts = {
+        "cores": rounds * work.core_seconds / work.n_pieces,
+        "tasks": work.n_pieces * a_task,
+        "commits": work.commits / COMMITS,
+        "network": work.sent / NETWORK,
+        "reading": work.read / READING,
+    }
+    bound = max(parts, key=lambda name: parts[name])
+    if bound == "cores" and n_cores > work.n_pieces:
+        bound = "pieces"
+    seconds = work.serial + work.begin + parts["cores" if bound == "pieces" else bound]
+    return Forecast(seconds, work.core_seconds / (seconds * at_once), bound)
+
+
+def told(seconds: float) -> str:
+    """Return a time as text."""
+    for unit, size in (("d", 24 * HOUR), ("h", HOUR), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def table(executor: str) -> Iterator[str]:
+    """Return the lines of a table in Markdown."""
+    yield f"| {executor} | core hours | " + " | ".join(f"{n:,} cores" for n in CORES) + " |"
+    yield "|---|---|" + "---|" * len(CORES)
+    for work in WORK:
+        found = [forecast(work, n, EXECUTORS[executor]) for n in CORES]
+        cells = (f"{told(one.seconds)}{'' if one.bound == 'cores' else f' ({one.bound})'}" for one in found)
+        yield f"| {work.name} | {work.core_seconds / HOUR:,.0f} | " + " | ".join(cells) + " |"
+
+
+def spin(seconds: float, k: int) -> int:
+    """Compute for so many seconds of processor time, so that others on the same processor make it last longer."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return k
+
+
+def nothing(shared: Any, k: int) -> int:
+    """Do a piece that is no work."""
+    return k
+
+
+@contextmanager
+def executor_of(kind: str, n_workers: int) -> Iterator[Executor]:
+    """Have an executor whose workers have begun."""
+    import fastbm as bm
+
+    if kind == "process pool":
+        with bm.workers.pool(n_workers) as pool:
+            list(pool.map(spin, [0.05] * (2 * n_workers), range(2 * n_workers)))
+            yield pool
+        return
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        bm.workers.connect(cluster.scheduler_address) as client,
+    ):
+        list(client.map(spin, [0.05] * (2 * n_workers), range(2 * n_workers)))
+        yield client
+
+
+def seconds_of(executor: Executor, function: Any, shared: Any, n_pieces: int) -> float:
+    """Return how long the workers take for pieces, wall clock."""
+    from fastbm._base.workers import Pieces
+
+    started = time.perf_counter()
+    pieces = Pieces(executor, function, shared, n_pieces)
+    for _ in range(n_pieces):
+        pieces.take()
+    return time.perf_counter() - started
+
+
+def seconds_a_commit() -> float:
+    """Return how long a commit of 64 kB takes in the folder for temporary files."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        for k in range(20):
+            handle = os.open(f"{folder}/{k}.tmp", os.O_CREAT | os.O_WRONLY)
+            os.write(handle, bytes(65_536))
+            os.fsync(handle)
+            os.close(handle)
+            os.rename(f"{folder}/{k}.tmp", f"{folder}/{k}")
+        return (time.perf_counter() - started) / 20
+
+
+def measure() -> None:
+    """Print the constants of this machine, and forecasts beside what is measured."""
+    processors = len(os.sched_getaffinity(0))
+    print(f"a commit of 64 kB: {1e3 * seconds_a_commit():.2f} ms")
+    for kind, n_tasks in (("process pool", 2_000), ("Dask", 500)):
+        with executor_of(kind, processors) as executor:
+            a_task = seconds_of(executor, nothing, None, n_tasks) / n_tasks
+            wall = seconds_of(executor, spin, 1.0, 4 * processors)
+        print(f"{kind}: {1e3 * a_task:.2f} ms a piece; pieces of 1 s: overhead {100 * (wall / 4.0 - 1.0):.1f} %")
+    for n_workers in (1, 2, 4, 8):
+        work = replace(WORK[0], core_seconds=8.0, n_pieces=32, begin=0.0, serial=0.0)
+        found = forecast(work, n_workers, EXECUTORS["process pool"], processors=processors).seconds
+        with executor_of("process pool", n_workers) as executor:
+            wall = seconds_of(executor, spin, 0.25, 32)
+        print(f"{n_workers} workers: {wall:.2f} s, forecast {found:.2f} s ({100 * (found / wall - 1.0):+.0f} %)")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--measure", action="store_true")
+    if parser.parse_args().measure:
+        measure()
+    else:
+        for name in ("Dask", "MPI"):
+            print("\n".join(table(name)), end="\n\n")

@@ -1,0 +1,94 @@
+"""Dask: the plugin that makes its workers leave in order, and the connection to a scheduler.
+
+Whoever imports this imports Dask. A worker's process has one main thread, which runs its event loop and a plugin's
+set-up, and others that do tasks; SIGTERM would end it at once, and the nanny would begin another. With the plugin it
+asks the runs for a stop, lets them commit, and closes the worker, so that the scheduler gives what it had to others
+and holds no death against them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from distributed import Client, WorkerPlugin
+from distributed.cfexecutor import ClientExecutor
+
+from ..._base import share
+from ..._base.versions import PINNED_PACKAGES, differences, pinned
+from .. import stop
+from .leaving import initialise
+
+CLOSES = "the closing of its Dask worker"
+
+
+class DaskPlugin(WorkerPlugin):
+    """Stop runs in order when their worker closes, gets SIGTERM or is at the end of its lifetime.
+
+    ``client.register_plugin(fastbm.workers.DaskPlugin())``; `connect` does so.
+    """
+
+    name = "fastbm"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self.versions = pinned()
+
+    def setup(self, worker: Any) -> None:
+        """Prepare a worker's process; Dask calls it in the thread of the event loop."""
+        _refuse(str(worker.address), self.versions)
+        if threading.current_thread() is not threading.main_thread():
+            return  # a worker within somebody's process, such as a test's, whose signals are not its own
+        share.be_worker()
+        initialise(lambda number: worker.loop.add_callback(worker.close_gracefully, reason="SIGTERM"))
+
+    def teardown(self, worker: Any) -> None:
+        """Ask for a stop as the worker closes: it waits for its threads, and the nanny for it."""
+        stop.ask_all(CLOSES, for_good=share.prepared())
+
+
+def _refuse(where: str, versions: tuple[str, ...]) -> None:
+    if other := differences(dict(zip(PINNED_PACKAGES, versions, strict=True)), "where the work comes from"):
+        raise ValueError(f"the Dask worker {where} would give other bits: {'; '.join(other)}.")
+
+
+class Connection(ClientExecutor):
+    """An executor that closes its client with itself."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster as it is, and close the connection."""
+        super().shutdown(wait=wait)
+        self._client.close()
+
+
+def connected(address: str, seconds: float) -> Connection:
+    """Return an executor of a scheduler whose workers are as this process is."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)  # what fails is told in one line, below
+    try:
+        client = Client(address, timeout=seconds, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"no Dask scheduler listens at {address} ({text}). Begin one with: dask scheduler.") from None
+    finally:
+        logger.setLevel(before)
+    try:
+        _check_workers(client)
+        client.register_plugin(DaskPlugin())
+    except BaseException:
+        client.close()
+        raise
+    return Connection(client)
+
+
+def _check_workers(client: Client) -> None:
+    """Refuse workers without fastbm, or with other versions."""
+    for worker, found in client.run(pinned, on_error="return").items():
+        if isinstance(found, ModuleNotFoundError):
+            raise ValueError(f"the Dask worker {worker} lacks {found.name}. Install fastbm there as it is here.")
+        if isinstance(found, BaseException):
+            raise found
+        if other := differences(dict(zip(PINNED_PACKAGES, found, strict=True)), f"on the Dask worker {worker}"):
+            raise ValueError(f"{'; '.join(other)}. Install the same versions there.")
