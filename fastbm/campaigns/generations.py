@@ -54,6 +54,8 @@ class Generation:
         How much longer the cells are computed than their tables say.
     versions : dict of name to version
         Of what decides the last bits of numbers.
+    axes : tuple of tuple of str
+        Keys of the grid that go together.
     created : float
         Time of day.
     """
@@ -66,6 +68,7 @@ class Generation:
     base: dict[str, Any]
     shards: tuple[int, ...]
     versions: dict[str, str]
+    axes: tuple[tuple[str, ...], ...] = ()
     ids: tuple[str, ...] = ()
     factor: float = 1.0
     created: float = 0.0
@@ -86,9 +89,8 @@ def first_generation(plan: Plan) -> Generation:
     """Return the generation that a plan begins, with no cells in it yet."""
     settings = {one.name: value for one in fields(plan.settings) if (value := getattr(plan.settings, one.name)) is not None}
     tables = {**plan.base, "grid": plan.grid, "campaign": settings} | ({"zip": plan.zips} if plan.zips else {})
-    return Generation(
-        0, GRID, plan.verb, plan.settings.keep, tables, plan.base, (), versions_of(plan.verb), created=time.time()
-    )
+    versions = versions_of(plan.verb)
+    return Generation(0, GRID, plan.verb, plan.settings.keep, tables, plan.base, (), versions, plan.axes)
 
 
 def cut(n_cells: int, n_shards: int | None) -> tuple[int, ...]:
@@ -126,7 +128,7 @@ def _read(path: Path) -> Generation:
         if (number := found.pop("format")) > FORMAT:
             raise StorageError(f"{path} has format {number}; this fastbm reads up to {FORMAT}. Install a later one.")
         tuples = {name: tuple(found[name]) for name in ("shards", "ids")}
-        return Generation(**{**found, **tuples})
+        return Generation(**{**found, **tuples, "axes": tuple(map(tuple, found["axes"]))})
     except StorageError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

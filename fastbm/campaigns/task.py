@@ -25,7 +25,7 @@ from .attempts import DIED, MOST_DEATHS, Attempts
 from .row import columns_of
 
 ROW, IS_FAILED, SECONDS = "cells/row", "cells/failed", "meta/seconds"
-DONE, FAILED = "done", "failed"
+FAILED = "failed"  # what a row says in place of numbers
 LENGTHS = {"fit": "epochs"}  # what a longer cell has more of; n_sweeps unless named here
 
 
@@ -98,7 +98,7 @@ class ShardTask:
             self._attempts.end()
         return {
             ROW: np.array([json.dumps(row)], dtype=object),
-            IS_FAILED: np.array([row["status"] == FAILED], np.uint8),
+            IS_FAILED: np.array([FAILED in row], np.uint8),
             SECONDS: np.array([time.perf_counter() - started]),
         }
 
@@ -114,7 +114,7 @@ class ShardTask:
                     found = self._in_file(cell["id"], call, tables)
                 else:
                     found = call(threads=self._threads, progress=False, stop=self._stop)
-                return {"status": DONE, **columns_of(found)}
+                return columns_of(found)
         except Exception as error:
             of_a_file = isinstance(error, OSError) and self._spec["keep"] == "runs"
             if of_a_file or isinstance(error, BrokenExecutor):  # none of it is the cell's fault
@@ -186,7 +186,7 @@ def _lacks(run: Run, verb: str, tables: Mapping[str, Any]) -> int:
 
 
 def _failed(text: str) -> dict[str, Any]:
-    return {"status": FAILED, "error": text}
+    return {FAILED: text}
 
 
 def _text(error: Exception) -> str:
