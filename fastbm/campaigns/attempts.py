@@ -70,7 +70,7 @@ def path_of(shard: str | os.PathLike[str]) -> Path:
 
 
 def read(path: Path) -> Counter[str]:
-    """Return how many processes have died at each cell: where a cell's line is the last one before another beginning."""
+    """Return how many processes have died at each cell: those whose line another beginning follows."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -95,6 +95,12 @@ class Campaign:
         return {name: one.factor for one in self.generations for name in one.ids}
 
     @property
+    def pending(self) -> set[str]:
+        """Ids of cells that are to be computed again, and were not yet."""
+        last = dict(zip(self.ids, self._shards.generations, strict=True))
+        return {name for one in self.generations for name in one.ids if last[name] < one.number}
+
+    @property
     def ids(self) -> list[str]:
         """Ids of the rows of the table."""
         return [cell["id"] for cell in self._shards.cells]
@@ -119,11 +125,6 @@ class Campaign:
     def to_xarray(self) -> Any:
         """Return the table as an xarray.Dataset, its dimensions the keys of the grid; needs xarray."""
         return self.table.to_xarray()
-
-
-def is_campaign(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is the folder of a campaign."""
-    return (Path(path).expanduser() / "generation-0000.json").is_file()
 
 
 def open_campaign(path: str | os.PathLike[str]) -> Campaign:

@@ -151,14 +151,14 @@ class _Coordinator:
                 self._mend(error)
                 continue
             done, _ = wait(self._waiting, timeout=CHECK_SECONDS, return_when=FIRST_COMPLETED)
-            broken = None
+            broken: BaseException | None = None
             for future in done:
-                job, error = self._waiting.pop(future), future.exception()
-                if isinstance(error, BrokenExecutor) or type(error).__name__ == KILLED:
+                job, raised = self._waiting.pop(future), future.exception()
+                if isinstance(raised, BrokenExecutor) or type(raised).__name__ == KILLED:
                     self._queue.appendleft(job)
-                    broken = error if isinstance(error, BrokenExecutor) else broken
-                elif error is not None:
-                    self._take(job, Outcome(FAILED, f"{type(error).__name__}: {error}"))
+                    broken = raised if isinstance(raised, BrokenExecutor) else broken
+                elif raised is not None:
+                    self._take(job, Outcome(FAILED, f"{type(raised).__name__}: {raised}"))
                 else:
                     self._take(job, future.result())
             if broken is not None:

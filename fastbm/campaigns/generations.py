@@ -20,7 +20,7 @@ from typing import Any
 from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError
 from ..store import disk
-from ..store.names import unfinished
+from ..store.names import GENERATION, unfinished
 from ..store.schema import canonical_json, differences, package_version
 from .grid import NO_NUMBER, Plan
 
@@ -29,6 +29,7 @@ N_SHARDS = 32  # unless told: work for as many workers, and few files
 GRID, RETRY, LONGER = "grid", "retry", "longer"  # why a generation was begun
 VERSIONED = ("fastbm", "numpy", "numba")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+MOST_NAMED = 8  # keys that differ
 _NAME = re.compile(r"generation-(\d{4,})\.json")
 
 
@@ -87,7 +88,8 @@ def versions_of(verb: str) -> dict[str, str]:
 
 def first_generation(plan: Plan) -> Generation:
     """Return the generation that a plan begins, with no cells in it yet."""
-    settings = {one.name: value for one in fields(plan.settings) if (value := getattr(plan.settings, one.name)) is not None}
+    settings = {one.name: getattr(plan.settings, one.name) for one in fields(plan.settings)}
+    settings = {name: value for name, value in settings.items() if value is not None}
     tables = {**plan.base, "grid": plan.grid, "campaign": settings} | ({"zip": plan.zips} if plan.zips else {})
     versions = versions_of(plan.verb)
     return Generation(0, GRID, plan.verb, plan.settings.keep, tables, plan.base, (), versions, plan.axes)
@@ -119,7 +121,7 @@ def read_all(folder: Path) -> list[Generation]:
 
 
 def _path(folder: Path, number: int) -> Path:
-    return folder / f"generation-{number:04d}.json"
+    return folder / GENERATION.format(number)
 
 
 def _read(path: Path) -> Generation:
@@ -183,7 +185,8 @@ def check_same(folder: Path, known: Sequence[Generation], new: Generation) -> No
     free = {key for one in (last, new) for key in _grid_keys(one)}
     here, there = (_without({**one.base, "keep": one.keep, "seed": _seed(one)}, free) for one in (new, last))
     if found := differences(json.loads(canonical_json(here)), json.loads(canonical_json(there))):
-        text = "; ".join(found[:8]).replace("in the file", "there") + (f"; and {len(found) - 8} more" * (len(found) > 8))
+        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        text = "; ".join(found[:MOST_NAMED]).replace("in the file", "there") + more
         raise StorageError(
             f"{folder} is a campaign with other settings: {text}. Only values in [grid] can be added. Name another "
             "folder: campaign.out."

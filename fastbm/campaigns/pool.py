@@ -1,4 +1,4 @@
-"""Executors of a campaign: a pool of processes of our own, a Dask scheduler, MPI; each is imported only where asked for."""
+"""Executors of a campaign: a pool of our own, a Dask scheduler, MPI; each is imported only where it is asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from .shard import STOPPED, Job, Outcome, do_shard
 
-CONNECT_SECONDS = 4.0  # after which no scheduler is there
+CONNECT_SECONDS = 3.0  # after which no scheduler is there
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 
 _ends: list[Connection] = []  # in a worker: what it hears of its coordinator by
@@ -85,13 +85,12 @@ def connect(address: str) -> tuple[Executor, Any]:
         from distributed import Client
     except ImportError:
         raise ImportError("--scheduler needs Dask: pip install distributed.") from None
-    import asyncio
     import logging
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
     try:
         client = Client(address, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError, TypeError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError, ValueError, TypeError) as error:
         text = " ".join(str(error).split())
         raise ValueError(f"no Dask scheduler listens at {address}: {text or type(error).__name__}.") from None
     return client.get_executor(), client

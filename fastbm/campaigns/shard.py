@@ -138,9 +138,7 @@ def _bring_to_end(job: Job, common: dict[str, Any]) -> None:
     if not is_there(job.path):
         if job.spec is None:
             raise StorageError(f"{job.path} is gone. Restore a copy of it.")
-        begin(
-            job.spec, {}, common["threads"], job.path, False, None, common["progress"], common["stop"], job.storage
-        )
+        begin(job.spec, {}, common["threads"], job.path, False, None, common["progress"], common["stop"], job.storage)
     elif not is_finished(Path(job.path)):
         resume(job.path, exact=bool(job.versions), **common)
 

@@ -79,10 +79,13 @@ class Shards:
         What specs say of cells that are done.
     rows : list of str
         JSON.
+    generations : list of int
+        In which generation each row was computed.
     """
 
     cells: list[dict[str, Any]]
     rows: list[str]
+    generations: list[int]
     failed: np.ndarray
     seconds: np.ndarray
 
@@ -145,11 +148,12 @@ def _is_long(reader: Reader) -> bool:
 def read_rows(folder: Path, generations: Sequence[Generation]) -> Shards:
     """Read all rows, those of cells that were computed again in place of those before, in the order of the grid."""
     found: dict[str, tuple[Any, ...]] = {}
-    for _, _, path in begun(folder, generations):
+    for generation, _, path in begun(folder, generations):
         run = read_shard(path)
         failed, took, rows = run.read(IS_FAILED), run.read(SECONDS), run.read(ROW)
         for cell, *row in zip(run.config["cells"], rows, failed, took, strict=False):
-            found[cell["id"]] = (cell["at"], cell, *row)
+            found[cell["id"]] = (cell["at"], cell, generation.number, *row)
     ordered = sorted(found.values(), key=lambda one: one[0])
-    columns: list[Any] = [list(column) for column in zip(*ordered, strict=True)] or [[]] * 5
-    return Shards(columns[1], columns[2], np.array(columns[3], bool), np.array(columns[4], float))
+    columns: list[Any] = [list(column) for column in zip(*ordered, strict=True)] or [[]] * 6
+    _, cells, numbers, rows, failed, seconds = columns
+    return Shards(cells, rows, numbers, np.array(failed, bool), np.array(seconds, float))

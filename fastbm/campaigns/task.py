@@ -133,7 +133,7 @@ class ShardTask:
             if "factor" not in self._spec or not (more := _lacks(run, verb, tables)):
                 return run
             with suppress(ValueError):  # it would have begun otherwise, had it been longer
-                return extend(path, **{run.counted: more}, **common)
+                return extend(path, **common | {run.counted: more})
         self._folder.mkdir(exist_ok=True)
         storage = {key: value for key, value in tables.get("store", {}).items() if key != "max_seconds"}
         call(out=path, overwrite=is_there(path), about={"toml": json.dumps(tables)}, **storage, **common)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ from ..runs.bar import check_progress
 from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop
 from ..runs.toml.text import read as read_file
-from . import generations, grid
-from .campaign import Campaign, is_campaign, open_campaign
+from ..store.names import is_campaign
+from . import grid
+from .campaign import Campaign, open_campaign
 from .coordinator import Left, work
-from .generations import GRID, LONGER, RETRY, Generation, add, check_same, check_versions, cut, numbered, read_all
+from .generations import LONGER, RETRY, check_versions, read_all
 from .pool import Pool
-from .shard import Job, entry_of, is_finished, path_of, read_shard, spec_of
-from .task import length_of
+from .settled import again, jobs_of, settle
+from .shard import is_finished, path_of
 
-Entry = dict[str, Any]  # what the spec of a shard says of a cell
-STORED = ("commit_seconds", "commit_bytes", "compression")  # of [store], for the shards too
 _PART = re.compile(r"(\d+)/(\d+)")
 
 
@@ -111,6 +110,8 @@ def campaign(
         raise TypeError(f"tables must be a mapping or the path of a TOML file; got {tables!r}.")
     plan = grid.read(tables if isinstance(tables, Mapping) else read_file(tables))
     folder = folder_of(plan, out)
+    if stop is None and max_seconds is None:
+        max_seconds = plan.base.get("store", {}).get("max_seconds")
     options = _checked(executor, workers, part, threads, max_seconds, exact, progress, stop)
     settle(folder, plan, exact=exact)
     return _go_on(folder, options)
@@ -132,7 +133,7 @@ def folder_of(plan: grid.Plan, out: str | Path | None) -> Path:
 def resume_campaign(folder: str | Path, **options: Any) -> Campaign:
     """Go on with a campaign from its folder; the options are those of `campaign`."""
     found = open_campaign(folder)
-    checked = _checked(*(options.get(name, other) for name, other in _DEFAULTS.items()))
+    checked = _checked(**options)
     if checked["exact"]:
         check_versions(found.path, found.generations[0])
     return _go_on(found.path, checked)
@@ -141,7 +142,7 @@ def resume_campaign(folder: str | Path, **options: Any) -> Campaign:
 def retry(folder: str | Path, **options: Any) -> Campaign:
     """Compute the failed cells of a campaign again, all that is left of it besides."""
     found = open_campaign(folder)
-    _again(found, RETRY, list(found.failed), 1.0)
+    again(found, RETRY, list(found.failed), 1.0)
     return resume_campaign(folder, **options)
 
 
@@ -155,25 +156,21 @@ def lengthen(folder: str | Path, factor: float = 2.0, **options: Any) -> Campaig
     factor = checks.real("factor", factor, least=1.0)
     if factor == 1.0:
         raise ValueError("factor must be above 1: how much longer the cells become.")
-    _again(found, LONGER, found.unconverged, factor)
+    again(found, LONGER, found.unconverged, factor)
     return resume_campaign(folder, **options)
 
 
-_DEFAULTS = {
-    "executor": None,
-    "workers": None,
-    "part": None,
-    "threads": None,
-    "max_seconds": None,
-    "exact": True,
-    "progress": None,
-    "stop": None,
-}
-
-
 def _checked(
-    executor: Any, workers: Any, part: Any, threads: Any, max_seconds: Any, exact: bool, progress: Any, stop: Any
+    executor: Executor | None = None,
+    workers: int | None = None,
+    part: str | None = None,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    progress: Any = None,
+    stop: Stop | None = None,
 ) -> dict[str, Any]:
+    """Check how a campaign goes on."""
     check_executor(executor)
     check_progress(progress)
     if executor is not None and workers is not None:
@@ -199,54 +196,6 @@ def check_part(part: Any) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def settle(folder: Path, plan: grid.Plan, *, exact: bool = True) -> None:
-    """Write down the cells of a grid that the campaign in a folder does not have yet, and how they are cut."""
-    while True:
-        known = read_all(folder)
-        new = generations.first_generation(plan)
-        if known:
-            check_same(folder, known, new)
-            if exact:
-                check_versions(folder, known[0])
-        ids = plan.cells.ids
-        there = {name for one in known if one.why == GRID for name in _ids_of(one)} if known else set()
-        n_new = len(set(ids) - there)
-        if not n_new or add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards))):
-            return
-
-
-def _ids_of(generation: Generation) -> list[str]:
-    found: list[str] = grid.read(generation.tables).cells.ids
-    return found
-
-
-def _again(found: Campaign, why: str, ids: Sequence[str], factor: float) -> None:
-    """Write down that some cells are to be computed again."""
-    if not ids:
-        return
-    known, lengths = found.generations, found.factors
-    last = [one for one in known if one.why == GRID][-1]
-    n_shards = last.tables["campaign"].get("n_shards")
-    by_factor: dict[float, list[str]] = {}
-    for name in ids:
-        by_factor.setdefault(lengths.get(name, 1.0) * factor, []).append(name)
-    if why == LONGER:
-        _check_lengths(last, found, ids)
-    for times, some in by_factor.items():
-        more = {"why": why, "ids": tuple(sorted(some)), "shards": cut(len(some), n_shards), "factor": times}
-        if not add(found.path, numbered(last, known, **more)):
-            raise StorageError(f"{found.path} was changed by another process just now. Try again.")
-        known = [*known, last]
-
-
-def _check_lengths(generation: Generation, found: Campaign, ids: Sequence[str]) -> None:
-    name = length_of(generation.verb)
-    if name not in generation.base.get(generation.verb, {}) and any(
-        f"{generation.verb}.{name}" not in found.keys_of(one) for one in ids
-    ):
-        raise ValueError(f"cells can be made longer where {generation.verb}.{name} stands in the file, which it does not.")
-
-
 def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
     """Do the shards that are not finished, of this part."""
     stop, executor, workers = options["stop"], options["executor"], options["workers"]
@@ -258,7 +207,7 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
         left = [(one, k) for one, k in mine if not is_finished(path_of(folder, one.number, k))]
         n_done = sum(one.shards[k] for one, k in mine) - sum(one.shards[k] for one, k in left)
         threads = options["threads"] if here or options["threads"] else 1
-        jobs = _jobs(folder, known, left, threads, options["exact"]) if left else []
+        jobs = jobs_of(folder, known, left, threads, options["exact"]) if left else []
         pool = Pool(min(workers, len(jobs))) if workers and jobs else None
         try:
             result = work(jobs, n_done, pool or executor, stop, options["progress"], patient=options["part"] is None)
@@ -281,51 +230,6 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, unfinished: bool) ->
     if left.busy and part is None:
         raise Interrupted(f"{len(left.busy)} shards are being written by other processes;", found)
     return found
-
-
-def _jobs(
-    folder: Path, known: Sequence[Generation], left: Sequence[tuple[Generation, int]], threads: int | None, exact: bool
-) -> list[Job]:
-    """Return the jobs of some shards: with their specs, where these do not stand in a file yet."""
-    new = {one.number for one, k in left if not _has_begun(path_of(folder, one.number, k))}
-    specs = {(one.number, k): spec for one, k, spec in _specs(folder, known, new)}
-    jobs = []
-    for one, k in left:
-        path = path_of(folder, one.number, k)
-        spec = None if _has_begun(path) else specs[one.number, k]
-        stored = {name: value for name, value in one.base.get("store", {}).items() if name in STORED}
-        versions = known[0].versions if exact else {}
-        jobs.append(Job(str(path), spec, one.shards[k], one.verb, versions, threads, stored))
-    return jobs
-
-
-def _has_begun(path: Path) -> bool:
-    return path.exists() or Path(f"{path}.parts/seg-00000000.h5").exists()
-
-
-def _specs(
-    folder: Path, known: Sequence[Generation], wanted: set[int]
-) -> Iterator[tuple[Generation, int, dict[str, Any]]]:
-    """Yield the specs of the shards of some generations; cells are in the order of their ids, which is no order."""
-    there: dict[str, Entry] = {}
-    several = any(one.number > 0 and one.number in wanted for one in known)
-    for one in known:
-        if not several and one.number not in wanted:
-            continue
-        if one.why == GRID:
-            cells = grid.read(one.tables).cells
-            entries = [entry_of(cell, one.base, (one.number, k)) for k, cell in enumerate(cells)]
-            entries = [entry for entry in {entry["id"]: entry for entry in entries}.values() if entry["id"] not in there]
-            there |= {entry["id"]: entry for entry in entries}
-        else:
-            entries = [there[name] for name in one.ids]
-        if one.number not in wanted:
-            continue
-        entries.sort(key=lambda entry: entry["id"])
-        first = 0
-        for k, n in enumerate(one.shards):
-            yield one, k, spec_of(one, k, entries[first : first + n])
-            first += n
 
 
 def open(path: str | Path, *, trust: bool = False) -> Any:
