@@ -14,6 +14,7 @@ from typing import Any
 from .shard import STOPPED, Job, Outcome, do_shard
 
 CONNECT_SECONDS = 3.0  # after which no scheduler is there
+METHODS = ("forkserver", "spawn")  # how processes are started: the first that the system has
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 
 _ends: list[Connection] = []  # in a worker: what it hears of its coordinator by
@@ -32,10 +33,9 @@ class Pool:
         self.executor, self._end = self._make()
 
     def _make(self) -> tuple[Executor, Connection]:
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        if hasattr(context, "set_forkserver_preload"):
-            context.set_forkserver_preload(list(PRELOADED))
+        there = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context(next(method for method in METHODS if method in there))
+        context.set_forkserver_preload(list(PRELOADED))
         theirs, ours = multiprocessing.Pipe(duplex=False)
         executor = ProcessPoolExecutor(
             self._n_workers, mp_context=context, initializer=begin_worker, initargs=(theirs,)
@@ -49,19 +49,21 @@ class Pool:
 
     def stop(self) -> None:
         """Have all workers commit and leave; return when they have."""
-        self._end.close()
+        with suppress(OSError):
+            self._end.send(None)  # nobody takes it, so that all see it
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def begin_worker(end: Connection) -> None:
-    """Prepare a process of a pool: Ctrl-C is its coordinator's affair, and the end of `end` is its own."""
+    """Prepare a process of a pool: Ctrl-C is its coordinator's affair; what comes through `end` is its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _ends.append(end)
     threading.Thread(target=_leave_after, args=(end,), daemon=True, name="fastbm-coordinator").start()
 
 
 def _leave_after(end: Connection) -> None:
-    wait([end])
+    coordinator = multiprocessing.parent_process()
+    wait([end] if coordinator is None else [end, coordinator.sentinel])
     os.kill(os.getpid(), signal.SIGTERM)
 
 

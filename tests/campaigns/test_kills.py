@@ -1,0 +1,34 @@
+"""Campaigns whose workers and coordinators are killed end as if they had not been."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import fastbm as bm
+from tests.support import campaign_kills as kills, stopping
+from tests.support.crash import memory_folder
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+
+
+def check_kills(n: int, n_betas: int, fields: tuple[float, ...], seconds: float, n_shards: int = 4) -> None:
+    said = kills.tables(n_betas, fields, n_shards=n_shards)
+    with memory_folder() as folder:
+        whole = bm.campaign(said, out=folder / "whole", threads=1)
+        file = kills.write(folder, said)
+        kills.kill_workers_and_coordinators(file, folder / "killed", n, n, seconds=seconds, between=2 * seconds)
+        assert kills.contents(folder / "killed") == kills.contents(folder / "whole")
+        assert len(whole.table) == n_betas * len(fields)
+
+
+def test_after_kills_of_workers_and_coordinators_the_bytes_are_the_same() -> None:
+    check_kills(2, 8, (0.0, 0.1), 0.04)
+
+
+@pytest.mark.long
+def test_after_twenty_kills_of_each_the_bytes_are_the_same() -> None:
+    check_kills(20, 20, tuple(k / 10 for k in range(10)), 0.1, n_shards=16)
