@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from ..runs.run import Run
 from .generations import GRID, Generation, read_all
 from .status import Shards, Status, read_rows, status
 from .table import Table
-from .task import FAILED
+from .task import FAILED, parsed
 
 
 class Campaign:
@@ -74,20 +73,20 @@ class Campaign:
         """The results: a row for each cell that is done or has failed, in the order of the grid."""
         axes = [one.axes for one in self.generations if one.why == GRID]
         keys = [cell["keys"] for cell in self._shards.cells]
-        rows = map(json.loads, self._shards.rows)
+        rows = map(parsed, self._shards.rows)
         return Table.of(keys, rows, axes[0] if len(set(axes)) == 1 else None)
 
     @property
     def failed(self) -> dict[str, str]:
         """Why cells have failed, by their ids."""
         found = zip(self._shards.cells, self._shards.rows, self._shards.failed, strict=True)
-        return {cell["id"]: json.loads(row)[FAILED] for cell, row, failed in found if failed}
+        return {cell["id"]: parsed(row)[FAILED] for cell, row, failed in found if failed}
 
     @property
     def unconverged(self) -> list[str]:
         """Ids of the cells that say that they have not converged."""
         found = zip(self._shards.cells, self._shards.rows, self._shards.failed, strict=True)
-        return [cell["id"] for cell, row, failed in found if not failed and json.loads(row).get("converged") is False]
+        return [cell["id"] for cell, row, failed in found if not failed and parsed(row).get("converged") is False]
 
     @property
     def factors(self) -> dict[str, float]:

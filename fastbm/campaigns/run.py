@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from ..runs.loop import Task
 from ..runs.run import Run
 from ..runs.spec import Given
-from .task import IS_FAILED, ROW, SECONDS, ShardTask
+from .task import IS_FAILED, ROW, SECONDS, ShardTask, parsed
 
 
 class ShardRun(Run):
@@ -30,7 +29,7 @@ class ShardRun(Run):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row of columns for each cell that was computed."""
-        return [json.loads(text) for text in self._reader.read(ROW)]
+        return [parsed(text) for text in self._reader.read(ROW)]
 
     @property
     def n_failed(self) -> int:

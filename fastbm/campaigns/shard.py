@@ -11,15 +11,15 @@ from types import FrameType
 from typing import Any
 
 from .._base.checks import Interrupted, StorageError
-from ..runs.begin import begin, open as open_run, resume
+from ..runs.begin import begin, resume
 from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop
-from ..store import is_there, open_reader
+from ..store import Reader, is_there, open_reader
 from .generations import Generation, other_versions, versions_of
 from .grid import Cell
-from .run import ShardRun
 from .task import changes
 
+KIND = "cells"  # as `runs.spec` knows it
 FINISHED, STOPPED, BUSY, FAILED = "finished", "stopped", "busy", "failed"
 LOOK_SECONDS = 1.0  # between two looks for a stop that is asked for by a file
 
@@ -106,7 +106,7 @@ def is_finished(path: Path) -> bool:
 
 def spec_of(generation: Generation, k: int, cells: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the spec of a shard: all that its rows depend on."""
-    found = {"kind": "cells", "verb": generation.verb, "keep": generation.keep, "base": generation.base}
+    found = {"kind": KIND, "verb": generation.verb, "keep": generation.keep, "base": generation.base}
     longer = {} if generation.factor == 1 else {"factor": generation.factor}
     return {**found, "cells": cells, "shard": [generation.number, k], **longer}
 
@@ -155,9 +155,10 @@ def _is_written(path: str) -> bool:
         return False
 
 
-def read_shard(path: Path) -> ShardRun:
-    """Open the file of a shard."""
-    run = open_run(path)
-    if not isinstance(run, ShardRun):
-        raise StorageError(f"{path} is no shard of a campaign, but a run of kind {run.kind!r}. Move it away.")
-    return run
+def cells_of(reader: Reader) -> list[dict[str, Any]]:
+    """Return what the file of a shard says of its cells."""
+    spec = reader.spec
+    if spec.get("kind") != KIND:
+        raise StorageError(f"{reader.path} is no shard of a campaign, but a run of kind {spec.get('kind')!r}.")
+    found: list[dict[str, Any]] = spec["cells"]
+    return found

@@ -14,7 +14,7 @@ from .._base.checks import StorageError
 from ..runs.status import LIVE, span, status_of
 from ..store import Reader, last_commit, open_reader
 from .generations import Generation
-from .shard import is_finished, path_of, read_shard
+from .shard import cells_of, is_finished, path_of
 from .task import IS_FAILED, ROW, SECONDS
 
 STALL_COMMITS, STALL_SECONDS = 3.0, 300.0  # intervals, and seconds at least, without a commit of one that writes
@@ -116,8 +116,7 @@ def status(folder: Path, generations: Sequence[Generation]) -> Status:
         failed, took = reader.read(IS_FAILED), reader.read(SECONDS)
         n_rows, n_failed, seconds = n_rows + len(failed), n_failed + int(failed.sum()), seconds + float(took.sum())
         if again:
-            cells = reader.spec["cells"]
-            last |= {cell["id"]: bool(one) for cell, one in zip(cells, failed, strict=False)}
+            last |= {cell["id"]: bool(one) for cell, one in zip(cells_of(reader), failed, strict=False)}
         if not is_finished(path):
             alive = _is_alive(reader)
             running, stalled = running + alive, stalled + (not alive)
@@ -149,9 +148,14 @@ def read_rows(folder: Path, generations: Sequence[Generation]) -> Shards:
     """Read all rows, those of cells that were computed again in place of those before, in the order of the grid."""
     found: dict[str, tuple[Any, ...]] = {}
     for generation, _, path in begun(folder, generations):
-        run = read_shard(path)
-        failed, took, rows = run.read(IS_FAILED), run.read(SECONDS), run.read(ROW)
-        for cell, *row in zip(run.config["cells"], rows, failed, took, strict=False):
+        try:
+            reader = open_reader(path)
+        except StorageError:
+            if is_finished(path):
+                raise
+            continue  # it is being made
+        failed, took, rows = reader.read(IS_FAILED), reader.read(SECONDS), reader.read(ROW)
+        for cell, *row in zip(cells_of(reader), rows, failed, took, strict=False):
             found[cell["id"]] = (cell["at"], cell, generation.number, *row)
     ordered = sorted(found.values(), key=lambda one: one[0])
     columns: list[Any] = [list(column) for column in zip(*ordered, strict=True)] or [[]] * 6

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from .._base.checks import Interrupted, StorageError
@@ -27,6 +28,7 @@ from .row import columns_of
 ROW, IS_FAILED, SECONDS = "cells/row", "cells/failed", "meta/seconds"
 FAILED = "failed"  # what a row says in place of numbers
 LENGTHS = {"fit": "epochs"}  # what a longer cell has more of; n_sweeps unless named here
+_decode = msgspec.json.Decoder().decode
 
 
 class ShardTask:
@@ -183,6 +185,15 @@ def _lacks(run: Run, verb: str, tables: Mapping[str, Any]) -> int:
     if run.counted:
         return max(0, wanted - int(run.config[verb][run.counted]))
     return 0 if run.meta.get("toml") == json.dumps(tables) else int(wanted)
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Read the text of a row."""
+    try:
+        found: dict[str, Any] = _decode(text)
+    except msgspec.DecodeError:  # of infinities, which are no JSON
+        found = json.loads(text)
+    return found
 
 
 def _failed(text: str) -> dict[str, Any]:
