@@ -15,6 +15,8 @@ from ..runs.begin import begin, resume
 from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop
 from ..store import Reader, is_there, open_reader
+from ..store.holder import is_live
+from ..store.names import Names
 from .generations import Generation, other_versions, versions_of
 from .grid import Cell
 from .task import changes
@@ -128,7 +130,7 @@ def do_shard(job: Job, stop: Stop | None = None, progress: Progress | None = Non
     except Interrupted as stopped:
         return Outcome(STOPPED if _is_unfinished(job.path) else FINISHED, stopped.reason)
     except StorageError as error:
-        if _is_written(job.path):
+        if is_live(Names(job.path)):
             return Outcome(BUSY, str(error))
         return Outcome(FAILED, str(error))
     return Outcome(FINISHED)
@@ -145,14 +147,6 @@ def _bring_to_end(job: Job, common: dict[str, Any]) -> None:
 
 def _is_unfinished(path: str) -> bool:
     return not is_there(path) or not open_reader(path).finished
-
-
-def _is_written(path: str) -> bool:
-    """Return whether another process writes a shard."""
-    try:
-        return open_reader(path).live
-    except StorageError:
-        return False
 
 
 def cells_of(reader: Reader) -> list[dict[str, Any]]:

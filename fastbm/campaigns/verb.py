@@ -25,6 +25,7 @@ from .pool import Pool
 from .settled import again, jobs_of, settle
 from .shard import is_finished, path_of
 
+MOST_TEXTS = 3  # of shards that could not be done
 _PART = re.compile(r"(\d+)/(\d+)")
 
 
@@ -224,7 +225,8 @@ def _is_mine(number: int, part: tuple[int, int] | None) -> bool:
 def _ended(folder: Path, left: Left, stop: Stop, part: Any, unfinished: bool) -> Campaign:
     found = open_campaign(folder)
     if left.failed:
-        raise StorageError(f"{folder}: {'; '.join(left.failed[:3])}. The other shards are done.")
+        texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
+        raise StorageError(f"{folder}: {texts}. The other shards are done.")
     if unfinished and stop.requested:
         raise Interrupted(f"stopped by {stop.requested} at cell {found.status.done} of {len(found)};", found)
     if left.busy and part is None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
-
 import pytest
 
 import fastbm as bm
-from tests.support import campaign_kills as kills, stopping
+from tests.support import campaign_kills as kills
 from tests.support.crash import memory_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 
 
 def check_kills(n: int, n_betas: int, fields: tuple[float, ...], seconds: float, n_shards: int = 4) -> None:
-    said = kills.tables(n_betas, fields, n_shards=n_shards)
+    said = {**kills.tables(n_betas, fields, n_shards=n_shards), "store": {"commit_seconds": 0.0}}
     with memory_folder() as folder:
         whole = bm.campaign(said, out=folder / "whole", threads=1)
         file = kills.write(folder, said)
