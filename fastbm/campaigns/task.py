@@ -90,7 +90,7 @@ class ShardTask:
             except BaseException as error:
                 if self._attempts is not None:
                     self._attempts.leave()
-                if isinstance(error, Interrupted) and self._stop is not None and self._stop.due():
+                if isinstance(error, (_Unfinished, Interrupted)) and self._stop is not None and self._stop.due():
                     return None
                 raise
         else:
@@ -115,7 +115,10 @@ class ShardTask:
                 if self._spec["keep"] == "runs":
                     found = self._in_file(cell["id"], call, tables)
                 else:
-                    found = call(threads=self._threads, progress=False, stop=self._stop)
+                    within = None if self._stop is None else _Within(self._stop)
+                    found = call(threads=self._threads, progress=False, stop=within)
+                if not getattr(found, "finished", True):
+                    raise _Unfinished
                 return columns_of(found)
         except Exception as error:
             of_a_file = isinstance(error, OSError) and self._spec["keep"] == "runs"
@@ -148,6 +151,31 @@ class ShardTask:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self._n_done = int(state["n_done"])
+
+
+class _Unfinished(BaseException):
+    """Raised where a stop came while a cell was computed."""
+
+
+class _Within(Stop):
+    """The stop of a cell: it is asked for where its shard's is, but not by the clock.
+
+    A cell is short, or is broken off as a whole: else one that is stopped after each block would never end.
+    """
+
+    def __init__(self, shard: Stop) -> None:
+        super().__init__(())
+        self._shard = shard
+
+    def asked(self) -> bool:
+        """Return whether a stop is asked for."""
+        if self._shard.due() and self._shard.signalled:
+            self.requested = self._shard.requested
+        return super().asked()
+
+    def due(self) -> bool:
+        """Return whether a stop is asked for."""
+        return self.asked()
 
 
 def tables_of(spec: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ import fastbm as bm
 from fastbm import cli
 from fastbm.campaigns import generations, pool, shard, task, verb
 from fastbm.campaigns.attempts import DIED, MOST_DEATHS
-from tests.support import machines
+from tests.support import machines, pace
 from tests.support.campaign_kills import contents, tables, write
 
 ROOT = Path(__file__).parents[2]
@@ -341,3 +342,17 @@ def test_a_job_array_does_it_all(whole: bm.Campaign, tmp_path: Path) -> None:
     ]
     assert [job.wait() for job in jobs] == [0, 0]
     assert contents(tmp_path / "campaign") == contents(whole.path)
+
+
+@pytest.mark.parametrize("keep", ["summary", "runs"])
+def test_stopped_by_the_clock_within_cells_a_campaign_ends_the_same(keep: str, tmp_path: Path) -> None:
+    said, n_stops = tables(2, keep=keep, n_shards=2), 0
+    said["sample"]["n_sweeps"] = 40
+    with pace.short_blocks():
+        whole = bm.campaign(said, out=tmp_path / "whole")
+        while not (tmp_path / "out").exists() or not bm.open(tmp_path / "out").finished:
+            with contextlib.suppress(bm.Interrupted):
+                bm.campaign(said, out=tmp_path / "out", max_seconds=0.01)
+            n_stops += 1
+            assert n_stops < 200
+    assert n_stops > 1 and contents(tmp_path / "out") == contents(whole.path)
