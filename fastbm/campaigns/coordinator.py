@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import suppress
@@ -20,6 +20,7 @@ from . import attempts
 from .pool import Pool, do_in_pool
 from .shard import BUSY, FAILED, FINISHED, STOPPED, Job, Outcome, do_shard
 
+MOST_TRIES = 2  # again, of shards that could not be done where they were: file systems that are shared have moments
 MOST_IN_VAIN = 3  # pools that broke one after the other with nothing done
 BUSY_SECONDS = 5.0  # for which shards are waited for that another process writes: one that was left may still commit
 KILLED = "KilledWorker"  # Dask's word for a task whose workers died; each death is counted beside the shard
@@ -105,6 +106,7 @@ class _Coordinator:
         self._queue, self._workers, self._stop, self._tally, self._draw = deque(jobs), workers, stop, tally, draw
         self._waiting: dict[Future[Outcome], Job] = {}
         self._in_vain, self._marks = 0, -1
+        self._tries: Counter[str] = Counter()
         self.left = Left()
 
     def run(self) -> None:
@@ -192,6 +194,9 @@ class _Coordinator:
         elif outcome.state == BUSY:
             self.left.busy.append(job)
         elif outcome.state == STOPPED:  # by whoever stops a worker and not the campaign
+            self._queue.append(job)
+        elif self._tries[job.path] < MOST_TRIES and self._workers is not None:  # another worker, another time
+            self._tries[job.path] += 1
             self._queue.append(job)
         elif outcome.text not in self.left.failed:
             self.left.failed.append(outcome.text)

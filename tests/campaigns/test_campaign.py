@@ -344,15 +344,48 @@ def test_a_job_array_does_it_all(whole: bm.Campaign, tmp_path: Path) -> None:
     assert contents(tmp_path / "campaign") == contents(whole.path)
 
 
-@pytest.mark.parametrize("keep", ["summary", "runs"])
-def test_stopped_by_the_clock_within_cells_a_campaign_ends_the_same(keep: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("keep", "seconds"), [("summary", 0.01), ("runs", 0.05)])
+def test_stopped_by_the_clock_within_cells_a_campaign_ends_the_same(keep: str, seconds: float, tmp_path: Path) -> None:
     said, n_stops = tables(2, keep=keep, n_shards=2), 0
     said["sample"]["n_sweeps"] = 40
     with pace.short_blocks():
         whole = bm.campaign(said, out=tmp_path / "whole")
         while not (tmp_path / "out").exists() or not bm.open(tmp_path / "out").finished:
             with contextlib.suppress(bm.Interrupted):
-                bm.campaign(said, out=tmp_path / "out", max_seconds=0.01)
+                bm.campaign(said, out=tmp_path / "out", max_seconds=seconds)
             n_stops += 1
             assert n_stops < 200
     assert n_stops > 1 and contents(tmp_path / "out") == contents(whole.path)
+
+
+def test_an_address_where_no_scheduler_listens_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.2)
+    assert call("run", write(tmp_path, tables()), "--scheduler", "tcp://127.0.0.1:9") == 2
+    assert "no Dask scheduler listens at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+BY_OTHERS = {
+    "processes of a new interpreter": "run {file} -q --workers 2",
+    "Dask": "run {file} -q --scheduler {scheduler}",
+    "MPI": "run {file} -q --mpi",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", BY_OTHERS)
+def test_bytes_are_the_same_on_what_a_cluster_has(way: str, whole: bm.Campaign, tmp_path: Path) -> None:
+    start, scheduler = [sys.executable, "-m", "fastbm"], contextlib.nullcontext()
+    if way == "Dask":
+        distributed = pytest.importorskip("distributed")
+        scheduler = distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None)
+    if way == "MPI":
+        pytest.importorskip("mpi4py")
+        start = ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "fastbm"]
+    with scheduler as cluster:
+        words = {"file": write(tmp_path, tables()), "scheduler": getattr(cluster, "scheduler_address", "")}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run([*start, *BY_OTHERS[way].format(**words).split()], env=environment, check=True)
+    assert contents(tmp_path / "campaign") == contents(whole.path)

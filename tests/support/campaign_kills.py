@@ -104,19 +104,12 @@ class Watch:
 
 
 def kill_workers_and_coordinators(
-    file: Path,
-    folder: Path,
-    n_of_workers: int,
-    n_of_coordinators: int,
-    *,
-    seconds: float,
-    between: float,
-    seed: int = 1,
-) -> None:
-    """Run a campaign with two workers to its end, through kills in an order that is drawn."""
+    file: Path, folder: Path, n_of_workers: int, n_of_coordinators: int, *, seconds: float, between: float
+) -> int:
+    """Run a campaign with two workers to its end, through kills in an order that is drawn; return how many came."""
     chance = random.Random(1)
     phases = sorted(chance.randrange(n_of_coordinators + 1) for _ in range(n_of_workers))  # of each worker's kill
-    watch = Watch(folder)
+    watch, n_kills = Watch(folder), 0
     words = ("run", file, "--out", folder, "--workers", 2, "-q")
     for phase in range(n_of_coordinators + 1):
         with stopping.start(*words, before=BEFORE.format(seconds=seconds)) as child:
@@ -124,8 +117,10 @@ def kill_workers_and_coordinators(
                 wait_for_a_row(folder, child, chance.uniform(0.0, between))
                 if there := sorted(holders(folder)):
                     os.kill(chance.choice(there), signal.SIGKILL)
+                    n_kills += 1
             if phase < n_of_coordinators:
                 wait_for_a_row(folder, child, chance.uniform(0.0, between))
+                n_kills += child.poll() is None
                 child.kill()
             told = child.communicate()
         end = time.monotonic() + stopping.DEADLINE
@@ -134,12 +129,15 @@ def kill_workers_and_coordinators(
             time.sleep(0.02)
         watch.look()
     assert child.returncode == 0, told
+    return n_kills
 
 
 def wait_for_a_row(folder: Path, child: stopping.Child, more: float) -> None:
     """Wait until one more row is committed, and a time after it."""
-    before = n_committed(folder)
-    stopping.wait_until(lambda: n_committed(folder) > before and bool(holders(folder)), child)
+    before, end = n_committed(folder), time.monotonic() + stopping.DEADLINE
+    while child.poll() is None and not (n_committed(folder) > before and holders(folder)):
+        assert time.monotonic() < end, "no row is committed"
+        time.sleep(0.02)
     time.sleep(more)
 
 
