@@ -115,7 +115,7 @@ def spec_of(generation: Generation, k: int, cells: list[dict[str, Any]]) -> dict
 
 def entry_of(cell: Cell, base: Mapping[str, Any], place: tuple[int, int]) -> dict[str, Any]:
     """Return what a spec says of a cell; `place` is its generation and its number in the grid."""
-    return {"id": cell.id, "keys": cell.keys, "set": changes(base, cell.tables), "at": list(place)}
+    return {"id": cell.id, "keys": cell.keys, "set": changes(base, cell.keys, cell.tables), "at": list(place)}
 
 
 def do_shard(job: Job, stop: Stop | None = None, progress: Progress | None = None) -> Outcome:

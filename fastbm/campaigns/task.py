@@ -38,7 +38,7 @@ class ShardTask:
     ----------
     spec : dict
         "verb" and "keep" of the campaign, its "base" of tables, and the "cells": of each "id", "keys" of the grid, and
-        what it "set"s in the base.
+        what it "set"s in the base besides.
     threads : int
         Of each cell.
     """
@@ -181,17 +181,18 @@ class _Within(Stop):
 def tables_of(spec: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of a cell, as of an ordinary run."""
     found = dict(spec["base"])
-    for key, value in cell["set"].items():
+    for key, value in {**cell["keys"], **cell["set"]}.items():
         table, dot, last = key.partition(".")
-        found[table] = {**found.get(table, {}), last: value} if dot else value
+        if "." not in last:  # a key that lies deeper is part of what is set
+            found[table] = {**found.get(table, {}), last: value} if dot else value
     verb = spec["verb"]
     if (factor := spec.get("factor", 1)) != 1:
         found[verb] = {**found[verb], (name := length_of(verb)): round(found[verb][name] * factor)}
     return found
 
 
-def changes(base: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must be set in the base for tables to come out: of `tables_of` the reverse."""
+def changes(base: Mapping[str, Any], keys: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be set in the base besides the keys for tables to come out: of `tables_of` the reverse."""
     found: dict[str, Any] = {}
     for name, table in tables.items():
         before = base.get(name)
@@ -199,7 +200,7 @@ def changes(base: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any
             found |= {} if table == before else {name: table}
         else:
             found |= {f"{name}.{key}": value for key, value in table.items() if before.get(key, found) != value}
-    return found
+    return {key: value for key, value in found.items() if keys.get(key, found) != value}
 
 
 def length_of(verb: str) -> str:

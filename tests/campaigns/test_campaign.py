@@ -358,34 +358,35 @@ def test_stopped_by_the_clock_within_cells_a_campaign_ends_the_same(keep: str, s
     assert n_stops > 1 and contents(tmp_path / "out") == contents(whole.path)
 
 
-def test_an_address_where_no_scheduler_listens_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.2)
-    assert call("run", write(tmp_path, tables()), "--scheduler", "tcp://127.0.0.1:9") == 2
-    assert "no Dask scheduler listens at tcp://127.0.0.1:9" in capsys.readouterr().err
+DASK = """
+import subprocess, sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        subprocess.run([*sys.argv[1:], "--scheduler", cluster.scheduler_address], check=True)
+"""
+WITH_MPI = ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "fastbm"]
 
 
-BY_OTHERS = {
-    "processes of a new interpreter": "run {file} -q --workers 2",
-    "Dask": "run {file} -q --scheduler {scheduler}",
-    "MPI": "run {file} -q --mpi",
-}
+@pytest.mark.slow  # in processes of their own: what they leave behind must not be in that of other tests
+@pytest.mark.parametrize("way", ["processes", "distributed", "mpi4py"])
+def test_bytes_are_the_same_on_what_a_cluster_has(way: str, whole: bm.Campaign, tmp_path: Path) -> None:
+    start, more = [sys.executable, "-m", "fastbm"], ["--workers", "2"]
+    if way != "processes":
+        pytest.importorskip(way)
+    if way == "distributed":
+        (tmp_path / "cluster.py").write_text(DASK)
+        start, more = [sys.executable, str(tmp_path / "cluster.py"), *start], []
+    if way == "mpi4py":
+        start, more = WITH_MPI, ["--mpi"]
+    words = [*start, "run", str(write(tmp_path, tables())), "-q", *more]
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert contents(tmp_path / "campaign") == contents(whole.path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", BY_OTHERS)
-def test_bytes_are_the_same_on_what_a_cluster_has(way: str, whole: bm.Campaign, tmp_path: Path) -> None:
-    start, scheduler = [sys.executable, "-m", "fastbm"], contextlib.nullcontext()
-    if way == "Dask":
-        distributed = pytest.importorskip("distributed")
-        scheduler = distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None)
-    if way == "MPI":
-        pytest.importorskip("mpi4py")
-        start = ["mpiexec", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "fastbm"]
-    with scheduler as cluster:
-        words = {"file": write(tmp_path, tables()), "scheduler": getattr(cluster, "scheduler_address", "")}
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run([*start, *BY_OTHERS[way].format(**words).split()], env=environment, check=True)
-    assert contents(tmp_path / "campaign") == contents(whole.path)
+def test_an_address_where_no_scheduler_listens_is_told(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "fastbm", "run", str(write(tmp_path, tables())), "--scheduler", "tcp://127.0.0.1:9"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "no Dask scheduler listens at tcp://127.0.0.1:9" in done.stderr or "pip install distributed" in done.stderr
