@@ -90,8 +90,8 @@ def work(
     tally = Tally(n_done + sum(job.n_cells for job in jobs), n_done)
     with drawing(progress, tally) as draw:  # type: ignore[arg-type]
         coordinator = _Coordinator(jobs, workers, stop, tally, draw)
-        until = time.monotonic() + BUSY_SECONDS
         coordinator.run()
+        until = time.monotonic() + BUSY_SECONDS
         while coordinator.left.busy and patient and not stop.due() and time.monotonic() < until:
             time.sleep(CHECK_SECONDS)
             coordinator.again()
@@ -105,7 +105,7 @@ class _Coordinator:
     ) -> None:  # fmt: skip
         self._queue, self._workers, self._stop, self._tally, self._draw = deque(jobs), workers, stop, tally, draw
         self._waiting: dict[Future[Outcome], Job] = {}
-        self._in_vain, self._marks = 0, -1
+        self._in_vain, self._marks, self._n_sent = 0, -1, 0
         self._tries: Counter[str] = Counter()
         self.left = Left()
 
@@ -170,7 +170,8 @@ class _Coordinator:
         function = do_in_pool if isinstance(self._workers, Pool) else do_shard
         most = A_WORKER * n_workers(self._executor)
         while self._queue and len(self._waiting) < most:
-            job = replace(self._queue[0], stop_file=stop_file)
+            self._n_sent += 1  # Dask takes calls that are alike for one
+            job = replace(self._queue[0], stop_file=stop_file, number=self._n_sent)
             self._waiting[self._executor.submit(function, job)] = self._queue.popleft()
 
     def _mend(self, error: BaseException) -> None:

@@ -45,6 +45,8 @@ class Job:
         How the shard is written.
     stop_file : str
         What asks for a stop by being there.
+    number : int
+        How many were sent before.
     """
 
     path: str
@@ -55,6 +57,7 @@ class Job:
     threads: int | None = 1
     storage: dict[str, Any] = field(default_factory=dict)
     stop_file: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
         pool = Pool(min(workers, len(jobs))) if workers and jobs else None
         try:
             result = work(jobs, n_done, pool or executor, stop, options["progress"], patient=options["part"] is None)
+        except Interrupted as stopped:
+            raise Interrupted(stopped.reason, open_campaign(folder)) from None
         finally:
             if pool is not None:
                 pool.stop()
