@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .._base import checks
 from .._base.checks import StorageError, nearest
+from .._base.late import public
 from ..runs.begin import open as open_run
 from ..runs.run import Run
-from .generations import GRID, Generation, read_all
+from .generations import GRID, LONGER, RETRY, Generation, read_all
+from .settled import again
 from .status import Shards, Status, read_rows, status
 from .table import Table
-from .task import FAILED, parsed
+from .task import FAILED, length_of, parsed
 
 
 class Campaign:
@@ -40,7 +44,7 @@ class Campaign:
     def refresh(self) -> Campaign:
         """Read what was committed since; return the campaign itself."""
         self.generations = read_all(self.path)
-        for name in ("status", "_shards", "table"):
+        for name in ("status", "_shards", "_keys", "table"):
             self.__dict__.pop(name, None)
         return self
 
@@ -106,16 +110,52 @@ class Campaign:
 
     def keys_of(self, id: str) -> dict[str, Any]:
         """Return a cell's values of the grid."""
-        for cell in self._shards.cells:
-            if cell["id"] == id:
-                return dict(cell["keys"])
-        raise KeyError(f"no cell that is done has the id {id!r}.{nearest(id, self.ids)}")
+        if id not in self._keys:
+            raise KeyError(f"no cell that is done has the id {id!r}.{nearest(id, self.ids)}")
+        return self._keys[id]
+
+    @cached_property
+    def _keys(self) -> dict[str, dict[str, Any]]:
+        return {cell["id"]: cell["keys"] for cell in self._shards.cells}
 
     def run(self, id: str) -> Run:
         """Open the run of a cell, by its id; campaigns that keep summaries have none."""
         if self.keep != "runs":
             raise AttributeError('this campaign was told keep="summary": its cells are rows of its table.')
         return open_run(self.path / "cells" / f"{id}.h5")
+
+    def resume(self, **options: Any) -> Campaign:
+        """Go on with what is left; the options are those of `campaign`."""
+        last = [one for one in self.generations if one.why == GRID][-1]
+        found: Campaign = public("campaign")(last.tables, out=self.path, **options)
+        return found
+
+    def retry(self, **options: Any) -> Campaign:
+        """Compute the failed cells again, and all that is left besides; the options are those of `campaign`."""
+        self._begin_again(RETRY, list(self.failed), self.factors)
+        return self.resume(**options)
+
+    def extend(self, factor: float = 2.0, **options: Any) -> Campaign:
+        """Go on, `factor` times as long, with the cells that have not converged; other options as of `campaign`.
+
+        With ``keep="runs"`` their runs go on where they ended, as `extend` does, where a longer run would have begun
+        as they did; all others are computed again. Their rows take the place of those before.
+        """
+        factor = checks.real("factor", factor, least=1.0)
+        if factor == 1.0:
+            raise ValueError("factor must be above 1: how much longer the cells become.")
+        before, ids = self.factors, self.unconverged
+        name, verb = length_of(self.verb), self.verb
+        there = name in self.generations[-1].base.get(verb, {})
+        if not there and any(f"{verb}.{name}" not in keys for keys in map(self.keys_of, ids)):
+            raise ValueError(f"cells can be made longer where {verb}.{name} stands in the file, which it does not.")
+        self._begin_again(LONGER, ids, {one: before.get(one, 1.0) * factor for one in ids})
+        return self.resume(**options)
+
+    def _begin_again(self, why: str, ids: list[str], factors: Mapping[str, float]) -> None:
+        """Write down that cells are to be computed again, but for those that are to be in any case."""
+        pending = self.pending
+        again(self.path, self.generations, [name for name in ids if name not in pending], why, factors)
 
     def to_dataframe(self) -> Any:
         """Return the table as a pandas.DataFrame; needs pandas."""

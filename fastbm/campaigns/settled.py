@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._base.checks import StorageError
 from . import generations, grid
-from .campaign import Campaign
-from .generations import GRID, LONGER, Generation, add, check_same, check_versions, cut, numbered, read_all
+from .generations import GRID, Generation, add, check_same, check_versions, cut, numbered, read_all
 from .shard import Job, entry_of, path_of, spec_of
-from .task import length_of
 
 Entry = dict[str, Any]  # what the spec of a shard says of a cell
 STORED = ("commit_seconds", "commit_bytes", "compression")  # of [store], for the shards too
@@ -38,34 +36,20 @@ def _ids_of(generation: Generation) -> list[str]:
     return found
 
 
-def again(found: Campaign, why: str, ids: Sequence[str], factor: float) -> None:
-    """Write down that some cells are to be computed again, but for those that are to be in any case."""
-    ids = sorted(set(ids) - found.pending)
-    if not ids:
-        return
-    known, lengths = found.generations, found.factors
+def again(
+    folder: Path, known: Sequence[Generation], ids: Sequence[str], why: str, factors: Mapping[str, float]
+) -> None:
+    """Write down that some cells are to be computed again, `factors` times as long as their tables say."""
     last = [one for one in known if one.why == GRID][-1]
     n_shards = last.tables["campaign"].get("n_shards")
     by_factor: dict[float, list[str]] = {}
     for name in ids:
-        by_factor.setdefault(lengths.get(name, 1.0) * factor, []).append(name)
-    if why == LONGER:
-        _check_lengths(last, found, ids)
-    for times, some in by_factor.items():
+        by_factor.setdefault(factors.get(name, 1.0), []).append(name)
+    for times, some in sorted(by_factor.items()):
         more = {"why": why, "ids": tuple(sorted(some)), "shards": cut(len(some), n_shards), "factor": times}
-        if not add(found.path, numbered(last, known, **more)):
-            raise StorageError(f"{found.path} was changed by another process just now. Try again.")
+        if not add(folder, numbered(last, known, **more)):
+            raise StorageError(f"{folder} was changed by another process just now. Try again.")
         known = [*known, last]
-
-
-def _check_lengths(generation: Generation, found: Campaign, ids: Sequence[str]) -> None:
-    name = length_of(generation.verb)
-    if name not in generation.base.get(generation.verb, {}) and any(
-        f"{generation.verb}.{name}" not in found.keys_of(one) for one in ids
-    ):
-        raise ValueError(
-            f"cells can be made longer where {generation.verb}.{name} stands in the file, which it does not."
-        )
 
 
 def jobs_of(

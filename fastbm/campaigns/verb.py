@@ -20,9 +20,9 @@ from ..store.names import is_campaign
 from . import grid
 from .campaign import Campaign, open_campaign
 from .coordinator import Left, work
-from .generations import LONGER, RETRY, check_versions, read_all
+from .generations import read_all
 from .pool import Pool
-from .settled import again, jobs_of, settle
+from .settled import jobs_of, settle
 from .shard import is_finished, path_of
 
 MOST_TEXTS = 3  # of shards that could not be done
@@ -131,36 +131,6 @@ def folder_of(plan: grid.Plan, out: str | Path | None) -> Path:
     return folder
 
 
-def resume_campaign(folder: str | Path, **options: Any) -> Campaign:
-    """Go on with a campaign from its folder; the options are those of `campaign`."""
-    found = open_campaign(folder)
-    checked = _checked(**options)
-    if checked["exact"]:
-        check_versions(found.path, found.generations[0])
-    return _go_on(found.path, checked)
-
-
-def retry(folder: str | Path, **options: Any) -> Campaign:
-    """Compute the failed cells of a campaign again, all that is left of it besides."""
-    found = open_campaign(folder)
-    again(found, RETRY, list(found.failed), 1.0)
-    return resume_campaign(folder, **options)
-
-
-def lengthen(folder: str | Path, factor: float = 2.0, **options: Any) -> Campaign:
-    """Go on, `factor` times as long, with the cells of a campaign that say that they have not converged.
-
-    With ``keep="runs"`` their runs go on where they ended, as `extend` does, where a longer run would have begun as
-    they did; all others are computed again. Their rows take the place of those before.
-    """
-    found = open_campaign(folder)
-    factor = checks.real("factor", factor, least=1.0)
-    if factor == 1.0:
-        raise ValueError("factor must be above 1: how much longer the cells become.")
-    again(found, LONGER, found.unconverged, factor)
-    return resume_campaign(folder, **options)
-
-
 def _checked(
     executor: Executor | None = None,
     workers: int | None = None,
@@ -230,9 +200,10 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, unfinished: bool) ->
         texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
         raise StorageError(f"{folder}: {texts}. The other shards are done.")
     if unfinished and stop.requested:
-        raise Interrupted(f"stopped by {stop.requested} at cell {found.status.done} of {len(found)};", found)
+        text = f"stopped by {stop.requested} after cell {found.status.done} of {len(found)}; nothing is lost."
+        raise Interrupted(text, found)
     if left.busy and part is None:
-        raise Interrupted(f"{len(left.busy)} shards are being written by other processes;", found)
+        raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
     return found
 
 

@@ -28,17 +28,17 @@ def run_campaign(tables: Mapping[str, Any], folder: Path, **options: Any) -> str
 
 def resume_campaign(folder: Path, **options: Any) -> str | None:
     """Go on with a campaign."""
-    return _finish(lambda **given: verb.resume_campaign(folder, **given), **options)
+    return _finish(lambda **given: open_campaign(folder).resume(**given), **options)
 
 
 def retry_campaign(folder: Path, **options: Any) -> str | None:
     """Compute failed cells again."""
-    return _finish(lambda **given: verb.retry(folder, **given), **options)
+    return _finish(lambda **given: open_campaign(folder).retry(**given), **options)
 
 
 def extend_campaign(folder: Path, factor: float, **options: Any) -> str | None:
     """Go on with cells that have not converged."""
-    return _finish(lambda **given: verb.lengthen(folder, factor, **given), **options)
+    return _finish(lambda **given: open_campaign(folder).extend(factor, **given), **options)
 
 
 def _finish(

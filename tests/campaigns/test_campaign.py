@@ -19,7 +19,7 @@ import pytest
 
 import fastbm as bm
 from fastbm import cli
-from fastbm.campaigns import generations, pool, shard, task, verb
+from fastbm.campaigns import generations, pool, shard, task
 from fastbm.campaigns.attempts import DIED, MOST_DEATHS
 from tests.support import machines, pace
 from tests.support.campaign_kills import contents, tables, write
@@ -182,7 +182,7 @@ def test_an_executor_that_dies_is_told_with_the_way_on(tmp_path: Path, monkeypat
             pytest.raises(bm.Interrupted, match="a worker of the executor died"),
         ):
             bm.campaign(tables(), out=tmp_path / "out", executor=executor)
-    assert call("resume", tmp_path / "out", "-q") == 0
+    assert bm.resume(tmp_path / "out").finished
 
 
 def test_a_shard_that_another_process_writes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,15 +300,15 @@ def test_runs_of_cells_are_kept_and_go_on(tmp_path: Path, monkeypatch: pytest.Mo
 def test_cells_of_summaries_are_computed_again_for_longer(tmp_path: Path) -> None:
     said, out = tables(2, n_shards=2), tmp_path / "out"
     found = bm.campaign(said, out=out)
-    longer = verb.lengthen(out, 3)
+    longer = found.extend(3)
     said["sample"]["n_sweeps"] = 30
     other = bm.campaign(said, out=tmp_path / "other")
     assert set(longer.table["n_samples"]) <= {80, 240} and 240 in longer.table["n_samples"]
     assert len(longer) == len(other) == 4 and longer.factors == dict.fromkeys(found.unconverged, 3.0)
-    again = verb.lengthen(out, 2)
+    again = longer.extend(2)
     assert set(again.factors.values()) <= {2.0, 3.0, 6.0}
     with pytest.raises(ValueError, match="factor must be above 1"):
-        verb.lengthen(out, 1)
+        longer.extend(1)
 
 
 @pytest.mark.parametrize("kind", ["infer", "fit", "compare"])
