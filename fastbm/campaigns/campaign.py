@@ -21,11 +21,10 @@ from .task import FAILED, length_of, parsed
 
 
 class Campaign:
-    """A campaign in its folder; what it tells is read when it is asked for, and again after `refresh`.
+    """A campaign in its folder, `path`; what it tells is read when it is asked for, and again after `refresh`.
 
     Attributes
     ----------
-    path : Path
     generations : list of Generation
         What was settled: the first grid, and what was added.
     """
