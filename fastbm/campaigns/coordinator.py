@@ -15,7 +15,8 @@ from .._base.checks import Interrupted
 from .._base.workers import A_WORKER, CHECK_SECONDS, check_executor, n_workers
 from ..runs.bar import drawing
 from ..runs.stop import Stop
-from ..store.names import unfinished
+from ..store.holder import is_live
+from ..store.names import Names, unfinished
 from . import attempts
 from .pool import Pool, do_in_pool
 from .shard import BUSY, FAILED, FINISHED, STOPPED, Job, Outcome, do_shard
@@ -209,11 +210,17 @@ class _Coordinator:
         return None if job is None else unfinished(Path(job.path).parents[1] / "stop")
 
     def _leave(self, stop_file: Path | None) -> None:
-        """Leave no shard waiting, and have those that are being computed stop where this was asked for."""
-        waiting = [future for future in self._waiting if not future.cancel()]
-        if waiting and stop_file is not None:
+        """Leave no shard waiting, and have those that are being computed stop; what was cancelled may be among them."""
+        left = list(self._waiting.values())
+        if left and stop_file is not None:
             with suppress(OSError):
                 stop_file.touch()
-                wait(waiting, timeout=BUSY_SECONDS)
-                stop_file.unlink()
+        for future in self._waiting:
+            future.cancel()
         self._waiting.clear()
+        if left and stop_file is not None:
+            until = time.monotonic() + BUSY_SECONDS
+            while (busy := any(is_live(Names(job.path)) for job in left)) and time.monotonic() < until:
+                time.sleep(CHECK_SECONDS)
+            if not busy:
+                stop_file.unlink(missing_ok=True)

@@ -126,6 +126,8 @@ def do_shard(job: Job, stop: Stop | None = None, progress: Progress | None = Non
     if job.versions and (text := other_versions(job.versions, versions_of(job.verb))):
         return Outcome(FAILED, f"the campaign was begun with {text} in a worker, with which numbers may differ")
     stop = PatientStop(job.stop_file) if stop is None else stop
+    if stop.due():
+        return Outcome(STOPPED)
     common: dict[str, Any] = {"threads": job.threads, "progress": progress or False, "stop": stop}
     try:
         with stop:

@@ -10,6 +10,7 @@ import typer
 from .. import __version__
 from ..store.names import is_campaign
 from .shared import (
+    BAD_INPUT,
     FAILED,
     Extend,
     File,
@@ -102,6 +103,8 @@ def resume(
     common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "exact": not inexact}
     campaign = who(workers, scheduler, mpi, part)
     if is_campaign(out):
+        if extend or data or holdout:
+            raise Stopped("--extend, --data and --holdout are of a single run; see fastbm extend.", BAD_INPUT)
         stoppable("resume_campaign", out, **common, campaign=campaign)
     else:
         stoppable("resume_run", out, extend_by=extend, data=data, holdout=holdout, **common, campaign=campaign)

@@ -74,6 +74,8 @@ def run_file(
     if is_of_campaign(tables) and only is None:
         from .campaigns import run_campaign
 
+        if overwrite:
+            raise ValueError("--overwrite is of a single run: a campaign goes on. Name another folder: campaign.out.")
         common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
         return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
     _refuse_campaign(campaign)

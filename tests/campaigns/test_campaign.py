@@ -231,6 +231,7 @@ def test_what_goes_with_campaigns_alone_is_refused_of_a_run(tmp_path: Path, caps
     assert call("run", write(tmp_path, single), "--workers", "2") == 2
     assert "--workers goes with campaigns" in capsys.readouterr().err
     assert call("run", write(tmp_path, tables()), "--workers", "2", "--mpi") == 2
+    assert call("run", write(tmp_path, tables()), "--overwrite") == 2
     assert call("status", tmp_path) == 2 and "holds no campaign" in capsys.readouterr().err
 
 
