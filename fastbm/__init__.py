@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import data, diagnostics, models
     from ._base.checks import ConvergenceWarning, Interrupted, StorageError
+    from .campaigns.campaign import Campaign
+    from .campaigns.verb import campaign, open
     from .data.moments import Moments, smoothed_rates
     from .data.sources import Packed, Source
     from .inference import estimators as methods
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .models import square_lattice as lattice
     from .report import plots
     from .runs import workers
-    from .runs.begin import merge, open, resume
+    from .runs.begin import merge, resume
     from .runs.extend import extend
     from .runs.fit.pairs import PairInformation, pair_information
     from .runs.fit.verb import fit
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "BoltzmannClassifier": "learning.classifier.classifier",
     "BoltzmannMachine": "machine.machine",
+    "Campaign": "campaigns.campaign",
     "Comparison": "inference.comparison",
     "ConvergenceWarning": "_base.checks",
     "Inference": "inference.result",
@@ -61,6 +64,7 @@ _PLACES = {
     "StorageError": "_base.checks",
     "Temperatures": "inference.temperatures",
     "Verification": "store.verification",
+    "campaign": "campaigns.verb",
     "compare": "runs.infer.compare",
     "compare_rules": "runs.planted.verb",
     "complete": "inference.conditional.apply",
@@ -71,7 +75,7 @@ _PLACES = {
     "load": "machine.file",
     "log_likelihood": "inference.likelihood",
     "merge": "runs.begin",
-    "open": "runs.begin",
+    "open": "campaigns.verb",
     "pair_information": "runs.fit.pairs",
     "pattern_frequencies": "learning.fidelity.patterns",
     "pseudo_likelihood": "inference.likelihood",
@@ -97,6 +101,7 @@ _MODULES = {
 __all__ = [
     "BoltzmannClassifier",
     "BoltzmannMachine",
+    "Campaign",
     "Comparison",
     "ConvergenceWarning",
     "Inference",
@@ -112,6 +117,7 @@ __all__ = [
     "StorageError",
     "Temperatures",
     "Verification",
+    "campaign",
     "compare",
     "compare_rules",
     "complete",

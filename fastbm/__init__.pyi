@@ -20,6 +20,8 @@ from ._base.checks import (
     Interrupted as Interrupted,
     StorageError as StorageError,
 )
+from .campaigns.campaign import Campaign as Campaign
+from .campaigns.verb import campaign as campaign, open as open
 from .data.moments import Moments as Moments, smoothed_rates as smoothed_rates
 from .data.sources import Packed as Packed, Source as Source
 from .inference import estimators as methods
@@ -45,7 +47,7 @@ from .machine.machine import BoltzmannMachine as BoltzmannMachine
 from .models import square_lattice as lattice
 from .report import plots as plots
 from .runs import workers as workers
-from .runs.begin import merge as merge, open as open, resume as resume
+from .runs.begin import merge as merge, resume as resume
 from .runs.extend import extend as extend
 from .runs.fit.pairs import PairInformation as PairInformation, pair_information as pair_information
 from .runs.infer.compare import compare as compare
@@ -58,6 +60,7 @@ __version__: str
 __all__ = [
     "BoltzmannClassifier",
     "BoltzmannMachine",
+    "Campaign",
     "Comparison",
     "ConvergenceWarning",
     "Inference",
@@ -73,6 +76,7 @@ __all__ = [
     "StorageError",
     "Temperatures",
     "Verification",
+    "campaign",
     "compare",
     "compare_rules",
     "complete",

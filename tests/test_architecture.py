@@ -33,14 +33,15 @@ FLOORS = [
     ("inference",),
     ("learning",),
     ("runs",),
+    ("campaigns",),
     ("report", "dimod.py", "sklearn.py"),
-    ("cli.py",),
+    ("cli",),
     ("__init__.py", "__main__.py"),
 ]
 FLOOR = {name: k for k, row in enumerate(FLOORS) for name in row}
 LONGEST = 400  # lines
-LONGEST_CHAIN = 40  # files, each importing the next
-MOST_AT_THE_TOP = 18  # the last two are doors to other packages
+LONGEST_CHAIN = 50  # files, each importing the next
+MOST_AT_THE_TOP = 19  # the last two are doors to other packages
 BY_NAME = {  # files that import by a name that is no literal, and what for
     "__init__.py": "public names, when they are used",
     "_base/late.py": "public names that methods of results reach, when they are drawn",
@@ -194,7 +195,7 @@ def late():
     found = {file_of(module) for module in imported_modules(ast.parse(source), "sampling/chains.py")}
     assert found == {
         "_base/rng.py", "sampling/engine/layered.py", "sampling/engine/fixed_point.py",
-        "machine/couplings/__init__.py", "cli.py", "store/schema.py",
+        "machine/couplings/__init__.py", "cli/__init__.py", "store/schema.py",
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ..runs.status import status_of
 from ..runs.stop import SIGNALS, Stop, Unshown
 from ..runs.summary import format_value
 from ..runs.toml import ready
-from ..runs.toml.text import output
+from ..runs.toml.text import is_of_campaign, output, output_folder
 from ..store import Reader, open_reader
 
 
@@ -40,13 +40,27 @@ def run_file(
     max_seconds: float | None = None,
     stop: Stop | None = None,
     only: str | None = None,
-) -> None:
-    """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says."""
+    campaign: Mapping[str, Any] | None = None,
+    exact: bool = True,
+) -> str | None:
+    """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says.
+
+    `campaign` says who computes the cells of a file with a grid, of which `report.campaigns` takes care; what is
+    returned says that some have failed.
+    """
     from ..runs.toml import file as config  # and with it all verbs
 
     file = ready.find(file)
     tables = config.read(file, changes)
     ready.beside(tables, file)
+    if is_of_campaign(tables) and only is None:
+        from .campaigns import run_campaign
+
+        if overwrite:
+            raise ValueError("--overwrite is of a single run: a campaign goes on. Name another folder: campaign.out.")
+        common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
+        return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
+    _refuse_campaign(campaign)
     verb = config.check(tables)
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
@@ -61,6 +75,12 @@ def run_file(
         about = {"toml": json.dumps(tables, default=str)}
         begin(**settings, about=about, threads=threads, progress=not quiet, stop=stop)
         finish(Path(settings["out"]), time.perf_counter() - started, stop)
+    return None
+
+
+def _refuse_campaign(options: Mapping[str, Any] | None) -> None:
+    if options:
+        raise ValueError(f"--{min(options)} goes with campaigns, files with a table [grid]; this is a single run.")
 
 
 def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
@@ -80,11 +100,13 @@ def resume_run(
     max_seconds: float | None = None,
     exact: bool = True,
     stop: Stop | None = None,
+    campaign: Mapping[str, Any] | None = None,
 ) -> None:
     """Resume a run to its end, or past it by `extend_by`, and show it.
 
     `data` and `holdout` name files that were moved.
     """
+    _refuse_campaign(campaign)
     started = time.perf_counter()
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, None, max_seconds)

@@ -30,6 +30,7 @@ OF_GROUPS: dict[str, tuple[str, ...]] = {
     "energies": ("epoch", "bin"),
     "weights": ("epoch",),
     "results": ("cell",),
+    "cells": ("cell",),
 }
 OWN: dict[str, tuple[str, ...]] = {
     "tempering/attempted": ("draw", "gap"),

@@ -18,6 +18,7 @@ from .._base.halting import Halted
 from ..kernels.cache import silent
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
+from ..store.names import is_campaign
 from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
@@ -233,11 +234,12 @@ def resume(
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
 ) -> Run:
-    """Resume a run that was stopped; it ends with the bits of a run that was never stopped.
+    """Resume a run or a campaign that was stopped; it ends with the bits of one that was never stopped.
 
     Parameters
     ----------
     path : path
+        The file of a run, or the folder of a campaign.
     threads, max_seconds, progress, stop
         As for `sample`.
     exact : bool
@@ -247,7 +249,7 @@ def resume(
     observables : dict, optional
         The functions that the run measures, which no file can hold, as they were given to `sample`.
     executor : Executor, optional
-        Does the pieces of exact sums, as for `infer`.
+        Does the pieces of exact sums, as for `infer`, or the cells of a campaign.
     data, holdout : optional
         The rows that a fit learns from, or is judged by, where the run's file does not hold them: generators, which
         must be given again, and HDF5 files that have been moved.
@@ -259,6 +261,12 @@ def resume(
     ValueError
         If functions that the run measures, or rows that came from a generator, are not given again.
     """
+    if is_campaign(path):
+        from .._base.late import public  # runs in memory do without
+
+        common: dict[str, Any] = {"threads": threads, "max_seconds": max_seconds, "exact": exact, "executor": executor}
+        found: Run = public("open")(path).resume(**common, progress=progress, stop=stop)
+        return found
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)

@@ -75,6 +75,8 @@ def execute(
     worker: Any = task
     if hasattr(worker, "halt"):  # it checks for a stop inside long blocks; `advance` then returns None
         worker.halt = stop.asked
+    if hasattr(worker, "enter"):  # its blocks are runs themselves, which the same stop stops
+        worker.enter(stop, writer)
     if hasattr(worker, "n_written"):  # it may ask how many rows of each stream the run has written
         worker.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     with stop, stop.breaking(False), single_threaded_blas():

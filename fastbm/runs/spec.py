@@ -29,6 +29,7 @@ KINDS = {
     "infer": ("infer", "InferRun"),
     "compare": ("infer", "CompareRun"),
     "rules": ("planted", "RulesRun"),
+    "cells": (".campaigns", "ShardRun"),  # a floor above
 }
 
 

@@ -377,7 +377,8 @@ def test_max_seconds_that_mean_nothing_are_refused(capsys: pytest.CaptureFixture
 
 def test_time_counts_from_the_start_of_the_process_where_that_is_the_command() -> None:
     """The process is older than its limit before the command begins; within another program only the call counts."""
-    code = "from fastbm import cli; from fastbm.runs import stop; cli.process_age = lambda: stop.process_age() + 900;"
+    code = "from fastbm.cli import shared; from fastbm.runs import stop;"
+    code += "shared.process_age = lambda: stop.process_age() + 900;"
     file = write(FILE.replace("n_sweeps = 20", "n_sweeps = 100_000\nthin = 100"))
     words = ["run", file, "-q", "--max-seconds", "900"]
     with stopping.start(*words, "--out", "a.h5", before=stopping.SLOW, code=code + stopping.MAIN) as child:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import fastbm as bm
+from fastbm.runs.begin import begin
 from fastbm.runs.infer.verb import infer_run
 from tests.support import machines
 from tests.support.machines import machine
@@ -50,12 +51,19 @@ def _infer(subject: Any, out: Path | None, options: dict[str, Any]) -> Any:
     return infer_run(subject, options["method"], own, out=out, **shared)
 
 
+def _shard(spec: Any, out: Path | None, options: dict[str, Any]) -> Any:
+    common = {name: options.pop(name, other) for name, other in (("threads", 1), ("overwrite", False))}
+    more = [options.pop(name, None) for name in ("max_seconds", "progress", "stop")]
+    return begin(spec, {}, common["threads"], out, common["overwrite"], *more, options)
+
+
 VERBS: dict[str, Callable[[Any, Path | None, dict[str, Any]], Any]] = {
     "sample": lambda subject, out, options: bm.sample(subject, out=out, **options),
     "fit": lambda subject, out, options: bm.fit(subject, out=out, **options),
     "infer": _infer,
     "compare": lambda subject, out, options: bm.compare(subject, out=out, **options),
     "compare_rules": lambda subject, out, options: bm.compare_rules(subject, out=out, **options),
+    "cells": lambda subject, out, options: _shard(subject, out, options),
 }
 STOPPED_BY_THE_CLOCK = ("sample", "fit", "compare_rules")  # the verbs that take max_seconds
 
@@ -228,4 +236,19 @@ COMPARING = {
     ),
 }
 
-KINDS: dict[str, Kind] = {**SAMPLING, **LEARNING, **INFERRING, **COMPARING}
+CAMPAIGNS = {
+    "cells": Kind(
+        "cells",
+        {
+            "kind": "cells",
+            "verb": "sample",
+            "keep": "summary",
+            "base": {"model": {"name": "ising", "shape": [3, 3]}, "sample": {"n_sweeps": 4, "n_chains": 4}},
+            "cells": [{"id": f"{k:016x}", "keys": {}, "set": {"sample.beta": 0.1 * k}, "at": [0, k]} for k in range(4)],
+            "shard": [0, 0],
+        },
+        {},
+    )
+}
+
+KINDS: dict[str, Kind] = {**SAMPLING, **LEARNING, **INFERRING, **COMPARING, **CAMPAIGNS}

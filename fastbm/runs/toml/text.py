@@ -9,6 +9,8 @@ from typing import Any
 
 from ..._base import checks
 
+OF_CAMPAIGNS = ("grid", "zip", "campaign")  # tables
+
 
 def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Read a file's tables and apply changes of the form ``table.key=value``.
@@ -51,6 +53,18 @@ def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> str:
     return str(out or (named if isinstance(named, str) and named else file.with_suffix(".h5")))
 
 
+def is_of_campaign(tables: Mapping[str, Any]) -> bool:
+    """Return whether a file describes a campaign and no single run."""
+    return any(name in tables for name in OF_CAMPAIGNS)
+
+
+def output_folder(tables: Mapping[str, Any], file: Path, out: Path | None) -> Path:
+    """Return where a campaign goes: `out`, where the file says, or beside the file under its name."""
+    campaign = tables.get("campaign", {})
+    named = campaign.get("out") if isinstance(campaign, dict) else None
+    return Path(out or (named if isinstance(named, str) and named else file.with_suffix("")))
+
+
 def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> None:
     """Refuse to run a file whose output is there already, and not to be replaced.
 
@@ -60,6 +74,8 @@ def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> Non
         Where `fastbm.store` would.
     """
     tables = read(file, changes)
+    if is_of_campaign(tables):  # which goes on
+        return
     path = Path(output(tables, file, out)).expanduser()
     store = tables.get("store", {})
     if isinstance(store, dict) and not store.get("overwrite") and (path.exists() or Path(f"{path}.parts").exists()):

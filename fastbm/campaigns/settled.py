@@ -1,0 +1,99 @@
+"""From tables to shards: which cells are new, how they are cut, and what is to be done of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._base.checks import StorageError
+from . import generations, grid
+from .generations import GRID, Generation, add, check_same, check_versions, cut, numbered, read_all
+from .shard import Job, entry_of, path_of, spec_of
+
+Entry = dict[str, Any]  # what the spec of a shard says of a cell
+STORED = ("commit_seconds", "commit_bytes", "compression")  # of [store], for the shards too
+
+
+def settle(folder: Path, plan: grid.Plan, *, exact: bool = True) -> None:
+    """Write down the cells of a grid that the campaign in a folder does not have yet, and how they are cut."""
+    while True:
+        known = read_all(folder)
+        new = generations.first_generation(plan)
+        if known:
+            check_same(folder, known, new)
+            if exact:
+                check_versions(folder, known[0])
+        ids = plan.cells.ids
+        there = {name for one in known if one.why == GRID for name in _ids_of(one)} if known else set()
+        n_new = len(set(ids) - there)
+        if not n_new or add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards))):
+            return
+
+
+def _ids_of(generation: Generation) -> list[str]:
+    found: list[str] = grid.read(generation.tables).cells.ids
+    return found
+
+
+def again(
+    folder: Path, known: Sequence[Generation], ids: Sequence[str], why: str, factors: Mapping[str, float]
+) -> None:
+    """Write down that some cells are to be computed again, `factors` times as long as their tables say."""
+    last = [one for one in known if one.why == GRID][-1]
+    n_shards = last.tables["campaign"].get("n_shards")
+    by_factor: dict[float, list[str]] = {}
+    for name in ids:
+        by_factor.setdefault(factors.get(name, 1.0), []).append(name)
+    for times, some in sorted(by_factor.items()):
+        more = {"why": why, "ids": tuple(sorted(some)), "shards": cut(len(some), n_shards), "factor": times}
+        if not add(folder, numbered(last, known, **more)):
+            raise StorageError(f"{folder} was changed by another process just now. Try again.")
+        known = [*known, last]
+
+
+def jobs_of(
+    folder: Path, known: Sequence[Generation], left: Sequence[tuple[Generation, int]], threads: int | None, exact: bool
+) -> list[Job]:
+    """Return the jobs of some shards: with their specs, where these do not stand in a file yet."""
+    new = {one.number for one, k in left if not _has_begun(path_of(folder, one.number, k))}
+    specs = {(one.number, k): spec for one, k, spec in _specs(folder, known, new)}
+    jobs = []
+    for one, k in left:
+        path = path_of(folder, one.number, k)
+        spec = None if _has_begun(path) else specs[one.number, k]
+        stored = {name: value for name, value in one.base.get("store", {}).items() if name in STORED}
+        versions = known[0].versions if exact else {}
+        jobs.append(Job(str(path), spec, one.shards[k], one.verb, versions, threads, stored))
+    return jobs
+
+
+def _has_begun(path: Path) -> bool:
+    return path.exists() or Path(f"{path}.parts/seg-00000000.h5").exists()
+
+
+def _specs(
+    folder: Path, known: Sequence[Generation], wanted: set[int]
+) -> Iterator[tuple[Generation, int, dict[str, Any]]]:
+    """Yield the specs of the shards of some generations; cells are in the order of their ids, which is no order."""
+    there: dict[str, Entry] = {}
+    several = any(one.number > 0 and one.number in wanted for one in known)
+    for one in known:
+        if not several and one.number not in wanted:
+            continue
+        if one.why == GRID:
+            cells = grid.read(one.tables).cells
+            entries = [entry_of(cell, one.base, (one.number, k)) for k, cell in enumerate(cells)]
+            entries = [
+                entry for entry in {entry["id"]: entry for entry in entries}.values() if entry["id"] not in there
+            ]
+            there |= {entry["id"]: entry for entry in entries}
+        else:
+            entries = [there[name] for name in one.ids]
+        if one.number not in wanted:
+            continue
+        entries.sort(key=lambda entry: entry["id"])
+        first = 0
+        for k, n in enumerate(one.shards):
+            yield one, k, spec_of(one, k, entries[first : first + n])
+            first += n

@@ -1,0 +1,234 @@
+"""The verb `campaign`: many runs as one, and what begins, continues and adds to it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+from .._base import checks, threads as threads_module
+from .._base.checks import Interrupted, StorageError
+from .._base.workers import check_executor
+from ..runs.bar import check_progress
+from ..runs.loop import Progress
+from ..runs.stop import SIGNALS, Stop
+from ..runs.toml.text import read as read_file
+from ..store.names import is_campaign
+from . import grid
+from .campaign import Campaign, open_campaign
+from .coordinator import Left, work
+from .generations import read_all
+from .pool import Pool
+from .settled import jobs_of, settle
+from .shard import is_finished, path_of
+
+MOST_TEXTS = 3  # of shards that could not be done
+_PART = re.compile(r"(\d+)/(\d+)")
+
+
+def campaign(
+    tables: Mapping[str, Any] | str | Path,
+    *,
+    out: str | Path | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    part: str | None = None,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    progress: bool | Progress | None = None,
+    stop: Stop | None = None,
+) -> Campaign:
+    """Run a grid of runs as one: each of them a cell, with a seed of its own.
+
+    The same call goes on where one was stopped or killed, and computes the cells that a grid has more than before.
+    Results depend on the tables alone: never on who computes them, how many, how fast, or what was killed on the way.
+
+    Parameters
+    ----------
+    tables : mapping or path
+        A TOML file, or what would stand in it: the tables of one run, and
+
+        grid
+            "table.key" and its values: a list, ``{"range": n}``, ``{"range": [from, to, step]}`` or ``{"linspace":
+            [first, last, n]}``. All combinations are cells; lists that go together are in ``zip``.
+        campaign
+            `out`, the folder; `keep`: "summary" (a row of numbers for each cell) or "runs" (its file, too); `seed`, of
+            which with a cell's keys its seed is made, or "common" where all have the same; `n_shards` (32): files of
+            rows, and how many workers have work at most.
+    out : path, optional
+        The folder, in place of `campaign.out`.
+    executor : concurrent.futures.Executor, optional
+        Does the work: of processes, Dask, MPI; each worker a shard at a time.
+    workers : int, optional
+        Processes of our own; one that dies is replaced. A script that says so must guard its main part by
+        ``if __name__ == "__main__":``.
+    part : str, optional
+        "k/n", k from 1: do a part of the shards, as one job of an array. `n` may differ from one submission to the
+        next.
+    threads : int, optional
+        Of each cell: 1 in workers, all processors here, unless given.
+    max_seconds : float, optional
+        Stop then; the same call goes on.
+    exact : bool
+        Refuse other versions of fastbm, NumPy and Numba than those that the campaign was begun with; and but for
+        `sample` another BLAS or other vectors of the processor.
+    progress, stop
+        As for `sample`.
+
+    Returns
+    -------
+    Campaign
+        `failed` says which cells failed, and why.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For tables that are refused, before anything is computed.
+    StorageError
+        If the folder holds a campaign with other settings, or a shard cannot be written.
+    Interrupted
+        If it was stopped; its `run` is the campaign as far as it came.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fastbm as bm
+    >>> tables = {
+    ...     "model": {"name": "ising", "shape": [4, 4]},
+    ...     "sample": {"n_sweeps": 50, "n_chains": 8},
+    ...     "grid": {"sample.beta": [0.2, 0.4], "model.field": [0.0, 0.1]},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = bm.campaign(tables, out=folder, threads=1)
+    ...     len(found.table)
+    4
+    """
+    if not isinstance(tables, (Mapping, str, os.PathLike)):
+        raise TypeError(f"tables must be a mapping or the path of a TOML file; got {tables!r}.")
+    plan = grid.read(tables if isinstance(tables, Mapping) else read_file(tables))
+    folder = folder_of(plan, out)
+    if stop is None and max_seconds is None:
+        max_seconds = plan.base.get("store", {}).get("max_seconds")
+    options = _checked(executor, workers, part, threads, max_seconds, exact, progress, stop)
+    settle(folder, plan, exact=exact)
+    return _go_on(folder, options)
+
+
+def folder_of(plan: grid.Plan, out: str | Path | None) -> Path:
+    """Return where a campaign goes."""
+    if out is not None and not isinstance(out, (str, os.PathLike)):
+        raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
+    name = os.fspath(out) if out is not None else plan.settings.out
+    if not name:
+        raise ValueError("a campaign needs a folder: campaign.out, or out=...")
+    folder = Path(name).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is no folder. A campaign is one: name another.")
+    return folder
+
+
+def _checked(
+    executor: Executor | None = None,
+    workers: int | None = None,
+    part: str | None = None,
+    threads: int | None = None,
+    max_seconds: float | None = None,
+    exact: bool = True,
+    progress: Any = None,
+    stop: Stop | None = None,
+) -> dict[str, Any]:
+    """Check how a campaign goes on."""
+    check_executor(executor)
+    check_progress(progress)
+    if executor is not None and workers is not None:
+        raise ValueError("say executor or workers, not both.")
+    workers = None if workers is None else checks.whole("workers", workers, least=1)
+    threads = threads if threads is None else threads_module.resolve(threads)
+    stop = Stop(SIGNALS) if stop is None else stop
+    if max_seconds is not None:
+        stop.limit(checks.real("max_seconds", max_seconds, least=0.0))
+    return {
+        "executor": executor, "workers": workers, "part": check_part(part), "threads": threads, "exact": exact,
+        "progress": progress, "stop": stop,
+    }  # fmt: skip
+
+
+def check_part(part: Any) -> tuple[int, int] | None:
+    """Read which part is to be done: k from 1, and how many there are."""
+    if part is None:
+        return None
+    match = _PART.fullmatch(part) if isinstance(part, str) else None
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f'part must be "k/n", with k from 1 to n, such as "1/4"; got {part!r}.')
+    return int(match[1]), int(match[2])
+
+
+def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
+    """Do the shards that are not finished, of this part."""
+    stop, executor, workers = options["stop"], options["executor"], options["workers"]
+    here = executor is None and workers is None
+    with stop, stop.breaking(False):
+        known = read_all(folder)
+        paths = [(one, k) for one in known for k in range(len(one.shards))]
+        mine = [place for i, place in enumerate(paths) if _is_mine(i, options["part"])]
+        left = [(one, k) for one, k in mine if not is_finished(path_of(folder, one.number, k))]
+        n_done = sum(one.shards[k] for one, k in mine) - sum(one.shards[k] for one, k in left)
+        threads = options["threads"] if here or options["threads"] else 1
+        jobs = jobs_of(folder, known, left, threads, options["exact"]) if left else []
+        pool = Pool(min(workers, len(jobs))) if workers and jobs else None
+        try:
+            result = work(jobs, n_done, pool or executor, stop, options["progress"], patient=options["part"] is None)
+        except Interrupted as stopped:
+            raise Interrupted(stopped.reason, open_campaign(folder)) from None
+        finally:
+            if pool is not None:
+                pool.stop()
+    return _ended(folder, result, stop, options["part"], any(not is_finished(Path(job.path)) for job in jobs))
+
+
+def _is_mine(number: int, part: tuple[int, int] | None) -> bool:
+    return part is None or number % part[1] == part[0] - 1
+
+
+def _ended(folder: Path, left: Left, stop: Stop, part: Any, unfinished: bool) -> Campaign:
+    found = open_campaign(folder)
+    if left.failed:
+        texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
+        raise StorageError(f"{folder}: {texts}. The other shards are done.")
+    if unfinished and stop.requested:
+        text = f"stopped by {stop.requested} after cell {found.status.done} of {len(found)}; nothing is lost."
+        raise Interrupted(text, found)
+    if left.busy and part is None:
+        raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
+    return found
+
+
+def open(path: str | Path, *, trust: bool = False) -> Any:
+    """Open a run or a campaign, live or finished, for reading; it takes no lock.
+
+    Parameters
+    ----------
+    path : path
+        The file of a run, or the folder of a campaign.
+    trust : bool
+        Open also a file that has no seal, as another program has rewritten it: nothing of it is checked, and HDF5
+        itself may fail at what is wrong in it. `Run.unchecked` and the summary tell of it.
+
+    Returns
+    -------
+    Run or Campaign
+
+    Raises
+    ------
+    StorageError
+        If there is no such run, it is damaged, or it has no seal and is not trusted.
+    """
+    if isinstance(path, (str, os.PathLike)) and is_campaign(path):
+        return open_campaign(path)
+    from ..runs.begin import open as open_run
+
+    return open_run(path, trust=trust)

@@ -1,0 +1,126 @@
+"""What the command line shows of campaigns, and what it does with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .._base import checks
+from ..campaigns import pool, verb
+from ..campaigns.campaign import Campaign, open_campaign
+from ..runs.stop import SIGNALS, Stop
+
+MOST_TEXTS = 5  # of cells that failed
+
+
+def run_campaign(tables: Mapping[str, Any], folder: Path, **options: Any) -> str | None:
+    """Run the campaign that a file describes; return what is to be said of cells that failed, if any did."""
+    seconds = tables.get("store", {}).get("max_seconds") if options["max_seconds"] is None else options["max_seconds"]
+    return _finish(lambda **given: verb.campaign(tables, out=folder, **given), **{**options, "max_seconds": seconds})
+
+
+def resume_campaign(folder: Path, **options: Any) -> str | None:
+    """Go on with a campaign."""
+    return _finish(lambda **given: open_campaign(folder).resume(**given), **options)
+
+
+def retry_campaign(folder: Path, **options: Any) -> str | None:
+    """Compute failed cells again."""
+    return _finish(lambda **given: open_campaign(folder).retry(**given), **options)
+
+
+def extend_campaign(folder: Path, factor: float, **options: Any) -> str | None:
+    """Go on with cells that have not converged."""
+    return _finish(lambda **given: open_campaign(folder).extend(factor, **given), **options)
+
+
+def _finish(
+    go_on: Callable[..., Campaign], *, campaign: Mapping[str, Any], threads: int | None, max_seconds: float | None,
+    quiet: bool, exact: bool, stop: Stop | None = None,
+) -> str | None:  # fmt: skip
+    """Let a campaign go on, and show how it stands then."""
+    stop = Stop(SIGNALS) if stop is None else stop
+    if max_seconds is not None:
+        stop.limit(checks.real("max_seconds", max_seconds, least=0.0), of_process=True)
+    verb.check_part(campaign.get("part"))
+    with _workers(campaign) as workers, stop.breaking(False):
+        found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **workers)
+    show_status(found.path)
+    if not found.failed:
+        return None
+    texts = list(dict.fromkeys(found.failed.values()))
+    more = f" And {len(texts) - MOST_TEXTS} more." if len(texts) > MOST_TEXTS else ""
+    return f"{len(found.failed)} of {len(found)} cells failed: {' '.join(texts[:MOST_TEXTS])}{more}"
+
+
+@contextmanager
+def _workers(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give those who do the work, and leave them in the end."""
+    if len(several := sorted(set(said) - {"part"})) > 1:
+        raise ValueError(f"say one of --{' and --'.join(several)}.")
+    found = {name: said[name] for name in ("part", "workers") if name in said}
+    if "scheduler" in said:
+        executor, client = pool.connect(said["scheduler"])
+    elif "mpi" in said:
+        executor = client = pool.of_mpi()
+    else:
+        yield found
+        return
+    try:
+        yield found | {"executor": executor}
+    finally:
+        pool.close(client)
+
+
+def show_status(folder: Path) -> None:
+    """Print how a campaign stands."""
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("campaign", escape(str(folder)))
+    for name, value in open_campaign(folder).status.rows():
+        table.add_row(name, value)
+    console.print(table)
+
+
+def show(folder: Path) -> None:
+    """Print what a campaign is made of, how it stands, and why cells failed."""
+    console, found = Console(highlight=False), open_campaign(folder)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("campaign", escape(str(folder)))
+    table.add_row("cells are", f"runs of {found.verb}; kept: {found.keep}")
+    for one in found.generations:
+        factor = f", {one.factor:g} times as long" if one.factor != 1 else ""
+        table.add_row(f"{one.why} {one.number}", f"{one.n_cells} cells in {len(one.shards)} shards{factor}")
+    for key, values in found.generations[-1].tables["grid"].items():
+        table.add_row(escape(key), escape(_short(values)))
+    for name, value in found.status.rows():
+        table.add_row(name, value)
+    for id, text in list(found.failed.items())[:MOST_TEXTS]:
+        table.add_row(f"failed {id}", escape(f"{found.keys_of(id)}: {text}"))
+    console.print(table)
+
+
+def _short(values: Any) -> str:
+    text = str(values)
+    return text if len(text) <= 70 else f"{text[:67]}..."
+
+
+def write_table(folder: Path, out: Path | None) -> None:
+    """Write the table of a campaign as CSV, to a file or to be read on."""
+    found = open_campaign(folder).table
+    if out is None:
+        found.to_csv(sys.stdout)
+        return
+    found.to_csv(out)
+    Console(highlight=False).print(f"table    {out}", soft_wrap=True, markup=False)
