@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_type_hints
 
 import msgspec
@@ -119,16 +119,21 @@ def check(tables: Mapping[str, Any]) -> str:
     keys = {name: found for name, found in keys.items() if name in tables or name == "store"}
     for name, table in tables.items():
         if name != "model":
-            _check_table(name, table, keys)
+            check_table(name, table, keys)
     return verb
 
 
 def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
     """Return the names and types of a function's keyword arguments."""
+    return {name: kind for name, kind in _signature(function).items() if name not in set(drop)}
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> dict[str, Any]:
     target = function.__init__ if inspect.isclass(function) else function
     hints = get_type_hints(target.func if isinstance(target, partial) else target)
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return {name: hints.get(name, Any) for name in names if name not in set(drop)}
+    return {name: hints.get(name, Any) for name in names}
 
 
 def _classifier_keys() -> dict[str, Any]:
@@ -136,8 +141,14 @@ def _classifier_keys() -> dict[str, Any]:
     return rules | _arguments(BoltzmannClassifier, drop={"units"})
 
 
+@cache
 def _rule_options() -> dict[str, Any]:
     return {name: kind for rule in RULES.values() for name, kind in plain_types(rule).items()}
+
+
+@cache
+def _sampler_options() -> dict[str, Any]:
+    return {name: kind for sampler in SAMPLERS.values() for name, kind in plain_types(sampler).items()}
 
 
 def _has_rules(tables: Mapping[str, Any]) -> bool:
@@ -153,8 +164,7 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
         watched = {name: kind for name, kind in plain_types(Monitor).items() if name not in FIT_STORE_KEYS}
         keys |= {"method": str} | _rule_options() | watched
     if verb == "sample":
-        for sampler in SAMPLERS.values():
-            keys |= plain_types(sampler)
+        keys |= _sampler_options()
     if verb == "infer":
         method = tables["infer"].get("method", "")
         checks.choice("infer.method", method, BY_NAME)
@@ -183,7 +193,7 @@ def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
+def check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
     """Check the keys of one table, and the types of their values, against those that `tables` may have."""
     keys = tables[name]
     for key, value in table.items():
@@ -239,28 +249,30 @@ def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
     """Make a named model from its arguments, or read one from a file."""
-    settings = dict(table)
-    if "source" in settings:
-        if len(settings) > 1:
-            raise ValueError(f"[model] has a source, so it takes no {min(set(settings) - {'source'})!r}.")
-        return _stored_model(settings["source"])
-    if "name" not in settings:
+    function = check_model(table)
+    settings = {key: value for key, value in table.items() if key != "name"}
+    return _stored_model(settings["source"]) if function is None else function(**settings)
+
+
+def check_model(table: Mapping[str, Any]) -> Callable[..., BoltzmannMachine] | None:
+    """Refuse unknown and missing keys of a table [model]; return what makes the machine, None where a file has it."""
+    if "source" in table:
+        if len(table) > 1:
+            raise ValueError(f"[model] has a source, so it takes no {min(set(table) - {'source'})!r}.")
+        return None
+    if "name" not in table:
         raise ValueError(
             f"[model] needs a name ({', '.join(MODELS)}) or a source (a file that holds a machine or a run)."
         )
-    function = getattr(models, checks.choice("model.name", settings.pop("name"), MODELS))
-    keys = _arguments(function)
+    function: Callable[..., BoltzmannMachine] = getattr(models, checks.choice("model.name", table["name"], MODELS))
+    keys = {"name": str, **_arguments(function)}
     if "path" in keys:
         keys["path"] = str  # in a file a path is text
-    _check_table("model", settings, {"model": {"name": str, **keys}})
-    missing = [
-        p.name
-        for p in inspect.signature(function).parameters.values()
-        if p.default is p.empty and p.name not in settings
-    ]
-    if missing:
+    check_table("model", table, {"model": keys})
+    parameters = inspect.signature(function).parameters.values()
+    if missing := [p.name for p in parameters if p.default is p.empty and p.name not in table]:
         raise ValueError(f"[model] needs {missing[0]} for {table['name']!r}.")
-    return function(**settings)
+    return function
 
 
 def _stored_model(source: Any) -> BoltzmannMachine:
