@@ -99,6 +99,16 @@ def quantities_of(
     return found
 
 
+def least_ess(run: Samples) -> float | None:
+    """Return the least effective sample size (bulk) of the energy and of the observables; None where none varied."""
+    found = []
+    for values in _series(run).values():
+        of_pairs = values.shape[1] < len(run.beta)
+        columns = [values[:, chains[::2] // 2 if of_pairs else chains] for chains in groups(run)]
+        found += [float(diagnostics.ess_bulk(one)) for one in columns if np.ptp(one) > 0.0]
+    return min(found, default=None)
+
+
 def _series(run: Samples) -> dict[str, np.ndarray]:
     """Return the energy and the observables of chains or pairs of chains by name, thinned where they are long.
 

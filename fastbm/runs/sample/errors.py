@@ -32,7 +32,12 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
     if error > 0.0:
         return error
     size = abs(float(values.flat[0])) or 1.0
-    return float(rarely(values.size)) * (size if scale is None else scale)
+    return unseen_error(values.size, size if scale is None else scale)
+
+
+def unseen_error(n: int, scale: float) -> float:
+    """Return the standard error of the mean of n values that did not vary, where an unseen one is off by `scale`."""
+    return float(rarely(n)) * scale
 
 
 def heat_error(run: Samples, energy: np.ndarray, beta: float) -> float:

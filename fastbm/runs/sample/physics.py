@@ -13,7 +13,7 @@ from ...diagnostics import Estimate, OverlapDistribution, Reweighted
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import groups
-from .errors import energy_error, floored, heat_error, observable_error
+from .errors import energy_error, floored, heat_error, observable_error, unseen_error
 from .samples import Samples
 from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
@@ -80,28 +80,30 @@ def thermodynamics(run: Samples) -> Curves:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
     _check_one_pattern(run, "thermodynamics")
-    n_units, spins, pairs, even = run._start.n_units, magnetisations(run), recorded(run, "overlap"), is_even(run)
-    rows = Curves()
-    for at in temperatures(run):
-        beta, energy = at.beta, at.energy
-        heat = diagnostics.specific_heat(energy, beta, n_units)
-        row = Thermodynamics(
-            beta,
-            Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
-            floored(heat, heat_error(run, energy, beta)),
-        )
-        if (m := spins.at(at)) is not None:
-            row = Thermodynamics(*row[:3], *_magnetic(m, beta, n_units, even=even))
-        if (q := pairs.at(at)) is not None:
-            chi, binder = _of_overlaps(q, n_units)
-            row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder)
-        rows.append(row)
-    return rows
+    spins, pairs, even = magnetisations(run), recorded(run, "overlap"), is_even(run)
+    return Curves(averages_at(run, at, spins, pairs, even=even) for at in temperatures(run))
+
+
+def averages_at(run: Samples, at: At, spins: Series, pairs: Series, *, even: bool) -> Thermodynamics:
+    """Return averages at one temperature, given the magnetisations and the overlaps of the run."""
+    n_units, beta, energy = run._start.n_units, at.beta, at.energy
+    heat = diagnostics.specific_heat(energy, beta, n_units)
+    row = Thermodynamics(
+        beta,
+        Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
+        floored(heat, heat_error(run, energy, beta)),
+    )
+    if (m := spins.at(at)) is not None:
+        row = Thermodynamics(*row[:3], *_magnetic(m, beta, n_units, even=even))
+    if (q := pairs.at(at)) is not None:
+        chi, binder = _of_overlaps(q, n_units)
+        row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder)
+    return row
 
 
 def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate]:
     """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
-    flip = observable_error(np.zeros_like(q), 2.0 / n_units)
+    flip = unseen_error(q.size, 2.0 / n_units)
     square = Estimate(n_units * float((q * q).mean()), n_units * observable_error(q * q, 2.0 / n_units))
     return square, floored(diagnostics.binder_cumulant(q), flip)
 
@@ -124,7 +126,7 @@ def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[
     of one.
     """
     size = np.abs(m)
-    unseen, flip = observable_error(np.zeros_like(m), 2.0), observable_error(np.zeros_like(m), 2.0 / n_units)
+    unseen, flip = unseen_error(m.size, 2.0), unseen_error(m.size, 2.0 / n_units)
     mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), observable_error(m, 2.0))
     square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * observable_error(m * m, 2.0 / n_units))
     return (

@@ -1,0 +1,105 @@
+"""The columns of a run of `sample`: averages over its samples at its temperature, or at each of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import diagnostics
+from ..runs.sample.convergence import independent_families, judge, least_ess, watched_names
+from ..runs.sample.errors import observable_error, unseen_error
+from ..runs.sample.physics import averages_at, n_clamped_patterns
+from ..runs.sample.run import SampleRun
+from ..runs.sample.series import At, Series, magnetisations, recorded, temperatures
+from ..runs.sample.valleys import is_even
+
+Columns = dict[str, Any]
+OWN = ("magnetisation", "overlap")  # observables of which there is more to tell than their means
+
+
+def columns_of_sample(run: SampleRun) -> Columns:
+    """Return the columns of a run of `sample`; see `fastbm.campaigns.row.columns_of`."""
+    if not len(run.sweep):
+        return {"n_samples": 0}
+    found: Columns = {"n_samples": len(run.sweep) * len(run.beta)}
+    if run.has_chains and run.config["sample"].get("keep") != "best":
+        if n_clamped_patterns(run) == 1:
+            found |= _of_chains(run)
+        found |= _of_observables(run) | _diagnostics(run)
+    else:
+        found |= _of_a_search(run)
+    return found
+
+
+def _of_chains(run: SampleRun) -> Columns:
+    spins, pairs = magnetisations(run), recorded(run, "overlap")
+    places, found = temperatures(run), {}
+    if len(places) == 1 or "tempering/energy" in run.streams:
+        target = places[-1]
+        row = averages_at(run, target, spins, pairs, even=is_even(run))
+        for name, estimate in zip(row._fields[1:], row[1:], strict=True):
+            if estimate is not None:
+                found[name], found[f"{name}_error"] = estimate
+        found |= _means(run, target, spins, pairs, done=frozenset(found))
+    if len(places) > 1:
+        for at in places:
+            of_one = _means(run, at, spins, pairs)
+            found |= {f"{name}@{at.beta!r}": value for name, value in of_one.items()}
+    return found
+
+
+def _means(run: SampleRun, at: At, spins: Series, pairs: Series, done: frozenset[str] = frozenset()) -> Columns:
+    """Return means and their errors at one temperature, but for those that are done."""
+    n_units = run._start.n_units
+    e = at.energy / n_units
+    found = _of_series({"energy": e, "energy_square": e * e}, None, done)
+    flip = 2.0 / n_units
+    if (m := spins.at(at)) is not None:
+        square = m * m
+        found |= _of_series({"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}, flip, done)
+    if (q := pairs.at(at)) is not None and q.shape[1]:
+        square = q * q
+        found |= _of_series({"abs_overlap": np.abs(q), "q2": square, "q4": square * square}, flip, done)
+    return found
+
+
+def _of_series(series: dict[str, np.ndarray], flip: float | None, done: frozenset[str]) -> Columns:
+    """Return means and errors of series of one shape, all at once; `flip` is what an unseen state is off by."""
+    names = [name for name in series if name not in done]
+    values = np.stack([series[name] for name in names], axis=-1)
+    means, errors = values.mean(axis=(0, 1)), diagnostics.standard_error(values)
+    found: Columns = {}
+    for name, mean, error in zip(names, means.tolist(), errors.tolist(), strict=True):
+        scale = (abs(mean) or 1.0) if flip is None else flip
+        found[name], found[f"{name}_error"] = mean, error or unseen_error(values[..., 0].size, scale)
+    return found
+
+
+def _of_observables(run: SampleRun) -> Columns:
+    """Return means of the observables that are numbers, but for magnetisations and overlaps."""
+    found, named = {}, run.config["sample"].get("observables") or {}
+    for name in watched_names(run):
+        if name == "energy" or named[name] in OWN:
+            continue
+        values = run.observables[name]
+        if np.isfinite(values).all():
+            found[name], found[f"{name}_error"] = float(values.mean()), observable_error(values)
+    return found
+
+
+def _diagnostics(run: SampleRun) -> Columns:
+    r_hats = [q.r_hat for q in judge(run).quantities if q.varies]
+    return {"r_hat": max(r_hats, default=None), "ess": least_ess(run), "acceptance": run.acceptance}
+
+
+def _of_a_search(run: SampleRun) -> Columns:
+    """Return the energies that a schedule or a search came to, and log Z of a population."""
+    n_units = run._start.n_units
+    last = run.energy[-1]
+    found: Columns = {"energy": float(last.mean()) / n_units, "lowest_energy": float(run.energy.min())}
+    if run.config["sample"].get("keep") == "best" and len(run.best_energies):
+        found["lowest_energy"] = float(run.best_energies[0])
+    if "population/log_z" in run.streams and len(run.betas):
+        found |= {"log_z": float(run.read("population/log_z")[-1]), "families": independent_families(run)}
+    return found
