@@ -33,6 +33,7 @@ FLOORS = [
     ("inference",),
     ("learning",),
     ("runs",),
+    ("campaigns",),
     ("report", "dimod.py", "sklearn.py"),
     ("cli.py",),
     ("__init__.py", "__main__.py"),
