@@ -1,7 +1,7 @@
 """The cells of a campaign: one for each combination of the values in [grid], each an ordinary run's tables.
 
-A cell is known by the hash of its tables as they are written, and its seed comes from that: a grid that grows changes no
-other cell.
+A cell is known by the hash of its tables as they are written, and its seed comes from that: a grid that grows changes
+no other cell.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ class Cells(Sequence[Cell]):
         return itertools.product(*(axis.values for axis in self._axes))
 
     def _keys(self, values: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-        return {k: v for axis, some in zip(self._axes, values, strict=True) for k, v in zip(axis.keys, some, strict=True)}
+        return {
+            k: v for axis, some in zip(self._axes, values, strict=True) for k, v in zip(axis.keys, some, strict=True)
+        }
 
     def _cell(self, values: Sequence[tuple[Any, ...]]) -> Cell:
         keys = self._keys(values)

@@ -104,10 +104,10 @@ def _of_result(result: Inference) -> Row:
 
 def _of_methods(found: Comparison) -> Row:
     """Return averages over the machines, temperatures and seeds of a comparison, for each method."""
-    rows: dict[str, Mapping[str, Any]] = {row["method"]: row for row in found.summary(by=("method",))}
-    single = len(found) == len(rows)
-    if single:  # then log Z itself is worth telling
-        rows = {row["method"]: rows[row["method"]] | {k: row[k] for k in ("log_z", "log_z_error")} for row in found.table}
+    rows = {row["method"]: dict(row) for row in found.summary(by=("method",))}
+    if len(found) == len(rows):  # one result each, of which log Z itself is worth telling
+        for row in found.table:
+            rows[row["method"]] |= {name: row[name] for name in ("log_z", "log_z_error")}
     return _beside(rows, OF_METHODS) | _all(cell.result.converged for cell in found.cells)
 
 

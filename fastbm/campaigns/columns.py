@@ -1,0 +1,60 @@
+"""Columns of tables: arrays of numbers where all values are, else of objects."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+NOTHING = type(None)
+LARGEST = 1 << 63
+
+
+def array_of(values: Sequence[Any]) -> np.ndarray:
+    """Return values as an array: of bools, of int64, of float64 with NaN for None, else of objects."""
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return np.array(values, bool)
+    if kinds == {int} and max(map(abs, values)) < LARGEST:
+        return np.array(values, np.int64)
+    if kinds <= {int, float, NOTHING} and kinds - {NOTHING}:
+        return np.array([math.nan if value is None else value for value in values], np.float64)
+    found = np.empty(len(values), object)
+    found[:] = [hashable(value) for value in values]
+    return found
+
+
+def hashable(value: Any) -> Any:
+    """Return lists as tuples, and tables as their text."""
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    return tuple(map(hashable, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
+
+
+def numbers(values: np.ndarray) -> np.ndarray | None:
+    """Return a column as floats, True as 1, None as NaN; None where it holds anything else."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    listed = values.tolist()
+    if set(map(type, listed)) <= {bool, int, float, NOTHING}:
+        return np.array([math.nan if value is None else value for value in listed], np.float64)
+    return None
+
+
+def label_of(text: str) -> float | str:
+    """Return the number that a label writes out, else the label."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def text_of(value: Any) -> str:
+    """Return a value of a grid as a short text: shapes as 6x6x6, floats as they are."""
+    if isinstance(value, tuple):
+        whole = value and all(isinstance(one, int) for one in value)
+        return "x".join(map(str, value)) if whole else json.dumps(value)
+    return str(value)

@@ -1,0 +1,81 @@
+"""Rows of runs hold what the runs say of themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastbm import diagnostics
+from fastbm.campaigns.row import columns_of
+from tests.support.campaigns import run_tables
+
+ISING = {"name": "ising", "shape": [4, 4]}
+GLASS = {"name": "edwards_anderson", "shape": [3, 3, 3]}
+
+
+def test_a_row_of_samples_holds_their_averages() -> None:
+    observables = {"m": "magnetisation", "links": "link_overlap"}
+    sample = {"n_sweeps": 40, "n_chains": 8, "beta": 0.3, "observables": observables}
+    run = run_tables({"model": ISING, "sample": sample})
+    row, (physics,) = columns_of(run), run.thermodynamics()
+    for name, estimate in zip(physics._fields[1:], physics[1:], strict=True):
+        assert (row.get(name), row.get(f"{name}_error")) == (estimate or (None, None))
+    e, m = run.energy / 16, run.observables["m"]
+    for name, values in {"energy_square": e**2, "m2": m**2, "m4": m**4, "links": run.observables["links"]}.items():
+        assert row[name] == pytest.approx(values.mean(), rel=1e-12)
+        assert row[f"{name}_error"] == pytest.approx(diagnostics.standard_error(values), rel=1e-9)
+    ess = [diagnostics.ess_bulk(values) for values in (e, np.abs(m), run.observables["links"])]
+    assert row["ess"] == pytest.approx(min(ess)) and row["n_samples"] == 320
+    assert row["converged"] == run.converged and (row["doubt"] or "") == run.doubt
+    r_hats = [diagnostics.r_hat(values) for values in (e, np.abs(m), run.observables["links"])]
+    assert row["r_hat"] == pytest.approx(max(r_hats), rel=1e-9) or row["r_hat"] > max(r_hats)  # of a unit
+    assert json.loads(json.dumps(row)) == row
+
+
+def test_a_row_of_a_ladder_is_that_of_its_target_with_means_at_all_temperatures() -> None:
+    sample = {"sampler": "tempering", "betas": [0.2, 0.5, 0.9], "n_sweeps": 40, "n_chains": 8}
+    run = run_tables({"model": GLASS, "sample": sample | {"observables": ["overlap"], "record": "all"}})
+    row, curves = columns_of(run), run.thermodynamics()
+    assert row["energy"] == curves.energy[-1] and row["q4@0.9"] == pytest.approx(row["q4"])
+    for k, beta in enumerate(run.betas.tolist()):
+        assert row[f"energy@{beta!r}"] == pytest.approx(curves.energy[k])
+        assert row[f"energy_error@{beta!r}"] == pytest.approx(curves.energy_error[k])
+        assert row[f"specific_heat@{beta!r}"] == pytest.approx(curves.specific_heat[k])
+        q = run.ladder_observables["overlap"][:, :, k]
+        assert row[f"q2@{beta!r}"] == pytest.approx((q**2).mean()) and row[f"q4@{beta!r}"] == pytest.approx(
+            (q**4).mean()
+        )
+    assert row["q2"] == pytest.approx(curves.spin_glass_susceptibility[-1] / 27)
+
+
+SHORT = {"n_sweeps": 20, "n_chains": 4}
+SMALL = {"name": "random_machine", "n": 8}
+DIGITS = {"source": "bars-and-stripes", "side": 3, "holdout": 0.3}
+KINDS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "two temperatures": ({"model": ISING, "sample": SHORT | {"beta": [0.1, 0.2]}}, {"energy@0.1", "m2_error@0.2"}),
+    "annealing": ({"model": GLASS, "sample": SHORT | {"sampler": "annealing"}}, {"energy", "lowest_energy"}),
+    "population": ({"model": GLASS, "sample": SHORT | {"sampler": "population-annealing"}}, {"log_z", "families"}),
+    "best states": ({"model": GLASS, "sample": SHORT | {"keep": "best", "k": 2}}, {"energy", "lowest_energy"}),
+    "infer": ({"model": SMALL, "infer": {"method": "exact"}}, {"log_z", "log_z_error", "energy", "entropy", "bound"}),
+    "compare": ({"model": SMALL, "compare": {"methods": ["exact", "tap"]}}, {"log_z@exact", "log_z_off@tap"}),
+    "rules": ({"model": SMALL, "compare": {"rules": ["exact", "rise"], "n_rows": 100}}, {"gamma@exact", "gamma@rise"}),
+    "fit": ({"data": DIGITS, "fit": {"method": "exact", "epochs": 2}}, {"holdout", "holdout_by", "log_z", "epochs"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_of_every_kind_have_a_row(kind: str) -> None:
+    tables, names = KINDS[kind]
+    row = columns_of(run_tables(tables))
+    assert names <= set(row) and {"converged", "doubt"} <= set(row)
+    assert json.loads(json.dumps(row)) == row
+    assert not {"seconds", "compile_seconds"} & {name.partition("@")[0] for name in row}
+    assert columns_of(run_tables(tables)) == row
+
+
+def test_what_is_no_run_is_refused() -> None:
+    with pytest.raises(TypeError, match="columns_of takes runs and their results; got dict"):
+        columns_of({})
