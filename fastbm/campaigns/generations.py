@@ -19,9 +19,10 @@ from typing import Any
 
 from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError
+from .._base.versions import package_version
 from ..store import disk
 from ..store.names import GENERATION, unfinished
-from ..store.schema import canonical_json, differences, package_version
+from ..store.schema import canonical_json, differences
 from .grid import NO_NUMBER, Plan
 
 FORMAT = 1
