@@ -45,6 +45,8 @@ def _of_chains(run: SampleRun) -> Columns:
     if len(places) > 1:
         for at in places:
             of_one = _means(run, at, spins, pairs)
+            spread = of_one["energy_square"] - of_one["energy"] ** 2
+            of_one["specific_heat"] = at.beta**2 * run._start.n_units * spread
             found |= {f"{name}@{at.beta!r}": value for name, value in of_one.items()}
     return found
 

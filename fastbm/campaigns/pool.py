@@ -1,4 +1,4 @@
-"""Executors of a campaign: a pool of our own, a Dask scheduler, MPI; each is imported only where it is asked for."""
+"""A pool of a campaign's own, which is rebuilt when it breaks and whose processes hear their coordinator."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
+from ..runs.workers import new_processes
 from .shard import STOPPED, Job, Outcome, do_shard
 
-CONNECT_SECONDS = 3.0  # after which no scheduler is there
-METHODS = ("forkserver", "spawn")  # how processes are started: the first that the system has
+AGAIN_SECONDS = 0.2
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 
 _ends: list[Connection] = []  # in a worker: what it hears of its coordinator by
@@ -33,8 +33,7 @@ class Pool:
         self.executor, self._end = self._make()
 
     def _make(self) -> tuple[Executor, Connection]:
-        there = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context(next(method for method in METHODS if method in there))
+        context = new_processes()
         context.set_forkserver_preload(list(PRELOADED))
         theirs, ours = multiprocessing.Pipe(duplex=False)
         executor = ProcessPoolExecutor(
@@ -64,7 +63,11 @@ def begin_worker(end: Connection) -> None:
 def _leave_after(end: Connection) -> None:
     coordinator = multiprocessing.parent_process()
     wait([end] if coordinator is None else [end, coordinator.sentinel])
-    os.kill(os.getpid(), signal.SIGTERM)
+    while (
+        True
+    ):  # one that comes as a shard ends is taken by that shard, and the process would wait for another for ever
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(AGAIN_SECONDS)
 
 
 def do_in_pool(job: Job) -> Outcome:
@@ -73,45 +76,3 @@ def do_in_pool(job: Job) -> Outcome:
     if outcome.state == STOPPED:
         os._exit(0)
     return outcome
-
-
-def connect(address: str) -> tuple[Executor, Any]:
-    """Return the executor of a Dask scheduler, and the client that is to be closed.
-
-    Raises
-    ------
-    ValueError
-        If no scheduler listens there.
-    """
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ImportError("--scheduler needs Dask: pip install distributed.") from None
-    import logging
-
-    logging.getLogger("distributed").setLevel(logging.ERROR)
-    try:
-        client = Client(address, timeout=CONNECT_SECONDS)
-    except (TimeoutError, OSError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"no Dask scheduler listens at {address}: {text or type(error).__name__}.") from None
-    return client.get_executor(), client
-
-
-def of_mpi() -> Executor:
-    """Return the executor of the processes that MPI has started."""
-    try:
-        from mpi4py.futures import MPIPoolExecutor
-    except ImportError:
-        raise ImportError(
-            "--mpi needs mpi4py: pip install mpi4py mpich. Start it with: mpiexec -n N python -m mpi4py.futures -m "
-            "fastbm run FILE --mpi"
-        ) from None
-    found: Executor = MPIPoolExecutor()
-    return found
-
-
-def close(client: Any) -> None:
-    """Close a client or an executor, whatever state it is in."""
-    with suppress(Exception):
-        client.close() if hasattr(client, "close") else client.shutdown(wait=False, cancel_futures=True)

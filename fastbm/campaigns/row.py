@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from .._base.checks import ConvergenceWarning
 from ..inference.comparison import Comparison
 from ..inference.result import Inference
 from ..learning.planted.comparison import RuleComparison
@@ -54,7 +56,9 @@ def columns_of(run: Any) -> Row:
     """
     found: Row
     if isinstance(run, SampleRun):
-        found = physics.columns_of_sample(run) | _verdict(run)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # an error that is not known is None
+            found = physics.columns_of_sample(run) | _verdict(run)
     elif isinstance(run, FitRun):
         found = _of_fit(run) | _verdict(run)
     elif isinstance(run, InferRun):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._base import checks
-from ..campaigns import pool, verb
+from ..campaigns import verb
 from ..campaigns.campaign import Campaign, open_campaign
+from ..runs import workers
 from ..runs.stop import SIGNALS, Stop
 
 MOST_TEXTS = 5  # of cells that failed
@@ -50,8 +51,8 @@ def _finish(
     if max_seconds is not None:
         stop.limit(checks.real("max_seconds", max_seconds, least=0.0), of_process=True)
     verb.check_part(campaign.get("part"))
-    with _workers(campaign) as workers, stop.breaking(False):
-        found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **workers)
+    with _workers(campaign) as done_by, stop.breaking(False):
+        found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **done_by)
     show_status(found.path)
     if not found.failed:
         return None
@@ -67,16 +68,17 @@ def _workers(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         raise ValueError(f"say one of --{' and --'.join(several)}.")
     found = {name: said[name] for name in ("part", "workers") if name in said}
     if "scheduler" in said:
-        executor, client = pool.connect(said["scheduler"])
+        executor = workers.connect(said["scheduler"])
     elif "mpi" in said:
-        executor = client = pool.of_mpi()
+        executor = workers.mpi()
     else:
         yield found
         return
     try:
         yield found | {"executor": executor}
     finally:
-        pool.close(client)
+        with suppress(Exception):  # whatever state it is in
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def show_status(folder: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_row_of_samples_holds_their_averages() -> None:
 
 
 def test_a_row_of_a_ladder_is_that_of_its_target_with_means_at_all_temperatures() -> None:
-    sample = {"sampler": "tempering", "betas": [0.2, 0.5, 0.9], "n_sweeps": 40, "n_chains": 8}
+    sample = {"sampler": "tempering", "betas": [0.2, 0.5, 0.9], "n_sweeps": 40, "n_chains": 16}
     run = run_tables({"model": GLASS, "sample": sample | {"observables": ["overlap"], "record": "all"}})
     row, curves = columns_of(run), run.thermodynamics()
     assert row["energy"] == curves.energy[-1] and row["q4@0.9"] == pytest.approx(row["q4"])

@@ -21,8 +21,9 @@ Rows = dict[str, dict[str, bytes]]
 # Workers are forked, as whatever is in a test; a cell takes a while, so that there is time to kill it.
 BEFORE = """
 import time
-from fastbm.campaigns import pool, task
-pool.METHODS = ("fork",)
+from fastbm.campaigns import task
+from fastbm.runs import workers
+workers.METHODS = ("fork",)
 row = task.ShardTask._row
 task.ShardTask._row = lambda self, cell: (time.sleep({seconds}), row(self, cell))[1]
 """
@@ -112,6 +113,7 @@ def kill_workers_and_coordinators(
     watch, n_kills = Watch(folder), 0
     words = ("run", file, "--out", folder, "--workers", 2, "-q")
     for phase in range(n_of_coordinators + 1):
+        left: list[int] = []
         with stopping.start(*words, before=BEFORE.format(seconds=seconds)) as child:
             for _ in range(phases.count(phase)):
                 wait_for_a_row(folder, child, chance.uniform(0.0, between))
@@ -121,15 +123,32 @@ def kill_workers_and_coordinators(
             if phase < n_of_coordinators:
                 wait_for_a_row(folder, child, chance.uniform(0.0, between))
                 n_kills += child.poll() is None
+                left = children_of(child.pid)
                 child.kill()
             told = child.communicate()
         end = time.monotonic() + stopping.DEADLINE
-        while holders(folder):
+        while holders(folder) or any(map(is_alive, left)):
             assert time.monotonic() < end, "workers go on without their coordinator"
             time.sleep(0.02)
         watch.look()
     assert child.returncode == 0, told
     return n_kills
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has begun."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def wait_for_a_row(folder: Path, child: stopping.Child, more: float) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .dask import DaskPlugin
 
 METHODS = ("forkserver", "spawn")  # how processes are started: the first that the system has; forks copy threads' locks
-CONNECT_SECONDS = 4.0
+CONNECT_SECONDS = 3.0  # after which no scheduler is there
 
 __all__ = ["DaskPlugin", "connect", "initialise", "mpi", "pool"]
 
@@ -38,9 +38,13 @@ def pool(n_workers: int) -> ProcessPoolExecutor:
     every pool of new processes, a script must guard what it does by ``if __name__ == "__main__":``.
     """
     n_workers = checks.whole("n_workers", n_workers, least=1)
+    return ProcessPoolExecutor(n_workers, mp_context=new_processes(), initializer=initialise)
+
+
+def new_processes() -> Any:
+    """Return the context of `multiprocessing` that begins processes which share no locks with this one."""
     there = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context(next(method for method in METHODS if method in there))
-    return ProcessPoolExecutor(n_workers, mp_context=context, initializer=initialise)
+    return multiprocessing.get_context(next(method for method in METHODS if method in there))
 
 
 def connect(address: str) -> Executor:
