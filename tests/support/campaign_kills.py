@@ -123,7 +123,7 @@ def kill_workers_and_coordinators(
             if phase < n_of_coordinators:
                 wait_for_a_row(folder, child, chance.uniform(0.0, between))
                 n_kills += child.poll() is None
-                left = children_of(child.pid)
+                left = children_of(child._pid)
                 child.kill()
             told = child.communicate()
         end = time.monotonic() + stopping.DEADLINE
