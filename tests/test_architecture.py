@@ -34,7 +34,7 @@ FLOORS = [
     ("learning",),
     ("runs",),
     ("campaigns",),
-    ("report", "dimod.py", "sklearn.py"),
+    ("report", "dimod", "sklearn.py"),
     ("cli",),
     ("__init__.py", "__main__.py"),
 ]

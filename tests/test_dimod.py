@@ -97,6 +97,19 @@ def test_annealing_takes_the_arguments_of_dwaves() -> None:
     assert np.array_equal(best.record.sample, exact.record.sample)
 
 
+def test_states_along_the_schedule_are_those_of_shorter_ones() -> None:
+    bqm, sampler, betas = problem(12, "BINARY"), AnnealingSampler(), np.linspace(0.1, 3.0, 12)
+    common: dict[str, Any] = {"num_reads": 70, "num_sweeps_per_beta": 2, "beta_schedule_type": "custom", "seed": 4}
+    common["interrupt_function"] = lambda: False  # in batches
+    found = sampler.sample(bqm, beta_schedule=betas, num_intermediate=3, **common)
+    assert np.unique(found.record.sweep).tolist() == [6, 12, 18, 24] and len(found) == 4 * 70
+    for sweep in (6, 12, 18, 24):
+        rows = found.record[found.record.sweep == sweep]
+        assert np.all(rows.beta == betas[sweep // 2 - 1]) and np.array_equal(rows.read, np.arange(70))
+        alone = sampler.sample(bqm, beta_schedule=betas[: sweep // 2], **common)
+        assert np.array_equal(rows.sample, alone.record.sample) and np.array_equal(rows.energy, alone.record.energy)
+
+
 def test_annealing_stops_between_batches() -> None:
     bqm, sampler = problem(10), AnnealingSampler()
     assert len(sampler.sample(bqm, num_reads=300, interrupt_function=lambda: True, seed=1)) == 64
@@ -133,6 +146,8 @@ def test_draws_are_from_the_exact_distribution() -> None:
         (AnnealingSampler, {"num_sweeps": 10, "num_sweeps_per_beta": 3}, "must be a multiple"),
         (AnnealingSampler, {"beta_schedule_type": "geometric", "beta_range": [0, 1]}, '"linear" takes 0'),
         (AnnealingSampler, {"proposal_acceptance_criteria": "metropolis"}, "Did you mean 'Metropolis'"),
+        (AnnealingSampler, {"num_intermediate": 2, "num_best": 2}, "give one of them"),
+        (AnnealingSampler, {"num_intermediate": 5, "num_sweeps": 5}, "num_intermediate must be at most 4; got 5"),
         (AnnealingSampler, {"seed": 2**32}, "seed must be at most"),
         (TemperingSampler, {"betas": [0.1, 1.0], "num_betas": 3}, "leave one of them out"),
         (ExactSampler, {"num_states": 1, "num_reads": 1}, "give one of them"),

@@ -137,6 +137,8 @@ def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
 def energy(run: Any, ax: Axes | None = None) -> Axes:
     """Draw the energy per unit over inverse temperatures with its errors; of square lattices beside exact values.
 
+    Of a ladder that is the target alone, whose samples these are; `run.thermodynamics()` has all temperatures.
+
     Parameters
     ----------
     run : Run

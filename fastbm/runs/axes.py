@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..sampling.observables import OF_PAIRS
 from ..store import Stream
 
 Arrays = dict[str, np.ndarray]
-PAIRS = ("overlap", "link_overlap")  # observables of pairs of chains
 OF_GROUPS: dict[str, tuple[str, ...]] = {
     "samples": ("draw", "chain", "unit_byte"),
     "observables": ("draw", "chain"),
@@ -85,7 +85,7 @@ def names_of(spec: Mapping[str, Any], name: str, streams: Mapping[str, Stream]) 
 
 def _of_observable(settings: Mapping[str, Any], group: str, name: str, shape: Sequence[int]) -> tuple[str, ...]:
     along = ("beta",) if group == "ladder" else ()
-    if settings["observables"].get(name) in PAIRS:
+    if settings["observables"].get(name) in OF_PAIRS:
         return ("draw", "pair", *along)
     if tuple(shape[:1]) == (int(settings["n_chains"]),):
         return ("draw", "chain", *along)

@@ -14,9 +14,9 @@ from ..machine.machine import BoltzmannMachine
 
 Function = Callable[[np.ndarray], Any]
 
-NAMED = ("magnetisation", "overlap", "link_overlap")
+NAMED = ("magnetisation", "overlap", "link_overlap", "structure_factor", "overlap_structure_factor")
 _NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
-OF_PAIRS = ("overlap", "link_overlap")
+OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
 # names of rows of a run's summary, in which observables have theirs
 TAKEN = frozenset({
     "acceptance", "beta", "burn-in", "converged", "culled", "energy", "engine", "ess", "families", "file", "finished",
@@ -114,6 +114,11 @@ class Observables:
             self._edges = rows[rows < indices], indices[rows < indices]
             if not len(self._edges[0]):
                 raise ValueError("observables 'link_overlap' is a mean over couplings, and the machine has none.")
+        for what in ("structure_factor", "overlap_structure_factor"):
+            if what in self._named.values():
+                from .structure import periodic_sides
+
+                self._sides = periodic_sides(model.origin, model.n_units, f"observables {what!r}")
         self._shapes: dict[str, tuple[int, ...]] = {}
         if self._named:
             self._shapes = {name: values.shape for name, values in self._measure(first).items()}
@@ -190,9 +195,18 @@ class Observables:
         n = self._model.n_units
         if what == "magnetisation":
             return 2.0 * np.bitwise_count(packed).sum(axis=1, dtype=np.int64) / n - 1.0
+        if what == "structure_factor":
+            return self._structure_factor(packed)
         different = packed[0::2] ^ packed[1::2]
+        if what == "overlap_structure_factor":  # a sign of all products does not change it
+            return self._structure_factor(different)
         if what == "overlap":
             return 1.0 - 2.0 * np.bitwise_count(different).sum(axis=1, dtype=np.int64) / n
         i, j = self._edges
         q = [np.unpackbits(row, count=n, bitorder="little") for row in different]  # a pair at a time: n may be large
         return np.array([1.0 - 2.0 * np.count_nonzero(bits[i] != bits[j]) / len(i) for bits in q])
+
+    def _structure_factor(self, packed: np.ndarray) -> np.ndarray:
+        from .structure import structure_factor
+
+        return structure_factor(packed, self._sides)

@@ -103,6 +103,7 @@ SAMPLING = {
     "gibbs-initial": _sampling(initial="up", first_chain=3, kernel="dense"),
     "gibbs-observables": _sampling(functions={"up": _up}, observables={"magnetisation": "magnetisation", "up": _up}),
     "gibbs-overlaps": _sampling(observables=["overlap", "link_overlap"]),
+    "gibbs-structure": _sampling(LATTICE, observables=["structure_factor", "overlap_structure_factor"]),
     "metropolis": _sampling(sampler="metropolis"),
     "metropolis-sparse": _sampling(SPARSE, sampler="metropolis", kernel="sparse", order="random"),
     "tempering": _sampling(sampler="tempering", betas=[0.2, 0.5, 1.0]),

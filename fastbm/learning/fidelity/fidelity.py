@@ -205,7 +205,8 @@ def fidelity(
         Rows that stay together where errors are found, as neighbours in time are not independent; "auto" takes ten
         autocorrelation times of the number of units that are up. With 1, the default, rows are independent.
     trials : (n_rows,) array, optional
-        The trial of each row, in place of `block`: errors come from the scatter of whole trials.
+        The trial of each row, in place of `block`: errors come from the scatter of whole trials,
+        which should be of about one length: each counts alike, however long it is.
     n_samples : int, optional
         Samples of the machine, rounded up to a multiple of 1024. When left out, all states are summed for up to 20
         visible units, or, where hidden units are coupled to one another, up to 20 units in all; else there are samples

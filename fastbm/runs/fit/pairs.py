@@ -72,7 +72,8 @@ def pair_information(
         Rows that stay together in a resample: neighbours in time are not independent. "auto" takes ten
         autocorrelation times of the number of units that are up.
     trials : (n_rows,) array, optional
-        The trial of each row, as `bm.data.from_spike_times` gives it: whole trials are drawn, in place of blocks.
+        The trial of each row, as `bm.data.from_spike_times` gives it: whole trials are drawn, in place of
+        blocks, so that longer ones weigh more.
     n_resamples : int
         From which the errors come; at least 2.
     seed : int or None
@@ -87,6 +88,12 @@ def pair_information(
     ValueError
         If there are more than 20 units or fewer than 2, fewer than 100 rows or 20 trials, missing entries, or no
         dependence.
+
+    Notes
+    -----
+    The entropy of the data is biased where patterns are many for the rows, and I_2 / I_N is then too low by more than
+    its error: rows drawn from a pairwise machine of 10 units, of which it is 1, give 0.95 for 2,000 of them and 0.997
+    for 20,000. The same call on as many rows of `bm.sample` from the pairwise machine that was fitted tells the bias.
 
     Examples
     --------

@@ -10,6 +10,7 @@ import numpy as np
 from ... import diagnostics
 from ..._base import checks
 from ...diagnostics.drift import drifts
+from ...sampling.observables import OF_PAIRS
 from .samples import Samples
 from .units import agreements
 from .valleys import is_even, why_unseen
@@ -134,7 +135,7 @@ def watched_names(run: Samples) -> dict[str, str]:
     settings, names = run.config["sample"], {"energy": "samples/energy"}
     for name, what in (settings.get("observables") or {}).items():
         stream = f"observables/{name}"
-        if what in ("overlap", "link_overlap") or run.streams[stream].shape == (settings["n_chains"],):
+        if what in OF_PAIRS or run.streams[stream].shape == (settings["n_chains"],):
             names[name] = stream
     return names
 

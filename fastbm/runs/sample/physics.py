@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,48 +182,47 @@ class CorrelationLengths(NamedTuple):
 
 
 def correlation_length(run: Samples, of: str) -> CorrelationLengths:
-    """Return the correlation length at each temperature whose states were recorded."""
+    """Return the correlation length at each temperature whose structure factor or states were recorded."""
+    from ...sampling.structure import periodic_sides
+
     checks.choice("of", of, ("spins", "overlaps"))
     _check_series(run)
     _check_one_pattern(run, "correlation_length")
-    sides = _periodic_sides(run)
-    run._need("samples/states", "samples")
-    rows = [(at.beta, *_length_at(run, at, sides, of)) for at in temperatures(run) if at.has_states]
+    origin = run.config.get("model", {}).get("origin", {})
+    sides = periodic_sides(origin, run._start.n_units, "correlation_length")
+    names = ("magnetisation", "structure_factor") if of == "spins" else ("overlap", "overlap_structure_factor")
+    order, smallest = (recorded(run, name) for name in names)
+    if order.of_chains is None or smallest.of_chains is None:
+        run._need("samples/states", f"samples, and not both of observables {names[0]!r} and {names[1]!r},")
+    rows = []
+    for at in temperatures(run):
+        q, s_k = order.at(at), smallest.at(at)
+        if q is not None and s_k is not None:
+            found = np.stack([run._start.n_units * q * q, s_k], axis=-1)
+        elif at.has_states and run.has_states:
+            found = _structure(run, at, sides, of)
+        else:
+            continue
+        if not found.shape[1]:
+            raise ValueError("of='overlaps' compares chains 2k and 2k + 1, and there is one chain.")
+        rows.append((at.beta, *diagnostics.correlation_length(found, max(sides))))
     return CorrelationLengths(*np.array(rows).T)
 
 
-def _periodic_sides(run: Samples) -> list[int]:
-    """Return the sides of the periodic lattice whose spins are the units."""
-    origin = run.config.get("model", {}).get("origin", {})
-    sides = origin.get("shape")
-    if not sides or not origin.get("periodic") or math.prod(sides) != run._start.n_units or max(sides) < 2:
-        raise ValueError(
-            "correlation_length needs a periodic lattice of models.ising or models.edwards_anderson; of others pass "
-            "the structure factor to diagnostics.correlation_length."
-        )
-    return list(sides)
+def _structure(run: Samples, at: At, sides: list[int], of: str) -> np.ndarray:
+    """Return S(0) and S(k) at the smallest k, of recorded states, (n_samples, n_chains or n_pairs, 2)."""
+    from ...sampling.structure import structure_factor
 
-
-def _length_at(run: Samples, at: At, sides: list[int], of: str) -> Estimate:
-    """Return the correlation length along the longest sides, over which the structure factor is an average."""
-    longest = [axis for axis, side in enumerate(sides) if side == max(sides)]
-    wave = np.exp(2j * np.pi * np.arange(max(sides)) / max(sides))
     n_units = run._start.n_units
 
     def structure(packed: np.ndarray) -> np.ndarray:
-        up = np.unpackbits(packed, axis=-1, count=n_units, bitorder="little")
         if of == "overlaps":
-            n_pairs = up.shape[1] // 2
-            up = np.uint8(1) ^ up[:, : 2 * n_pairs : 2] ^ up[:, 1 : 2 * n_pairs : 2]
-        spins = (2.0 * up - 1.0).reshape(*up.shape[:2], *sides)
-        zero = spins.sum(axis=tuple(range(2, spins.ndim))) ** 2
-        sums = [spins.sum(axis=tuple(k + 2 for k in range(len(sides)) if k != axis)) for axis in longest]
-        return np.stack([zero, np.mean([np.abs(one @ wave) ** 2 for one in sums], axis=0)], axis=-1) / n_units
+            n_pairs = packed.shape[1] // 2
+            packed = packed[:, : 2 * n_pairs : 2] ^ packed[:, 1 : 2 * n_pairs : 2]
+        mean = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
+        return np.stack([n_units * mean * mean, structure_factor(packed, sides)], axis=-1)
 
-    found = of_states(run, at, structure)
-    if not found.shape[1]:
-        raise ValueError("of='overlaps' compares chains 2k and 2k + 1, and there is one chain.")
-    return diagnostics.correlation_length(found, max(sides))
+    return of_states(run, at, structure)
 
 
 def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:

@@ -146,7 +146,8 @@ class SampleRun(Samples):
     def correlation_length(self, of: str = "spins") -> physics.CorrelationLengths:
         """Return the second-moment correlation length of a periodic lattice at each temperature.
 
-        Of a ladder that is the target, or all temperatures with record="all".
+        Of a ladder at all temperatures with observables "magnetisation" and "structure_factor" (of overlaps "overlap"
+        and "overlap_structure_factor"), or with record="all"; else at the target.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class SampleRun(Samples):
         Raises
         ------
         AttributeError
-            If chains did not stay at their temperatures, or states were not recorded.
+            If chains did not stay at their temperatures, or neither states nor these observables were recorded.
         ValueError
             If the model is no periodic lattice, or there are no samples yet, or several clamped patterns.
         """

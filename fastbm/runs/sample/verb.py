@@ -87,7 +87,9 @@ def sample(
     observables : list of names, or dict of name to function
         Measured on every sample, in ``run.observables[name]``. "magnetisation": mean of -1 and +1 for each unit;
         "overlap": sum_i s_i t_i / n_units (of -1 and +1) of chains 2k and 2k + 1, "link_overlap" the same of products
-        along couplings. A function takes states (n_chains, n_units) int8 in the model's units and returns (n_chains,)
+        along couplings; of a periodic lattice "structure_factor", that of spins at the smallest wave vectors, and
+        "overlap_structure_factor", of s_i t_i, from which `Run.correlation_length` is known at every temperature of a
+        ladder. A function takes states (n_chains, n_units) int8 in the model's units and returns (n_chains,)
         numbers, or any one shape (m,); it must be given to `resume` again.
     keep : {"all", "best"}
         "best": record no states but keep the `k` distinct ones (100 unless given) of lowest energy that are seen after

@@ -89,6 +89,11 @@ def test_named_observables_are_recorded_at_every_temperature(tmp_path: Path) -> 
     assert run.to_dataframe().equals(whole.to_dataframe())
     for one, other in zip(run.overlap_distribution(BETAS[0]), whole.overlap_distribution(BETAS[0]), strict=True):
         assert np.array_equal(one, other)
+    for of, names in (("spins", ["magnetisation"]), ("overlaps", ["overlap"])):
+        names += ["structure_factor" if of == "spins" else "overlap_structure_factor"]
+        lengths = ladders(GLASS, record="observables", observables=names).correlation_length(of)
+        for one, other in zip(lengths, whole.correlation_length(of), strict=True):
+            np.testing.assert_array_equal(one, other)
     assert len(run.correlation_length().beta) == 1  # of states, which are those of the target
     assert not [name for name in ladders(GLASS, record="observables").streams if name.startswith("ladder/")]
 
@@ -140,6 +145,8 @@ def test_lengths_need_a_lattice_and_states() -> None:
     for model in (bm.models.random_machine(12, seed=1), bm.models.ising((3, 4), periodic=False)):
         with pytest.raises(ValueError, match="periodic lattice"):
             ladders(model, n_sweeps=5).correlation_length()
+        with pytest.raises(ValueError, match="observables 'structure_factor' needs a periodic lattice"):
+            ladders(model, n_sweeps=5, observables=["structure_factor"])
     with pytest.raises(ValueError, match="of must be one of"):
         ladders(FERRO, n_sweeps=5).correlation_length("overlap")
     with pytest.raises(ValueError, match="one chain"):

@@ -7,9 +7,8 @@ are dimod's own. An inverse temperature means the same in both packages, P(s) ~ 
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,13 +18,12 @@ try:
 except ImportError:
     raise ImportError('fastbm.dimod needs dimod: pip install "fastbm[dimod]"') from None
 
-from ._base import checks
-from .inference.methods import infer
-from .machine.machine import BoltzmannMachine
-from .models.quadratic import from_bqm
-from .runs.sample.verb import sample
-from .sampling.clamped import Conditioned
-from .sampling.own_temperatures import own_betas
+from .._base import checks
+from ..inference.methods import infer
+from ..models.quadratic import from_bqm
+from ..runs.sample.verb import sample
+from .common import nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
+from .trajectories import states_along, sweeps_of
 
 __all__ = ["AnnealingSampler", "ExactSampler", "TemperingSampler"]
 
@@ -33,7 +31,6 @@ SCHEDULES = ("linear", "geometric", "custom")
 CRITERIA = {"Metropolis": "metropolis", "Gibbs": "gibbs"}
 BATCH = 64  # reads between two looks at the clock, and for an interrupt
 MOST_STATES = 1 << 20
-_SEEDS = 1 << 32
 
 
 class _Sampler(dimod.Sampler):
@@ -58,7 +55,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
     _parameters = (
         "num_reads", "num_sweeps", "num_sweeps_per_beta", "beta_range", "beta_schedule_type", "beta_schedule",
         "initial_states", "initial_states_generator", "randomize_order", "proposal_acceptance_criteria", "seed",
-        "interrupt_function", "time_limit", "num_best", "threads",
+        "interrupt_function", "time_limit", "num_best", "num_intermediate", "threads",
     )  # fmt: skip
 
     def sample(
@@ -79,6 +76,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         interrupt_function: Callable[[], bool] | None = None,
         time_limit: float | None = None,
         num_best: int | None = None,
+        num_intermediate: int = 0,
         threads: int | None = None,
         **kwargs: Any,
     ) -> dimod.SampleSet:
@@ -112,6 +110,9 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
             Seconds after which no further batch is begun.
         num_best : int, optional
             Return that many lowest distinct states of all that was visited, in place of the last state of each read.
+        num_intermediate : int
+            Return the states of each read after that many evenly spaced sweeps along the schedule, too. They stand
+            after the last states, later ones first, and the sample set has vectors `read`, `sweep` and `beta`.
         threads : int, optional
 
         Returns
@@ -126,7 +127,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         """
         started = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
-        seed = _seed(seed)
+        seed = seed_of(seed)
         checks.choice("beta_schedule_type", beta_schedule_type, SCHEDULES)
         rule = CRITERIA[checks.choice("proposal_acceptance_criteria", proposal_acceptance_criteria, CRITERIA)]
         parsed = self.parse_initial_states(
@@ -135,10 +136,12 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         )  # fmt: skip
         num_reads = parsed.num_reads
         if not len(bqm.variables):
-            return _nothing(bqm, num_reads)
+            return nothing(bqm, num_reads)
         model = from_bqm(bqm)
-        betas = _betas(model, num_sweeps, num_sweeps_per_beta, beta_range, beta_schedule_type, beta_schedule, threads)
-        initial = "random" if initial_states is None else _rows(parsed.initial_states, bqm)
+        betas = schedule_of(
+            model, num_sweeps, num_sweeps_per_beta, beta_range, beta_schedule_type, beta_schedule, threads
+        )
+        initial = "random" if initial_states is None else rows_of(parsed.initial_states, bqm)
         ready = time.perf_counter_ns()
         limited = time_limit is not None or interrupt_function is not None
         size, kernel = BATCH if limited else num_reads, None
@@ -146,28 +149,38 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         if len(betas) == 1:  # one temperature is the last one of a schedule of one sweep, or both ends of a longer one
             one = {"beta": betas[0], "lowest_beta": 0.0, "schedule": "linear"}
             cooling = one if num_sweeps_per_beta == 1 else {"betas": 2 * betas}
+        n_sweeps = num_sweeps_per_beta * len(betas)
+        sweeps = _sweeps(num_intermediate, n_sweeps, num_best)
         best: dict[str, Any] = {} if num_best is None else {"keep": "best", "k": num_best}
-        runs = []
+        parts = []
         for first in range(0, num_reads, size):
             n_chains = min(size, num_reads - first)
-            runs.append(
-                sample(
-                    model, "annealing", rule=rule, order="random" if randomize_order else "sequential",
-                    n_chains=n_chains, first_chain=first, n_sweeps=num_sweeps_per_beta * len(betas), **cooling,
-                    initial=initial if isinstance(initial, str) else initial[first : first + n_chains], seed=seed,
-                    threads=threads, kernel=kernel, **best,
-                )
-            )  # fmt: skip
-            kernel = runs[-1].config["sample"]["kernel"]  # which the number of chains decides
+            options: dict[str, Any] = {
+                "rule": rule, "order": "random" if randomize_order else "sequential", "n_chains": n_chains,
+                "first_chain": first, "n_sweeps": n_sweeps, "seed": seed, "threads": threads, "kernel": kernel,
+                "initial": initial if isinstance(initial, str) else initial[first : first + n_chains], **cooling,
+            }  # fmt: skip
+            if num_intermediate:
+                states, kernel = states_along(model, sweeps, **options)
+            else:
+                run = sample(model, "annealing", **options, **best)
+                states = (run.states[-1] if num_best is None else run.best_states)[None]
+                kernel = run.config["sample"]["kernel"]  # which the number of chains decides
+            parts.append(states)
             if time_limit is not None and time.perf_counter_ns() - ready > 1e9 * time_limit:
                 break
             if interrupt_function is not None and interrupt_function():
                 break
-        states = np.concatenate([run.states[-1] if num_best is None else run.best_states for run in runs])
+        every = np.concatenate(parts, axis=1)[::-1]  # the last states first
         done = time.perf_counter_ns()
-        found = _sample_set(states, bqm, num_best)
+        along: dict[str, np.ndarray] = {}
+        if num_intermediate:
+            after = np.repeat(sweeps[::-1], every.shape[1])
+            along = {"read": np.tile(np.arange(every.shape[1]), len(sweeps)), "sweep": after}
+            along["beta"] = np.array(betas)[(after - 1) // num_sweeps_per_beta]
+        found = sample_set(every.reshape(-1, model.n_units), bqm, num_best, **along)
         about = {"beta_range": [betas[0], betas[-1]], "beta_schedule_type": beta_schedule_type, "seed": seed}
-        found.info.update(about, timing=_timing(started, ready, done))
+        found.info.update(about, timing=timing_of(started, ready, done))
         return found
 
 
@@ -226,10 +239,10 @@ class TemperingSampler(_Sampler):
         """
         started = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
-        seed = _seed(seed)
+        seed = seed_of(seed)
         num_reads = checks.whole("num_reads", num_reads, least=1)
         if not len(bqm.variables):
-            return _nothing(bqm, 1)
+            return nothing(bqm, 1)
         model = from_bqm(bqm)
         if betas is not None and (beta_range is not None or num_betas is not None):
             raise ValueError("betas say all that beta_range and num_betas would: leave one of them out.")
@@ -237,7 +250,7 @@ class TemperingSampler(_Sampler):
         if betas is not None:
             ladder = {"betas": list(betas)}
         else:
-            hot, cold = _range(model, beta_range, threads, anneals=False)
+            hot, cold = range_of(model, beta_range, threads, anneals=False)
             ladder |= {"lowest_beta": hot, "beta": cold}
         ready = time.perf_counter_ns()
         run = sample(
@@ -246,9 +259,9 @@ class TemperingSampler(_Sampler):
             **{name: value for name, value in ladder.items() if value is not None},
         )  # fmt: skip
         done = time.perf_counter_ns()
-        found = _sample_set(run.best_states, bqm, num_reads)
+        found = sample_set(run.best_states, bqm, num_reads)
         used = run.config["sample"]["betas"]
-        found.info.update(beta_range=[used[0], used[-1]], seed=seed, timing=_timing(started, ready, done))
+        found.info.update(beta_range=[used[0], used[-1]], seed=seed, timing=timing_of(started, ready, done))
         return found
 
 
@@ -294,98 +307,26 @@ class ExactSampler(_Sampler):
         self.remove_unknown_kwargs(**kwargs)
         if num_states is not None and num_reads is not None:
             raise ValueError("num_states asks for lowest states, num_reads for draws at beta: give one of them.")
-        seed = _seed(seed)
+        seed = seed_of(seed)
         if not len(bqm.variables):
-            return _nothing(bqm, num_reads or 1)
+            return nothing(bqm, num_reads or 1)
         model = from_bqm(bqm)
         if num_reads is not None:
             draws = sample(model, "exact", n_chains=num_reads, n_sweeps=1, beta=beta, seed=seed, threads=threads)
-            found = _sample_set(draws.states[-1], bqm, None)
+            found = sample_set(draws.states[-1], bqm, None)
             log_z = infer(model, "exact", beta=beta, threads=threads, moments=False).log_z
         else:
             most = MOST_STATES if model.n_units > 20 else 1 << model.n_units
             n_lowest = min(checks.whole("num_states", most if num_states is None else num_states, least=1), most)
             result = infer(model, "exact", beta=beta, threads=threads, n_lowest=n_lowest)
-            found, log_z = _sample_set(result.detail["lowest states"], bqm, n_lowest), result.log_z
+            found, log_z = sample_set(result.detail["lowest states"], bqm, n_lowest), result.log_z
         found.info.update(log_z=log_z, beta=beta, seed=seed)
         return found
 
 
-def _seed(seed: int | None) -> int:
-    return secrets.randbelow(_SEEDS) if seed is None else checks.whole("seed", seed, most=_SEEDS - 1)
-
-
-def _range(
-    model: BoltzmannMachine, given: Sequence[float] | None, threads: int | None, *, anneals: bool
-) -> tuple[float, float]:
-    """Return the hot and the cold end: those given, or what the model's own fields suggest."""
-    if given is None:
-        own = own_betas(Conditioned(model, None, 1), threads or 1)
-        hot, cold = (own.first, own.last) if anneals else (own.hot, own.cold)
-        return (hot, cold) if np.isfinite(cold) else (0.1, 1.0)  # where all states are alike
-    if len(given) != 2:
-        raise ValueError(f"beta_range must be (hot, cold); got {len(given)} numbers.")
-    hot, cold = (checks.real("beta_range", value, least=0.0) for value in given)
-    if hot > cold:
-        raise ValueError(f"beta_range must lead from hot to cold, the smaller one first; got {hot:g} and {cold:g}.")
-    return hot, cold
-
-
-def _betas(
-    model: BoltzmannMachine, num_sweeps: int | None, per_beta: int, given: Sequence[float] | None, kind: str,
-    custom: Sequence[float] | None, threads: int | None,
-) -> list[float]:  # fmt: skip
-    """Return the inverse temperatures of a schedule, each held for `per_beta` sweeps."""
-    per_beta = checks.whole("num_sweeps_per_beta", per_beta, least=1)
-    if (kind == "custom") != (custom is not None):
-        raise ValueError('beta_schedule goes with beta_schedule_type="custom", which needs it.')
-    if custom is not None:
-        betas = checks.finite_array("beta_schedule", custom)
-        if betas.ndim != 1 or not len(betas) or given is not None:
-            raise ValueError("beta_schedule must be a list of numbers, and beta_range be left out.")
-        if num_sweeps not in (None, per_beta * len(betas)):
-            raise ValueError(
-                f"num_sweeps must be num_sweeps_per_beta times the length of beta_schedule, {per_beta * len(betas)}; "
-                f"got {num_sweeps}. Leave it out."
-            )
-        return [float(beta) for beta in betas]
-    num_sweeps = checks.whole("num_sweeps", 1000 if num_sweeps is None else num_sweeps, least=1)
-    if num_sweeps % per_beta:
-        raise ValueError(f"num_sweeps must be a multiple of num_sweeps_per_beta ({per_beta}); got {num_sweeps}.")
-    hot, cold = _range(model, given, threads, anneals=True)
-    n = num_sweeps // per_beta
-    if kind == "geometric" and not hot:
-        raise ValueError('beta_range must begin above 0 for beta_schedule_type="geometric"; "linear" takes 0.')
-    betas = np.geomspace(hot, cold, n) if kind == "geometric" else np.linspace(hot, cold, n)
-    betas[-1] = cold
-    return np.maximum.accumulate(betas).tolist()
-
-
-def _rows(states: dimod.SampleSet, bqm: dimod.BinaryQuadraticModel) -> np.ndarray:
-    """Return states in the model's variables, in their order."""
-    changed = states.change_vartype(bqm.vartype, inplace=False)
-    place = [changed.variables.index(name) for name in bqm.variables]
-    return np.asarray(changed.record.sample)[:, place]
-
-
-def _sample_set(states: np.ndarray, bqm: dimod.BinaryQuadraticModel, n_best: int | None) -> dimod.SampleSet:
-    """Return states (n, n_units) as a sample set; the `n_best` lowest distinct ones where that is asked for."""
-    if n_best is not None:
-        states = np.unique(states, axis=0)
-    found = dimod.SampleSet.from_samples_bqm((states, list(bqm.variables)), bqm)
-    if n_best is None:
-        return found
-    return found.slice(n_best) if len(found) else found
-
-
-def _nothing(bqm: dimod.BinaryQuadraticModel, num_reads: int) -> dimod.SampleSet:
-    return dimod.SampleSet.from_samples_bqm((np.empty((num_reads, 0), np.int8), []), bqm)
-
-
-def _timing(started: int, ready: int, done: int) -> Mapping[str, int]:
-    """Return what dwave-samplers tells of time, in nanoseconds."""
-    return {
-        "preprocessing_ns": ready - started,
-        "sampling_ns": done - ready,
-        "postprocessing_ns": time.perf_counter_ns() - done,
-    }
+def _sweeps(num_intermediate: int, n_sweeps: int, num_best: int | None) -> list[int]:
+    """Return the sweeps after which states are asked for."""
+    checks.whole("num_intermediate", num_intermediate, most=n_sweeps - 1)
+    if num_intermediate and num_best is not None:
+        raise ValueError("num_best returns states by their energy, num_intermediate by their sweep: give one of them.")
+    return sweeps_of(num_intermediate, n_sweeps)
