@@ -71,12 +71,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Choice:
-    """An engine, why it was taken, and how long the sums take with it on one thread; each by the built-in speeds."""
+    """An engine, why it was taken, and how long the sum takes with it on one thread."""
 
     engine: str
     why: str
     seconds: float
-    built_in_seconds: float
 
 
 @cache
@@ -130,10 +129,10 @@ def choose(
     """
     refuse_beyond_range(request.model, request.beta, energies=math.inf, odds=math.inf)
     names = [engine] if engine else candidates(request.model)
-    found = built_in = _forecasts(request, names, BUILT_IN)
+    found = _forecasts(request, names, BUILT_IN)
     best = _cheapest(found, request.limits)
     if best is None and not engine and "gray" not in found:
-        found = built_in = found | _forecasts(request, ["gray"], BUILT_IN)
+        found |= _forecasts(request, ["gray"], BUILT_IN)
         best = _cheapest(found, request.limits)
     speeds = BUILT_IN
     # a second pays a measurement; what is far above the limit is so at any speed
@@ -146,7 +145,7 @@ def choose(
     there = found[best] if request.threads == 1 else request.forecast(best, speeds=speeds)
     if n_sums * there.seconds > request.limits.seconds or there.n_bytes > request.limits.n_bytes:
         raise ValueError(_refusal(request, found | {best: there}, engine, n_sums))
-    return Choice(best, why(best, found, engine), n_sums * found[best].seconds, built_in[best].seconds)
+    return Choice(best, why(best, found, engine), n_sums * found[best].seconds)
 
 
 def _forecasts(request: Request, names: list[str], speeds: Speeds) -> dict[str, Forecast]:

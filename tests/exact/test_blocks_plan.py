@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -66,34 +65,6 @@ def test_what_a_plan_claims_of_its_leaves(beta, n_held, sign, monkeypatch):
         assert len(free) == rest.n_units and mine.sum() == 2**rest.n_units
         low_energy = form.base + math.ldexp(min(own) + added, -form.exponent)
         assert low_energy == pytest.approx(float(np.min(model.energy(all_states(n)[mine]))), abs=1e-9)
-
-
-@pairwise(n_held=[3, 5], beta=[0.0, 1.0, 40.0], moments=[False, True])
-def test_pieces_that_find_their_own_leaves(n_held, beta, moments, monkeypatch):
-    """Their leaves are those of the whole, each once, and their sums those of a plan that lists them."""
-    wanted = Wanted(moments, moments)
-    monkeypatch.setattr(blocks_plan, "DIRECT", 4)
-    monkeypatch.setattr(blocks_plan, "fewest_held", lambda *_: n_held)
-    listed = plan(coarse(12, 8.0), beta, wanted)
-    monkeypatch.setattr(blocks_plan, "LISTED", 0)
-    found = plan(coarse(12, 8.0), beta, wanted, min_pieces=8)
-    assert found.n_pieces == 8 and found.leaves == ()
-    leaves = [leaf for k in range(8) for leaf in found.leaves_of(k)]
-    assert sorted(leaf.up for leaf in leaves) == sorted(leaf.up for leaf in listed.leaves)
-    mine, theirs = total(found), total(listed)
-    assert mine.log_z == pytest.approx(theirs.log_z, rel=1e-14)
-    if moments:
-        np.testing.assert_allclose(mine.pairs, theirs.pairs, rtol=0, atol=1e-13)
-        assert mine.energy_variance == pytest.approx(theirs.energy_variance, rel=1e-10, abs=1e-10)
-    assert pickle.loads(pickle.dumps(found)).piece(5, 2).log_z == found.piece(5, 1).log_z
-
-
-def test_sums_over_2_50_states_are_planned_at_once():
-    """What is sent to a worker is small, and pieces are neither many nor short."""
-    for n in (50, 54):
-        found = plan(bm.models.sherrington_kirkpatrick(n, seed=1))
-        assert found.n_pieces <= 2**16 and found.forecast.seconds / found.n_pieces > 20.0
-        assert len(pickle.dumps(found)) < 100_000
 
 
 @functools.cache

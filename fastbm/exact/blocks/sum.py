@@ -5,11 +5,8 @@ underflow loses is at most 2^n exp(-700), and nothing beside the sum where log s
 certificate. Z is at least the weight of one state, so a low state found by descent certifies a sum before it is done.
 
 Beyond three blocks of 12 units, and where the certificate asks for it, units are held at each of their settings in
-turn: a leaf of the sum for each. With one more unit held the tables of each half follow its states more closely.
+turn: a piece of the sum for each. With one more unit held the tables of each half follow its states more closely.
 Halves that are nothing beside a known state are dropped.
-
-A piece is a leaf where they are few. Where they are many it is a prefix of held bits, its number, and whoever does it
-finds the leaves under it, in their order: a plan is made at once, and to send a piece is to send its number.
 """
 
 from __future__ import annotations
@@ -29,18 +26,14 @@ from ...kernels.exact.gray import descend
 from ...kernels.exact.small_blocks import FLAT, average_small, total_small
 from ...machine.machine import BoltzmannMachine
 from ..integers import IntegerMachine
-from ..plan import Forecast, Part, Speeds, Wanted, combine
+from ..plan import Forecast, Part, Speeds, Wanted
 from .passes import Passes
 
 MOST_BITS = 12  # units a block: tables of 2^24 numbers, 128 MB each
 MARGIN = 40.0  # nats: exp(-40) is far below rounding
 DIRECT = 12  # units that are summed from one table of all their states: it needs no certificate
 MOST_LEAVES = 4096
-MOST_HELD = 22  # units: 58 in all
-LISTED = 8  # held units up to which the plan lists all leaves: each takes some 20 ms to certify
-PIECE_SECONDS = 30.0  # that a prefix takes at least, by the built-in speeds, so that to send it costs nothing beside it
-LOOKED_AT = 3  # prefixes that a plan tries
-CERTIFY_SECONDS = 0.02
+MOST_HELD = 16  # units, where all their settings are leaves
 N_STARTS = 32
 SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 THREADED = 24  # units from which threads gain more than handing work to them takes
@@ -87,19 +80,12 @@ def is_narrow(form: IntegerMachine, beta: float) -> bool:
 
 def cut(form: IntegerMachine, beta: float, n_held: int) -> tuple[Leaf, ...] | None:
     """Return the leaves of a sum in which at least `n_held` units are held; None where they are too many."""
-    return leaves_under((), form, beta, n_held, 0 if is_narrow(form, beta) else _lowest_found(form))
-
-
-def leaves_under(
-    prefix: tuple[int, ...], form: IntegerMachine, beta: float, n_held: int, best: int
-) -> tuple[Leaf, ...] | None:
-    """Return the leaves of a sum that begin with a prefix; `best` is the integer energy of a low state of the whole."""
     if is_narrow(form, beta):
-        n_more = n_held - len(prefix)
-        return tuple(Leaf((*prefix, *(int(leaf) >> k & 1 for k in range(n_more)))) for leaf in range(1 << n_more))
+        return tuple(Leaf(tuple(int(leaf) >> k & 1 for k in range(n_held))) for leaf in range(1 << n_held))
     order, unit = held_order(form), form.unit(beta)
+    best = _lowest_found(form)
     leaves: list[Leaf] = []
-    waiting = [prefix]
+    waiting: list[tuple[int, ...]] = [()]
     n_seen = 0
     while waiting:
         n_seen += 1
@@ -172,9 +158,7 @@ class BlocksSum:
 
     def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
         """Sum one leaf."""
-        return self._leaf(self.leaves[k], threads, halt)
-
-    def _leaf(self, leaf: Leaf, threads: int, halt: Halt) -> Part:
+        leaf = self.leaves[k]
         if not leaf.up and not leaf.direct:
             return self._part(self.form, 0, split(self.form.n_units), threads, halt)
         held, up = self._order[: len(leaf.up)], np.array(leaf.up, np.int64)
@@ -199,43 +183,6 @@ class BlocksSum:
         if variance is not None:  # beyond the largest number where energies are beyond its root
             variance = min(variance * scale * scale, sys.float_info.max)
         return Part(log_z, low_energy + part.energy * scale, variance, part.up, part.pairs)
-
-
-@dataclass(frozen=True)
-class PrefixesSum(BlocksSum):
-    """A sum in three blocks, of so many leaves that each piece finds its own: those that begin with its number's bits.
-
-    `best` is the integer energy of a low state.
-    """
-
-    n_held: int = 0
-    n_prefix: int = 0
-    best: int = 0
-
-    @property
-    def n_pieces(self) -> int:
-        """Number of pieces."""
-        return 1 << self.n_prefix
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        """How the sum is cut."""
-        return {"held": self.n_held, "pieces": self.n_pieces}
-
-    def leaves_of(self, k: int) -> tuple[Leaf, ...] | None:
-        """Return the leaves of a piece; None where they are too many."""
-        prefix = tuple(k >> bit & 1 for bit in range(self.n_prefix))
-        return leaves_under(prefix, self.form, self.beta, self.n_held, self.best)
-
-    def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
-        """Find the leaves under a prefix, and sum them in their order."""
-        leaves = self.leaves_of(k)
-        if leaves is None:
-            raise ValueError(f"energies under prefix {k} have too wide a range for blocks. Use engine='gray'.")
-        found = Part(-math.inf)
-        for leaf in leaves:
-            found = combine((found, self._leaf(leaf, threads, halt)))
-        return found
 
 
 def _sum_small(form: IntegerMachine, sizes: tuple[int, int, int], beta: float, wanted: Wanted) -> tuple[Part, int]:
@@ -336,29 +283,10 @@ def plan(
         form = IntegerMachine(np.zeros((0, 0), np.int64), np.zeros(0, np.int64), 0.0, 0)
         return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, size))
     form = IntegerMachine.of(model)
-    if n_held > LISTED:
-        return _of_prefixes(form, beta, wanted, n_held, min_pieces, threads, speeds)
     leaves = cut(form, beta, n_held)
     if leaves is None:
         return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, f"{size} over too wide a range"))
     return BlocksSum(form, beta, wanted, leaves, _forecast(n, leaves, wanted, threads, speeds, size))
-
-
-def _of_prefixes(
-    form: IntegerMachine, beta: float, wanted: Wanted, n_held: int, min_pieces: int, threads: int, speeds: Speeds
-) -> BlocksSum:
-    """Plan a sum of very many leaves; how it is cut depends on the built-in speeds alone."""
-    n, size = form.n_units, f"2^{form.n_units} states"
-    leaf = (Leaf((0,) * n_held),)
-    pieces = 2.0**n_held * _forecast(n, leaf, wanted, 1, Speeds(), size).seconds / PIECE_SECONDS
-    n_prefix = min(max(int(math.log2(max(pieces, 1.0))), (min_pieces - 1).bit_length()), n_held)
-    one = _forecast(n, leaf, wanted, threads, speeds, size)
-    forecast = Forecast(2.0**n_held * (one.seconds + CERTIFY_SECONDS), one.n_bytes, size)
-    found = PrefixesSum(form, beta, wanted, (), forecast, n_held, n_prefix, _lowest_found(form))
-    for k in range(0, found.n_pieces, -(-found.n_pieces // LOOKED_AT)):
-        if found.leaves_of(k) is None:
-            return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, f"{size} over too wide a range"))
-    return found
 
 
 def _forecast(n: int, leaves: tuple[Leaf, ...], wanted: Wanted, threads: int, speeds: Speeds, size: str) -> Forecast:

@@ -23,7 +23,7 @@ from .settings import ExactSettings
 
 Pairs = str | np.ndarray | None
 SLICE_SECONDS = 0.5  # pieces and patterns that take less are done together, by the built-in speeds
-LARGE_SECONDS, LEAST_PIECES = 1.0, 16  # of a sum that takes longer, by the built-in speeds, whoever does them
+LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so many pieces of a sum that takes longer
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
@@ -201,8 +201,8 @@ class ExactSums:
             self._machine(0), self._free, beta=self._beta, moments=self._moments, threads=self._threads
         )
         choice = choose(request, settings.engine, self._n_sums, measured=self._measured)
-        n_pieces = LEAST_PIECES if choice.built_in_seconds > LARGE_SECONDS else 1
-        return Settled(settings.settle(choice, request), choice.why, choice.seconds, n_pieces)
+        large = self._executor is not None and choice.seconds > LARGE_SECONDS * self._n_sums
+        return Settled(settings.settle(choice, request), choice.why, choice.seconds, PIECES_FOR_OTHERS if large else 1)
 
     def _machine(self, pattern: int) -> BoltzmannMachine:
         return self._model if self._clamped is None else self._clamped.machine(pattern)
