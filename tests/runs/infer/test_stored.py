@@ -192,16 +192,6 @@ def test_the_limit_of_time_holds_on_the_workers_that_there_are() -> None:
             ExactSums(model, settings, **common)
 
 
-def test_processes_give_the_bits_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sum that is cut by prefixes, moments and all, on a pool of two."""
-    monkeypatch.setattr("fastbm.exact.blocks.prefixes.LARGE_SECONDS", 0.01)
-    model = bm.models.sherrington_kirkpatrick(30, seed=1)
-    alone = bm.infer(model, "exact", energy_variance=False)
-    assert alone.detail["pieces"] == 16
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        machines.assert_same_inference(bm.infer(model, "exact", energy_variance=False, executor=pool), alone)
-
-
 # Runs
 
 
