@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ MOST_UNITS = 62  # of sums over all states: their numbers are 64 bits long
 DIRECT, SMALL = 16, 24  # units up to which no other engine is worth a look, and up to which elimination is not
 MANY_PAIRS = 0.3  # part of all pairs that is coupled, above which no order of elimination is cheap
 BUILT_IN = Speeds()
+MANY_CORE_SECONDS = 7200.0
 FARTHEST = 100.0  # times faster or slower than the built-in speeds no machine is: a measurement went wrong
 
 
@@ -39,7 +40,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """A sum that is asked for: `wanted` by engine, and what only one of them is told."""
+    """A sum that is asked for: `wanted` by engine, and what only one of them is told.
+
+    `workers` of an executor do its pieces, each on one thread; 0 where it is done here.
+    """
 
     model: BoltzmannMachine
     beta: float
@@ -47,6 +51,7 @@ class Request:
     limits: Limits
     threads: int
     only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workers: int = 0
 
     def plan(self, engine: str, *, threads: int | None = None, speeds: Speeds = BUILT_IN) -> Sum:
         """Plan the sum for one engine."""
@@ -71,11 +76,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Choice:
-    """An engine, why it was taken, and how long the sum takes with it on one thread."""
+    """An engine, why it was taken, and how long the sum takes with it on one thread; one sum by the built-in speeds."""
 
     engine: str
     why: str
     seconds: float
+    usual_seconds: float
 
 
 @cache
@@ -134,7 +140,7 @@ def choose(
     if best is None and not engine and "gray" not in found:
         found |= _forecasts(request, ["gray"], BUILT_IN)
         best = _cheapest(found, request.limits)
-    speeds = BUILT_IN
+    speeds, usual = BUILT_IN, found
     # a second pays a measurement; what is far above the limit is so at any speed
     if measured is not None and best and 1.0 < n_sums * found[best].seconds < FARTHEST * request.limits.seconds:
         speeds = measured()
@@ -142,10 +148,18 @@ def choose(
         best = _cheapest(found, request.limits)
     if best is None:
         raise ValueError(_refusal(request, found, engine, n_sums))
-    there = found[best] if request.threads == 1 else request.forecast(best, speeds=speeds)
+    there = _there(request, best, found[best], speeds)
     if n_sums * there.seconds > request.limits.seconds or there.n_bytes > request.limits.n_bytes:
-        raise ValueError(_refusal(request, found | {best: there}, engine, n_sums))
-    return Choice(best, why(best, found, engine), n_sums * found[best].seconds)
+        raise ValueError(_refusal(request, found | {best: there}, engine, n_sums, n_sums * found[best].seconds))
+    return Choice(best, why(best, found, engine), n_sums * found[best].seconds, usual[best].seconds)
+
+
+def _there(request: Request, engine: str, alone: Forecast, speeds: Speeds) -> Forecast:
+    """Return the forecast on the workers or threads that there are, from that on one thread."""
+    if request.workers:
+        n_pieces = max(request.plan(engine, threads=1).n_pieces, 1)
+        return replace(alone, seconds=alone.seconds / min(request.workers, n_pieces))
+    return alone if request.threads == 1 else request.forecast(engine, speeds=speeds)
 
 
 def _forecasts(request: Request, names: list[str], speeds: Speeds) -> dict[str, Forecast]:
@@ -175,10 +189,17 @@ def _described(name: str, forecast: Forecast, n_sums: int = 1) -> str:
     return f"{name} {duration(n_sums * forecast.seconds)}{memory} ({forecast.size})"
 
 
+def _core_hours(seconds: float) -> str:
+    """Say how long a sum takes on one thread, where that is long and is not how long it takes."""
+    return f"about {seconds / 3600:.2g} core hours; " if MANY_CORE_SECONDS < seconds < math.inf else ""
+
+
 ALTERNATIVES = '"ais", "sampled-states" or "mean-field" for log Z, "gibbs" for moments, or clamp units.'
 
 
-def _refusal(request: Request, found: Mapping[str, Forecast], engine: str | None, n_sums: int) -> str:
+def _refusal(
+    request: Request, found: Mapping[str, Forecast], engine: str | None, n_sums: int, alone: float = 0.0
+) -> str:
     if engine == "layers" and not request.model.is_layered:
         return (
             'engine="layers" needs a layered machine (weights as a list of blocks). Leave engine out for the cheapest '
@@ -198,8 +219,10 @@ def _refusal(request: Request, found: Mapping[str, Forecast], engine: str | None
         )
     limit = seconds if any(f.n_bytes <= limits.n_bytes for f in able) else gigabytes
     where = f"{threads} thread{'s' * (threads > 1)}"
+    if request.workers:
+        where = f"{request.workers} worker{'s' * (request.workers > 1)}"
     return (
-        f"{one} would do {sums} over 2^{request.model.n_units} states on {where}: {text}; "
+        f"{one} would do {sums} over 2^{request.model.n_units} states on {where}: {_core_hours(alone)}{text}; "
         f"the limit is {limit}. Raise it, or use {ALTERNATIVES}"
     )
 

@@ -13,7 +13,7 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm._base.halting import Halted, never
-from fastbm.exact.blocks import passes, sum as blocks, sum as blocks_plan
+from fastbm.exact.blocks import passes, sum as blocks, tree
 from fastbm.exact.blocks.passes import Passes
 from fastbm.exact.integers import IntegerMachine
 from fastbm.exact.plan import Wanted
@@ -158,7 +158,7 @@ def test_tiles_make_the_whole(small_tiles, n, scale):
 @pytest.mark.parametrize("n", [3, 10, 12])
 def test_large_and_small_passes_agree(n):
     form = IntegerMachine.of(machine(n, "1"))
-    sizes, scale = blocks_plan.split(n), math.ldexp(1.0, 61 - form.exponent)
+    sizes, scale = tree.split(n), math.ldexp(1.0, 61 - form.exponent)
     for wanted in (Wanted(), NO_VARIANCE, LOG_Z):
         one, low = blocks._sum_small(form, sizes, scale, wanted)
         other, same = blocks._sum(form, sizes, scale, wanted, Passes(2, never))

@@ -12,9 +12,9 @@ import pytest
 import fastbm as bm
 from fastbm._base import rng
 from fastbm._base.halting import Halted
-from fastbm.exact.blocks import draws, sum
+from fastbm.exact.blocks import draws, tree
 from fastbm.exact.blocks.draws import BlocksSource
-from fastbm.exact.blocks.sum import Leaf
+from fastbm.exact.blocks.tree import Leaf
 from fastbm.exact.integers import IntegerMachine
 from fastbm.exact.plan import Forecast, Speeds
 from fastbm.kernels.exact.blocks import draw_blocks, draw_uniforms, find
@@ -257,7 +257,7 @@ def test_a_stop_leaves_streams_as_they_were(last, monkeypatch):
 
 
 def test_sources_out_of_reach_are_refused_without_work(monkeypatch):
-    monkeypatch.setattr(sum, "MOST_LEAVES", 64)
+    monkeypatch.setattr(tree, "MOST_LEAVES", 64)
     for model, options in (
         (bm.BoltzmannMachine(np.zeros((62, 62))), {}),
         (machine(30, scale=1000.0), {}),
@@ -276,4 +276,4 @@ def test_forecasts():
     assert few.forecast.n_bytes < more.forecast.n_bytes < most.forecast.n_bytes < 4e9
     assert few.draw_seconds < more.draw_seconds < most.draw_seconds
     held = source(machine(14, scale=30.0)).forecast
-    assert math.isfinite(held.seconds) and held.n_bytes > 8 * 2 ** (14 - sum.DIRECT)
+    assert math.isfinite(held.seconds) and held.n_bytes > 8 * 2 ** (14 - tree.DIRECT)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -11,8 +13,9 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.exact.blocks import sum as blocks_plan
-from fastbm.exact.blocks.sum import Leaf
+from fastbm.exact.blocks import sum as blocks_plan, tree
+from fastbm.exact.blocks.prefixes import prefix
+from fastbm.exact.blocks.tree import Leaf
 from fastbm.exact.integers import IntegerMachine
 from fastbm.exact.plan import Wanted
 from fastbm.kernels.exact.small_blocks import total_small
@@ -43,13 +46,16 @@ def states_of(n: int, order: np.ndarray, leaf: Leaf) -> np.ndarray:
 @pairwise(sign=[-1.0, 0.0], n_held=[0, 3], beta=[0.0, 1.0, 5.0, 100.0])
 def test_what_a_plan_claims_of_its_leaves(beta, n_held, sign, monkeypatch):
     """Leaves part the states; those left out weigh nothing; each has tables that lose nothing."""
-    monkeypatch.setattr(blocks_plan, "DIRECT", 4)
+    monkeypatch.setattr(tree, "DIRECT", 4)
     n = 12
     model = coarse(n, 8.0)
     if sign:
         model = bm.BoltzmannMachine(8.0 * sign * (np.ones((n, n)) - np.eye(n)), model.flat_bias)
     form, truth = IntegerMachine.of(model), plain(model, beta)
-    order, leaves = blocks_plan.held_order(form), blocks_plan.cut(form, beta, n_held)
+    order, leaves = tree.held_order(form), tree.cut(form, beta, n_held)
+    if n_held:  # the leaves under all prefixes of two units, each found alone, are the same
+        found = [tree.Tree(form, beta, n_held).leaves(prefix(k, 2)) for k in range(4)]
+        assert sorted(itertools.chain(*found), key=str) == sorted(leaves, key=str)
     held = [states_of(n, order, leaf) for leaf in leaves]
     assert np.max(np.sum(held, axis=0)) == 1
     assert truth.weights[np.sum(held, axis=0) == 0].sum() < 1e-17
@@ -85,8 +91,8 @@ def test_a_narrow_machine_has_no_state_that_is_lost(units):
             f, g, h = energies
             widest = max(widest, f[a][b] + g[b][c] + h[a][c] - least)
         edge = (700 - 40 - 7 * math.log(2)) / form.unit(1.0) / widest  # beta at which a state can be lost
-        assert not blocks_plan.is_narrow(form, edge)
-        assert blocks_plan.is_narrow(form, edge / 8)
+        assert not tree.is_narrow(form, edge)
+        assert tree.is_narrow(form, edge / 8)
 
 
 def test_without_the_certificate_a_sum_would_be_wrong():
@@ -156,8 +162,8 @@ def test_sums_out_of_reach_are_refused_without_work(n):
 
 
 def test_ranges_too_wide_are_refused(monkeypatch):
-    monkeypatch.setattr(blocks_plan, "MOST_LEAVES", 64)
-    planned = plan(machine(40, "1000"))
+    monkeypatch.setattr(tree, "MOST_LEAVES", 64)
+    planned = plan(machine(40, "1000"), n_prefix=0)
     assert planned.forecast.seconds == math.inf and "too wide" in planned.forecast.size
     assert planned.n_pieces == 0
 
@@ -168,4 +174,36 @@ def test_forecasts_grow_with_the_sum_and_fall_with_threads():
     assert few.n_bytes < more.n_bytes <= most.n_bytes <= 4e9
     assert plan(machine(30, "0.1"), threads=2).forecast.seconds < more.seconds
     assert plan(machine(30, "0.1"), wanted=LOG_Z).forecast.seconds < more.seconds
-    assert plan(machine(40, "0.1"), threads=2).leaves == plan(machine(40, "0.1")).leaves
+    assert plan(machine(28, "0.1"), threads=2).leaves == plan(machine(28, "0.1")).leaves
+
+
+@pytest.mark.parametrize(("scale", "n_held"), [("0.01", 3), ("1", 5), ("30", 3)])
+def test_prefixes_make_the_sum(scale, n_held, monkeypatch):
+    """Prefixes of three units, one of which may hold nothing that weighs anything."""
+    monkeypatch.setattr(blocks_plan, "fewest_held", lambda *_: n_held)
+    monkeypatch.setattr(tree, "DIRECT", 4)
+    model = machine(12, scale)
+    planned = plan(model, n_prefix=3)
+    assert planned.n_pieces == 8 and planned.detail == {"held": n_held, "pieces": 8}
+    assert_is(total(planned), model, 1.0, plain(model))
+
+
+@pytest.mark.parametrize(("n", "wanted", "n_pieces"), [(36, LOG_Z, 16), (50, LOG_Z, 1024), (54, NO_VARIANCE, 32768)])
+def test_plans_of_large_sums_are_small(n, wanted, n_pieces):
+    """Their pieces are counted by the units and by what is wanted; leaves are found by who does a piece."""
+    planned = plan(machine(n, "0.3"), wanted=wanted)
+    assert (planned.n_pieces, planned.leaves) == (n_pieces, ())
+    assert len(pickle.dumps(planned)) < 100_000
+    assert plan(machine(n, "10"), wanted=wanted, threads=2).n_pieces == n_pieces
+    assert n == 36 or 30.0 < planned.forecast.seconds / n_pieces < 120.0
+    assert planned.forecast.n_bytes < 4e9
+
+
+def test_probes_tell_how_many_leaves_there_are(monkeypatch):
+    """The mean over many walks is the number of leaves, within four standard errors."""
+    monkeypatch.setattr(tree, "DIRECT", 4)
+    form = IntegerMachine.of(machine(12, "60"))
+    leaves, whole = tree.cut(form, 1.0, 3), tree.Tree(form, 1.0, 3)
+    weights = np.array([probe[1] if (probe := whole.probe(seed)) else 0.0 for seed in range(400)])
+    assert abs(weights.mean() - len(leaves)) <= 4 * weights.std() / 20 + 1e-9
+    assert len(leaves) > 4

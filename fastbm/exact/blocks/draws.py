@@ -17,7 +17,8 @@ from ...machine.machine import BoltzmannMachine
 from ..integers import IntegerMachine
 from ..plan import Forecast, Speeds
 from .passes import Passes
-from .sum import SMALL, Leaf, cut, fewest_held, held_order, split, table_bytes
+from .sum import SMALL, fewest_held, table_bytes
+from .tree import Leaf, cut, held_order, split
 
 N_TABLES = 6  # tables of a leaf that are held at a time, while they are made
 MOST_HELD = 10

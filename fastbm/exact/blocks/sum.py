@@ -7,6 +7,9 @@ certificate. Z is at least the weight of one state, so a low state found by desc
 Beyond three blocks of 12 units, and where the certificate asks for it, units are held at each of their settings in
 turn: a piece of the sum for each. With one more unit held the tables of each half follow its states more closely.
 Halves that are nothing beside a known state are dropped.
+
+A piece of a large sum is a prefix, the bits of the first units that are held, which its number tells: who does the
+piece finds the leaves under it. How long the prefix is depends on the number of units and on what is wanted alone.
 """
 
 from __future__ import annotations
@@ -21,97 +24,22 @@ import numpy as np
 
 from ..._base.halting import Halt, never
 from ..._base.threads import single_threaded_blas
-from ...kernels.exact.blocks import FARTHEST, add_pairs, form_blocks
-from ...kernels.exact.gray import descend
+from ...kernels.exact.blocks import add_pairs, form_blocks
 from ...kernels.exact.small_blocks import FLAT, average_small, total_small
 from ...machine.machine import BoltzmannMachine
 from ..integers import IntegerMachine
-from ..plan import Forecast, Part, Speeds, Wanted
+from ..plan import Forecast, Part, Speeds, Wanted, combine
 from .passes import Passes
+from .prefixes import n_products, prefix, prefix_length
+from .tree import Leaf, Tree, cut, held_order, split
 
 MOST_BITS = 12  # units a block: tables of 2^24 numbers, 128 MB each
-MARGIN = 40.0  # nats: exp(-40) is far below rounding
-DIRECT = 12  # units that are summed from one table of all their states: it needs no certificate
-MOST_LEAVES = 4096
 MOST_HELD = 16  # units, where all their settings are leaves
-N_STARTS = 32
+MOST_PREFIXED = 20  # units that are held, where prefixes tell pieces apart
+N_PROBES = 4  # walks down to a leaf that a forecast takes
+NODE_SECONDS = 5e-3  # to find out whether a prefix must be cut further
 SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 THREADED = 24  # units from which threads gain more than handing work to them takes
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A piece of the sum: units that are held at bits, and whether the rest is one table.
-
-    The units that are held are a prefix of the plan's order.
-    """
-
-    up: tuple[int, ...]
-    direct: bool = False
-
-    def sizes(self, n_units: int) -> tuple[int, int, int]:
-        """Return the sizes of the blocks that its `n_units` other units make."""
-        return (0, 0, n_units) if self.direct else split(n_units)
-
-
-def split(n_units: int) -> tuple[int, int, int]:
-    """Return the sizes of the three blocks."""
-    return (n_units + 2) // 3, n_units // 3, (n_units + 1) // 3
-
-
-def held_order(form: IntegerMachine) -> np.ndarray:
-    """Return units by how strongly they pull, the strongest first: holding those narrows the range of energies most."""
-    strength = np.abs(form.rises).sum(axis=1, dtype=np.float64) + np.abs(form.fields).astype(np.float64)
-    return np.argsort(-strength, kind="stable")
-
-
-def limit(n_units: int) -> float:
-    """Return the exponents, in nats, that a sum over so many units may lose before the certificate fails."""
-    return FARTHEST - MARGIN - n_units * math.log(2.0)
-
-
-def is_narrow(form: IntegerMachine, beta: float) -> bool:
-    """Tell whether all energies lie so close together that no sum can fail."""
-    if form.unit(beta) * 2.0**63 < limit(form.n_units):  # as no energy has 2^62 steps
-        return True
-    widest = 0.5 * float(np.abs(form.rises).sum(dtype=np.float64)) + float(np.abs(form.fields).sum(dtype=np.float64))
-    return form.unit(beta) * 2.0 * widest < limit(form.n_units)
-
-
-def cut(form: IntegerMachine, beta: float, n_held: int) -> tuple[Leaf, ...] | None:
-    """Return the leaves of a sum in which at least `n_held` units are held; None where they are too many."""
-    if is_narrow(form, beta):
-        return tuple(Leaf(tuple(int(leaf) >> k & 1 for k in range(n_held))) for leaf in range(1 << n_held))
-    order, unit = held_order(form), form.unit(beta)
-    best = _lowest_found(form)
-    leaves: list[Leaf] = []
-    waiting: list[tuple[int, ...]] = [()]
-    n_seen = 0
-    while waiting:
-        n_seen += 1
-        if n_seen > 2 * MOST_LEAVES:
-            return None
-        up = waiting.pop()
-        rest, _, added = form.condition(order[: len(up)], np.array(up, np.int64))
-        tables = form_blocks(rest.rises, rest.fields, split(rest.n_units))
-        bound = added + sum(int(table[3]) for table in tables)
-        if unit * (bound - best) > MARGIN + 5.0 + (form.n_units + rest.n_units) * math.log(2.0):
-            continue
-        gap = unit * (added + _lowest_found(rest) - bound)
-        if len(up) >= n_held and gap < limit(rest.n_units):
-            leaves.append(Leaf(up))
-        elif len(up) >= n_held and rest.n_units <= DIRECT:
-            leaves.append(Leaf(up, direct=True))
-        else:
-            waiting += [(*up, 1), (*up, 0)]
-    return tuple(leaves) if len(leaves) <= MOST_LEAVES else None
-
-
-def _lowest_found(form: IntegerMachine) -> int:
-    """Return the lowest integer energy that descents from some states reach."""
-    if not form.n_units:
-        return 0
-    return int(descend(form.rises, form.fields, N_STARTS))
 
 
 def fewest_held(n_units: int, n_tables: int, max_bytes: float, min_pieces: int) -> int | None:
@@ -132,33 +60,47 @@ def table_bytes(n_units: int) -> float:
 
 @dataclass(frozen=True)
 class BlocksSum:
-    """A sum in three blocks, planned: one piece for each leaf."""
+    """A sum in three blocks, planned: one piece for each leaf, or for each prefix of `n_prefix` units."""
 
     form: IntegerMachine
     beta: float
     wanted: Wanted
     leaves: tuple[Leaf, ...]
     forecast: Forecast
+    n_held: int = 0
+    n_prefix: int = 0
     name: str = field(default="blocks", init=False)
     named_pairs: None = field(default=None, init=False)
 
     @property
     def n_pieces(self) -> int:
         """Number of pieces."""
-        return len(self.leaves)
+        return 1 << self.n_prefix if self.n_prefix else len(self.leaves)
 
     @property
     def detail(self) -> dict[str, Any]:
         """How the sum is cut."""
-        return {"held": min((len(leaf.up) for leaf in self.leaves), default=0), "pieces": self.n_pieces}
+        held = self.n_held if self.n_prefix else min((len(leaf.up) for leaf in self.leaves), default=0)
+        return {"held": held, "pieces": self.n_pieces}
 
     @cached_property
     def _order(self) -> np.ndarray:
         return held_order(self.form)
 
+    @cached_property
+    def _tree(self) -> Tree:
+        return Tree(self.form, self.beta, self.n_held)
+
     def piece(self, k: int, threads: int, halt: Halt = never) -> Part:
-        """Sum one leaf."""
-        leaf = self.leaves[k]
+        """Sum one leaf, or those under a prefix in their order."""
+        if not self.n_prefix:
+            return self._leaf(self.leaves[k], threads, halt)
+        found = Part(-math.inf)
+        for leaf in self._tree.leaves(prefix(k, self.n_prefix), halt):
+            found = combine((found, self._leaf(leaf, threads, halt)))
+        return found
+
+    def _leaf(self, leaf: Leaf, threads: int, halt: Halt) -> Part:
         if not leaf.up and not leaf.direct:
             return self._part(self.form, 0, split(self.form.n_units), threads, halt)
         held, up = self._order[: len(leaf.up)], np.array(leaf.up, np.int64)
@@ -244,13 +186,6 @@ def _with_held(part: Part, free: np.ndarray, held: np.ndarray, up: np.ndarray) -
     return Part(part.log_z, part.energy, part.energy_variance, p, pairs)
 
 
-def n_products(wanted: Wanted) -> int:
-    """Return how many matrix products a sum takes."""
-    if not wanted.moments:
-        return 1
-    return 5 if wanted.energy_variance else 3
-
-
 def n_tables(wanted: Wanted) -> int:
     """Return how many tables are held at a time.
 
@@ -268,6 +203,7 @@ def plan(
     max_bytes: float,
     speeds: Speeds,
     min_pieces: int = 1,
+    n_prefix: int | None = None,
 ) -> BlocksSum:
     """Plan a sum in three blocks.
 
@@ -275,18 +211,36 @@ def plan(
     ----------
     min_pieces : int
         Hold so many units that there are at least as many pieces.
+    n_prefix : int, optional
+        Units that tell pieces apart; 0 makes each leaf a piece. As `prefix_length` says when left out.
     """
     n = model.n_units
     size = f"2^{n} states"
-    n_held = fewest_held(n, n_tables(wanted), max_bytes, min_pieces)
-    if n_held is None or n_held > MOST_HELD:
+    if n_prefix is None:
+        n_prefix = prefix_length(n, wanted)
+    n_held = fewest_held(n, n_tables(wanted), max_bytes, max(min_pieces, 1 << n_prefix))
+    if n_held is None or n_held > (MOST_PREFIXED if n_prefix else MOST_HELD):
         form = IntegerMachine(np.zeros((0, 0), np.int64), np.zeros(0, np.int64), 0.0, 0)
         return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, size))
     form = IntegerMachine.of(model)
+    if n_prefix:
+        return BlocksSum(form, beta, wanted, (), _probed(form, beta, n_held, wanted, threads, speeds), n_held, n_prefix)
     leaves = cut(form, beta, n_held)
     if leaves is None:
         return BlocksSum(form, beta, wanted, (), Forecast(math.inf, math.inf, f"{size} over too wide a range"))
     return BlocksSum(form, beta, wanted, leaves, _forecast(n, leaves, wanted, threads, speeds, size))
+
+
+def _probed(form: IntegerMachine, beta: float, n_held: int, wanted: Wanted, threads: int, speeds: Speeds) -> Forecast:
+    """Forecast from some leaves of a tree, each for those like it; as if nothing were dropped where they tell none."""
+    tree, n = Tree(form, beta, n_held), form.n_units
+    probes = [tree.probe(seed) for seed in range(1 if tree.is_narrow else N_PROBES)]
+    found = [probe for probe in probes if probe] or [(Leaf((0,) * n_held), 2.0**n_held * len(probes))]
+    costs = [(_forecast(n, (leaf,), wanted, threads, speeds, ""), weight) for leaf, weight in found]
+    node = 0.0 if tree.is_narrow else 2.0 * NODE_SECONDS
+    seconds = sum(weight * (cost.seconds + node) for cost, weight in costs) / len(probes)
+    most = _forecast(n, (Leaf((0,) * n_held),), wanted, threads, speeds, "").n_bytes
+    return Forecast(seconds, most, f"2^{n} states")
 
 
 def _forecast(n: int, leaves: tuple[Leaf, ...], wanted: Wanted, threads: int, speeds: Speeds, size: str) -> Forecast:

@@ -45,7 +45,7 @@ class Exact(Estimator):
         All states in Gray-code order; matrix products over three blocks of units; every second layer of a layered
         machine; variable elimination. The cheapest when left out.
     max_forecast_seconds : float
-        Refuse, before starting, what would take longer.
+        Refuse, before starting, what would take longer; with an executor on all its workers.
     max_gigabytes : float
         Memory that the sum may take; with an executor each of its pieces.
     energy_variance : bool, optional

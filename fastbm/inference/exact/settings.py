@@ -81,6 +81,8 @@ class ExactSettings:
         moments: bool,
         threads: int,
         min_pieces: int = 1,
+        n_prefix: int | None = None,
+        workers: int = 0,
     ) -> Request:
         """Return the request for the sum over the machine `model` of the units `free`."""
         only: dict[str, dict[str, Any]] = {}
@@ -88,8 +90,10 @@ class ExactSettings:
             only["gray"] = {"n_lowest": self.n_lowest, "distribution": self._distribution(free)}
         if min_pieces > 1:
             only |= {name: only.get(name, {}) | {"min_pieces": min_pieces} for name in CUT_FINER}
+        if n_prefix is not None:
+            only["blocks"] = only.get("blocks", {}) | {"n_prefix": n_prefix}
         wanted = cache(lambda engine: self.wanted(engine, model, free, beta, moments))
-        return Request(model, beta, wanted, self.limits, threads, only)
+        return Request(model, beta, wanted, self.limits, threads, only, workers)
 
     def wanted(self, engine: str, model: BoltzmannMachine, free: np.ndarray, beta: float, moments: bool) -> Wanted:
         """Return what an engine is asked for."""

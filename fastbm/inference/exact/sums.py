@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..._base.halting import Halt, never
+from ..._base.workers import n_workers
+from ...exact.blocks.prefixes import prefix_length
 from ...exact.choice import MOST_UNITS, choose
 from ...exact.pieces import Work
 from ...exact.plan import Part, Speeds, Sum
@@ -23,7 +25,7 @@ from .settings import ExactSettings
 
 Pairs = str | np.ndarray | None
 SLICE_SECONDS = 0.5  # pieces and patterns that take less are done together, by the built-in speeds
-LARGE_SECONDS, PIECES_FOR_OTHERS = 1.0, 16  # an executor is given at least so many pieces of a sum that takes longer
+LARGE_SECONDS, FEWEST_PIECES = 1.0, 16  # the Gray code of a sum that takes longer has at least so many pieces
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
@@ -134,16 +136,21 @@ def _symmetric(i: np.ndarray, j: np.ndarray, values: np.ndarray, diagonal: np.nd
 
 @dataclass(frozen=True)
 class Settled:
-    """A call with nothing left to choose: what a spec keeps beside the options."""
+    """A call with nothing left to choose: what a spec keeps beside the options.
+
+    How sums are cut depends on the machine and the options alone. Specs of older versions lack `n_prefix`: there each
+    leaf is a piece.
+    """
 
     settings: ExactSettings
     why: str = ""
     seconds: float = 0.0
     min_pieces: int = 1
+    n_prefix: int = 0
 
     def plan(self) -> dict[str, Any]:
         """Return what was chosen and is no option, as plain values."""
-        return {"why": self.why, "seconds": self.seconds, "min_pieces": self.min_pieces}
+        return {name: getattr(self, name) for name in ("why", "seconds", "min_pieces", "n_prefix")}
 
 
 class ExactSums:
@@ -198,11 +205,19 @@ class ExactSums:
             settings.refuse_clamped(self._free)
             return Settled(settings, "all units are clamped: one state is left")
         request = settings.request(
-            self._machine(0), self._free, beta=self._beta, moments=self._moments, threads=self._threads
+            self._machine(0),
+            self._free,
+            beta=self._beta,
+            moments=self._moments,
+            threads=self._threads,
+            workers=0 if self._executor is None else n_workers(self._executor),
         )
         choice = choose(request, settings.engine, self._n_sums, measured=self._measured)
-        large = self._executor is not None and choice.seconds > LARGE_SECONDS * self._n_sums
-        return Settled(settings.settle(choice, request), choice.why, choice.seconds, PIECES_FOR_OTHERS if large else 1)
+        large = choice.engine == "gray" and choice.usual_seconds > LARGE_SECONDS
+        by_prefix = choice.engine == "blocks"
+        n_prefix = prefix_length(self._free.size, request.wanted("blocks")) if by_prefix else 0
+        settled = settings.settle(choice, request)
+        return Settled(settled, choice.why, choice.seconds, FEWEST_PIECES if large else 1, n_prefix)
 
     def _machine(self, pattern: int) -> BoltzmannMachine:
         return self._model if self._clamped is None else self._clamped.machine(pattern)
@@ -262,6 +277,7 @@ class ExactSums:
             moments=self._moments,
             threads=self._threads,
             min_pieces=settled.min_pieces,
+            n_prefix=settled.n_prefix,
         )
         assert settled.settings.engine is not None
         return Work(request.plan(settled.settings.engine), self._threads, self._executor)

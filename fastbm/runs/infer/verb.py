@@ -74,8 +74,9 @@ def infer(
         Ctrl-C or a kill, goes on with `fastbm.resume` from the piece that it was at.
     overwrite : bool
     executor : concurrent.futures.Executor, optional
-        Does the pieces of an exact sum, each on one thread; the result is put together here. Sums of more than a second
-        are cut into 16 pieces at least by "gray" and "blocks"; elimination is a single piece.
+        Does the pieces of an exact sum, each on one thread; the result is put together here and has the bits of one
+        that was had without. Sums of more than a second have 16 pieces at least by "gray" and "blocks", larger ones
+        pieces of half a minute or more; elimination is a single piece.
     **options
         Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
         with the list. Those of "exact" are
@@ -83,7 +84,8 @@ def infer(
         engine : {"gray", "blocks", "layers", "elimination"}
             The cheapest when left out; `detail` tells which, why, and the forecast of each that was considered.
         max_forecast_seconds, max_gigabytes : float
-            Refuse, before starting, what would take more: 600 seconds and 4 gigabytes unless given.
+            Refuse, before starting, what would take more: 600 seconds and 4 gigabytes unless given. With an executor
+            it is the time on all its workers, and the memory of each.
         energy_variance : bool
             Left out it is given where it is free, and by blocks for up to 32 free units. It needs the moments, as
             `pairs` does.

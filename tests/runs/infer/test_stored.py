@@ -21,7 +21,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm._base.halting import Halted
 from fastbm.exact.pieces import Work
-from fastbm.exact.plan import Part, Wanted, combine
+from fastbm.exact.plan import Part, Speeds, Wanted, combine
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
 from fastbm.inference.exact.settings import ExactSettings
@@ -37,7 +37,6 @@ USUAL = Exact().as_dict()
 
 def pieces_of(model: bm.BoltzmannMachine, n: int) -> Any:
     from fastbm.exact.blocks import sum
-    from fastbm.exact.plan import Speeds
 
     return sum.plan(model, 0.7, Wanted(), threads=1, max_bytes=4e9, speeds=Speeds(), min_pieces=n)
 
@@ -165,14 +164,32 @@ def test_infer_takes_an_executor(tmp_path: Path) -> None:
             bm.compare(model, {"exact": {"executor": pool}})
 
 
-def test_large_sums_for_an_executor_have_many_pieces() -> None:
-    model, settings = bm.models.curie_weiss(36), ExactSettings.of(bm.models.curie_weiss(36), **USUAL)
-    common = {"beta": 1.0, "clamp": None, "moments": True, "threads": 1}
+@pytest.mark.parametrize(("engine", "cut"), [("blocks", (1, 4)), ("gray", (16, 0))])
+def test_how_a_sum_is_cut_depends_on_neither_executor_nor_speed(engine: str, cut: tuple[int, int]) -> None:
+    model = bm.models.curie_weiss(36)
+    settings = ExactSettings.of(model, **USUAL | {"engine": engine})
+    common: dict[str, Any] = {"beta": 1.0, "clamp": None, "moments": True, "threads": 1}
     with ThreadPoolExecutor(1) as pool:
-        large = ExactSums(model, settings, **common, executor=pool).settled
+        for executor in (None, pool):
+            for speeds in (Speeds(), Speeds(product_term=3e-10), Speeds(product_term=3e-12, gray_state=1e-11)):
+                found = ExactSums(model, settings, **common, executor=executor, measured=lambda s=speeds: s).settled
+                assert (found.min_pieces, found.n_prefix) == cut
         small = ExactSums(MODEL, ExactSettings.of(MODEL, **USUAL), **common, executor=pool).settled
-    assert (large.min_pieces, small.min_pieces) == (16, 1)
-    assert ExactSums(model, settings, **common).settled.min_pieces == 1
+    assert (small.min_pieces, small.n_prefix) == (1, 0)
+    older = sums.Settled(settings, **{"why": "", "seconds": 9.0, "min_pieces": 1})
+    assert older.n_prefix == 0
+
+
+def test_the_limit_of_time_holds_on_the_workers_that_there_are() -> None:
+    model = bm.models.curie_weiss(48)
+    with ThreadPoolExecutor(4) as pool:
+        with pytest.raises(ValueError, match=r"on 4 workers: about [\d.]+ core hours; .*the limit is max_forecast_sec"):
+            bm.infer(model, "exact", executor=pool, moments=False)
+        settings = ExactSettings.of(model, **USUAL | {"engine": "blocks", "max_forecast_seconds": 5000.0})
+        common: dict[str, Any] = {"beta": 1.0, "clamp": None, "moments": False, "threads": 1}
+        assert ExactSums(model, settings, **common, executor=pool).settled.n_prefix == 8
+        with pytest.raises(ValueError, match="on 1 thread: about"):
+            ExactSums(model, settings, **common)
 
 
 # Runs

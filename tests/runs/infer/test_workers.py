@@ -1,0 +1,145 @@
+"""Exact sums done by workers: the bytes of the file are those of one process, whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastbm as bm
+from fastbm.runs.infer.verb import infer_run
+from tests.support import crash, machines
+
+ROOT = Path(__file__).parents[3]
+BEFORE_A_KILL = 2  # pieces that each life does
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in memory; small sums have 64 pieces, and each of them is committed."""
+    monkeypatch.setattr("fastbm.exact.blocks.prefixes.LARGE_SECONDS", 0.01)
+    monkeypatch.setattr("fastbm.exact.blocks.prefixes.FEWEST_PREFIX", 6)
+    monkeypatch.setattr("fastbm.inference.exact.sums.SLICE_SECONDS", 1e-6)
+    machines.close_pools()
+    with crash.memory_folder() as found:
+        yield found
+
+
+def work(path: Path, n: int, executor: Executor | None = None, progress: Any = None) -> None:
+    """Begin or go on."""
+    about = {"threads": 1, "executor": executor, "progress": progress}
+    try:
+        bm.resume(path, **about)
+    except bm.StorageError as error:
+        if "does not exist" not in str(error):
+            raise
+        model = bm.models.sherrington_kirkpatrick(n, seed=1)
+        options = {"energy_variance": False, "max_forecast_seconds": 1e5}
+        infer_run(model, "exact", options, out=path, commit_seconds=0, **about)
+
+
+def life(path: Path, n: int, killed: str) -> None:
+    """Go on with a new pool of two, until after some pieces a worker is killed, or this process is."""
+    seen: list[int] = []
+    with bm.workers.pool(2) as pool:
+
+        def progress(task: Any, rows: Any) -> None:
+            seen.append(1)
+            if len(seen) == BEFORE_A_KILL and killed:
+                os.kill(os.getpid() if killed == "coordinator" else next(iter(pool._processes)), signal.SIGKILL)
+
+        if killed != "worker":
+            work(path, n, pool, progress)
+            return
+        with pytest.raises(bm.Interrupted, match="the executor does no more"):
+            work(path, n, pool, progress)
+
+
+def assert_kills_cost_no_bit(folder: Path, n: int, n_kills: int, run: Callable[..., None] = life) -> None:
+    """Kill workers and coordinators in turn, `n_kills` of each, within one run."""
+    whole, path = folder / "whole.h5", folder / "run.h5"
+    assert crash.run_child(lambda: work(whole, n)) == 0
+    for k in range(2 * n_kills):
+        killed = ("coordinator", "worker")[k % 2]
+        ended = crash.run_child(lambda who=killed: run(path, n, who))
+        assert (ended == 0) == (killed == "worker")
+        assert not bm.open(path).finished
+    assert crash.run_child(lambda: run(path, n, "")) == 0
+    crash.assert_same_run(whole, path)
+
+
+def test_kills_of_workers_and_coordinators_cost_no_bit(folder: Path) -> None:
+    assert_kills_cost_no_bit(folder, 30, 2)
+
+
+@pytest.mark.slow
+def test_many_kills_cost_no_bit(folder: Path) -> None:
+    assert_kills_cost_no_bit(folder, 33, 10)
+
+
+SCRIPT = """
+import sys
+import fastbm as bm
+
+def work(executor):
+    bm.infer(bm.models.sherrington_kirkpatrick(36, seed=1), "exact", threads=1, out=sys.argv[1], executor=executor)
+
+if __name__ == "__main__":
+    way, n = sys.argv[2], int(sys.argv[3])
+    if way == "alone":
+        work(None)
+    elif way == "mpi4py":
+        with bm.workers.mpi() as executor:
+            work(executor)
+    elif way == "distributed":
+        from distributed import LocalCluster
+
+        with LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster:
+            with bm.workers.connect(cluster.scheduler_address) as executor:
+                work(executor)
+    else:
+        with bm.workers.pool(n) as executor:
+            work(executor)
+"""
+WAYS = [("distributed", 2), ("mpi4py", 2)]
+MORE_WAYS = [(way, n) for way in ("processes", "distributed") for n in (1, 2, 4) if (way, n) not in WAYS]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    run_script(folder / "run.h5", "alone", 1)
+    return folder / "run.h5"
+
+
+def run_script(path: Path, way: str, n: int) -> None:
+    script = path.with_name("script.py")
+    script.write_text(SCRIPT)
+    mpi = ["mpiexec", "-n", str(n + 1), sys.executable, "-m", "mpi4py.futures"]
+    words = [*(mpi if way == "mpi4py" else [sys.executable]), str(script), str(path), way, str(n)]
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("way", "n"),
+    [pytest.param(*one, marks=pytest.mark.slow) for one in WAYS]
+    + [pytest.param(*one, marks=pytest.mark.long) for one in MORE_WAYS],
+)
+def test_large_sums_with_moments_have_the_bytes_of_one_process(way: str, n: int, alone: Path, tmp_path: Path) -> None:
+    if way != "processes":
+        pytest.importorskip(way)
+    run_script(tmp_path / "run.h5", way, n)
+    crash.assert_same_run(alone, tmp_path / "run.h5")
+    assert bm.open(tmp_path / "run.h5").inference.detail["pieces"] == 16
+
+
+@pytest.mark.long
+def test_a_sum_over_2_to_the_42_states_killed_ten_times(folder: Path) -> None:
+    assert_kills_cost_no_bit(folder, 42, 5)
