@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from fastbm.campaigns import grid
 from fastbm.cli import app
 from fastbm.runs.toml import file as config
+from fastbm.runs.toml.text import is_of_campaign
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,9 +59,11 @@ def test_every_command_is_one_that_the_program_has(words):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "runs").glob("*.toml")), ids=lambda path: path.name)
 def test_every_ready_run_passes_the_checks_and_is_mentioned(path):
-    tables = config.read(path)
-    assert config.check(tables) in config.VERBS
-    assert tomllib.loads(path.read_text(encoding="utf-8"))["store"]["out"] == f"runs/out/{path.stem}.h5"
+    tables, written = config.read(path), tomllib.loads(path.read_text(encoding="utf-8"))
+    if is_of_campaign(tables):
+        assert grid.read(tables).verb in config.VERBS and written["campaign"]["out"] == f"runs/out/{path.stem}"
+    else:
+        assert config.check(tables) in config.VERBS and written["store"]["out"] == f"runs/out/{path.stem}.h5"
     assert any(f"runs/{path.name}" in page for page in PAGES.values())
 
 

@@ -185,12 +185,22 @@ def plot(
         Path | None,
         typer.Option("--png", parser=path_of, metavar="FILE.png", help="Where to draw; beside the run unless given."),
     ] = None,
+    x: Annotated[str | None, typer.Option("--x", metavar="KEY", help="Of a campaign: what it is drawn over.")] = None,
+    y: Annotated[str | None, typer.Option("--y", metavar="COLUMN", help="Of a campaign: what is drawn.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="KEY", help="Of a campaign: a curve for each.")
+    ] = None,
     trust: Trust = False,
 ) -> None:
-    """Draw a run."""
-    from ..report import tables
+    """Draw a run, or a column of a campaign over a key of its grid."""
+    from ..report import campaigns, tables
 
-    tables.draw(out, picture, trust=trust)
+    if is_campaign(out):
+        campaigns.draw(out, picture, x, y, group)
+    elif x or y or group:
+        raise Stopped("--x, --y and --group are of campaigns; this is a single run.", BAD_INPUT)
+    else:
+        tables.draw(out, picture, trust=trust)
 
 
 @app.command()

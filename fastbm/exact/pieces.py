@@ -68,6 +68,8 @@ class Work:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what `state` returned."""
+        if (n_pieces := int(state.get("n_pieces", self.planned.n_pieces))) != self.planned.n_pieces:
+            raise ValueError(f"its sum was cut into {n_pieces} pieces by another version; now {self.planned.n_pieces}.")
         self._n_done = int(state["n_pieces_done"])
         self._part = _part_of(state) if self._n_done else None
         self._handed = None

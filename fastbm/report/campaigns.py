@@ -126,3 +126,19 @@ def write_table(folder: Path, out: Path | None) -> None:
         return
     found.to_csv(out)
     Console(highlight=False).print(f"table    {out}", soft_wrap=True, markup=False)
+
+
+def draw(folder: Path, picture: Path | None, x: str | None, y: str | None, group: str | None) -> None:
+    """Draw a column of a campaign over a key of its grid, and say where."""
+    found = open_campaign(folder)
+    if x is None:
+        raise ValueError(f"say over which key it is drawn: --x, one of {', '.join(found.table.keys)}.")
+    try:
+        from .pictures.campaign import plot_campaign
+    except ImportError:
+        raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
+    try:
+        place = plot_campaign(found.table, picture or folder / "campaign.png", x, y, group)
+    except KeyError as error:
+        raise ValueError(str(error.args[0])) from None
+    Console(highlight=False).print(f"picture  {place}", soft_wrap=True, markup=False)

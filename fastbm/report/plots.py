@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-import numpy as np
 
 from ..inference.comparison import Comparison
 from ..inference.result import Inference
-from ..inference.temperatures import KEY, Temperatures
+from ..inference.temperatures import Temperatures
 from ..learning.fidelity.fidelity import Fidelity
 from ..learning.fidelity.patterns import PatternFrequencies
 from ..learning.planted.comparison import RuleComparison
-from ..machine.machine import BoltzmannMachine
 from ..runs.run import Run
 from .pictures import fit, sample
+from .pictures.campaign import draw_campaign
 from .pictures.compare import comparison_figure, rules_figure
+from .pictures.given import curves_of, machine_of, of_kind, sampled
 from .pictures.run import draw_coupling_matrix, draw_couplings, draw_errors, draw_learning, has_errors, run_figure
 from .pictures.style import STYLE
 from .pictures.temperatures import PANELS, draw_quantity, draw_temperatures
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "autocorrelation",
+    "campaign",
     "coupling_matrix",
     "couplings",
     "covariances",
@@ -80,7 +81,7 @@ def figure(what: Any) -> Figure:
         if isinstance(what, Fidelity):
             return fit.fidelity_figure(what)
         if isinstance(what, Inference | Temperatures):
-            return draw_temperatures({"": _curves(what)})
+            return draw_temperatures({"": curves_of(what)})
     raise TypeError(f"figure draws runs, results and comparisons; got {type(what).__name__}.")
 
 
@@ -99,7 +100,7 @@ def trace(run: Any, ax: Axes | None = None, *, n_chains: int = 8) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_trace, _sampled(run), n_chains)
+    return _drawn(ax, sample.draw_trace, sampled(run), n_chains)
 
 
 def energies(run: Any, ax: Axes | None = None) -> Axes:
@@ -115,7 +116,7 @@ def energies(run: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_energies, _sampled(run))
+    return _drawn(ax, sample.draw_energies, sampled(run))
 
 
 def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
@@ -131,7 +132,7 @@ def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_autocorrelation, _sampled(run))
+    return _drawn(ax, sample.draw_autocorrelation, sampled(run))
 
 
 def energy(run: Any, ax: Axes | None = None) -> Axes:
@@ -149,7 +150,7 @@ def energy(run: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_energy, _sampled(run))
+    return _drawn(ax, sample.draw_energy, sampled(run))
 
 
 def magnetisation(run: Any, ax: Axes | None = None) -> Axes:
@@ -165,7 +166,7 @@ def magnetisation(run: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_magnetisation, _sampled(run))
+    return _drawn(ax, sample.draw_magnetisation, sampled(run))
 
 
 def swaps(run: Any, ax: Axes | None = None) -> Axes:
@@ -181,7 +182,7 @@ def swaps(run: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_swaps, _sampled(run))
+    return _drawn(ax, sample.draw_swaps, sampled(run))
 
 
 def overlaps(run: Any, ax: Axes | None = None, *, beta: float | None = None) -> Axes:
@@ -199,7 +200,7 @@ def overlaps(run: Any, ax: Axes | None = None, *, beta: float | None = None) -> 
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, sample.draw_overlap, _sampled(run), beta)
+    return _drawn(ax, sample.draw_overlap, sampled(run), beta)
 
 
 def learning(run: Any, ax: Axes | None = None) -> Axes:
@@ -216,7 +217,7 @@ def learning(run: Any, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
         That of the likelihoods.
     """
-    return _drawn(ax, draw_learning, _of_kind(run, "fit"))
+    return _drawn(ax, draw_learning, of_kind(run, "fit"))
 
 
 def couplings(what: Any, ax: Axes | None = None) -> Axes:
@@ -233,7 +234,7 @@ def couplings(what: Any, ax: Axes | None = None) -> Axes:
     """
     if isinstance(what, Run) and what.kind == "fit" and has_errors(what):  # type: ignore[arg-type]
         return _drawn(ax, draw_errors, what)
-    return _drawn(ax, draw_couplings, _machine(what))
+    return _drawn(ax, draw_couplings, machine_of(what))
 
 
 def coupling_matrix(what: Any, ax: Axes | None = None) -> Axes:
@@ -248,7 +249,7 @@ def coupling_matrix(what: Any, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    return _drawn(ax, draw_coupling_matrix, _machine(what).couplings.matrix(), _machine(what).names)
+    return _drawn(ax, draw_coupling_matrix, machine_of(what).couplings.matrix(), machine_of(what).names)
 
 
 def means(fidelity: Fidelity, ax: Axes | None = None) -> Axes:
@@ -350,7 +351,25 @@ def temperatures(result: Any, ax: Axes | None = None, *, quantity: str = "log_z"
     names = dict(PANELS)
     if quantity not in names:
         raise ValueError(f"quantity must be one of {', '.join(names)}; got {quantity!r}.")
-    return _drawn(ax, draw_quantity, _curves(result), quantity, names[quantity])
+    return _drawn(ax, draw_quantity, curves_of(result), quantity, names[quantity])
+
+
+def campaign(table: Any, x: str, y: str | None = None, *, group: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw a column of a campaign's table over a key of its grid, with error bars.
+
+    Parameters
+    ----------
+    table : Table or Campaign
+    x : str
+        A column of numbers, such as "beta".
+    y : str, optional
+        The column that is drawn; Binder's cumulant, log Z, the holdout or the energy unless given, the first there is.
+    group : str, optional
+        A curve for each of its values, such as "shape". Other keys of the grid, as samples of disorder, are averaged
+        over, with jackknife errors.
+    ax : matplotlib.axes.Axes, optional
+    """
+    return _drawn(ax, draw_campaign, getattr(table, "table", table), x, y, group)
 
 
 def _drawn(ax: Axes | None, draw: Any, *arguments: Any) -> Axes:
@@ -361,35 +380,3 @@ def _drawn(ax: Axes | None, draw: Any, *arguments: Any) -> Axes:
         ax = pyplot.gca()
     draw(ax, *arguments)
     return ax
-
-
-def _of_kind(run: Any, kind: str) -> Any:
-    if not isinstance(run, Run) or run.kind != kind:
-        got = f"one of {run.kind}" if isinstance(run, Run) else type(run).__name__
-        raise TypeError(f"this draws runs of {kind}; got {got}.")
-    return run
-
-
-def _sampled(run: Any) -> Any:
-    if not len(_of_kind(run, "sample").sweep):
-        raise ValueError("there is nothing to draw yet: the run has no samples.")
-    return run
-
-
-def _machine(what: Any) -> BoltzmannMachine:
-    machine = what.model if isinstance(what, Run) else what
-    if not isinstance(machine, BoltzmannMachine):
-        raise TypeError(f"this draws machines and runs; got {type(what).__name__}.")
-    return machine
-
-
-def _curves(result: Any) -> Temperatures:
-    if isinstance(result, Inference) and KEY not in result.detail:
-        raise ValueError(
-            f"a result of {result.method!r} has no curves over temperatures; those of tempering and "
-            "population-annealing have."
-        )
-    found = Temperatures.of(result) if isinstance(result, Inference) else result
-    if not isinstance(found, Temperatures) or not np.size(found.betas):
-        raise TypeError(f"this draws results of tempering and population-annealing; got {type(result).__name__}.")
-    return found

@@ -73,6 +73,8 @@ def test_work_that_is_left_and_gone_on_with_gives_the_same_bits() -> None:
         after.advance()
         work = after
     assert_same_part(work.result, whole.result)
+    with pytest.raises(ValueError, match="was cut into 16 pieces by another version; now 8"):
+        Work(pieces_of(MODEL, 8), 1).restore(work.state())
     one = pieces_of(MODEL, 1).piece(0, 1)
     assert whole.result.log_z == pytest.approx(one.log_z, rel=1e-13)
     np.testing.assert_allclose(whole.result.pairs, one.pairs, atol=1e-13)

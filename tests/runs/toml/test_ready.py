@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import fastbm as bm
+from fastbm.campaigns import grid
 from fastbm.cli import main
 from fastbm.runs.toml import file, ready
+from fastbm.runs.toml.text import is_of_campaign
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,7 +35,8 @@ def test_each_is_found_and_tells_what_it_is_about(capsys: pytest.CaptureFixture[
         for given in (name, f"{name}.toml", f"runs/{name}.toml"):
             assert ready.find(Path(given)).samefile(path)
         assert name in listed and ready.about(path).endswith(".")
-        file.check(file.read(path))
+        tables = file.read(path)
+        grid.read(tables) if is_of_campaign(tables) else file.check(tables)
 
 
 def test_one_runs_by_name_in_a_folder_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +66,9 @@ def test_refusals_and_copies(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("run", "digts") == 2
-    assert "digts does not exist. Did you mean 'digits'? Ready ones, by name: digits," in capsys.readouterr().err
+    assert (
+        "digts does not exist. Did you mean 'digits'? Ready ones, by name: binder, digits," in capsys.readouterr().err
+    )
     assert call("run", "run.h5") == 2
     assert capsys.readouterr().err == "fastbm: run.h5 does not exist.\n"
     assert call("examples", "--copy", "mine") == 0
