@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fastbm.store import Stream, disk, open_reader, resume, schema, segment
-from fastbm.store.image import SMALL, TAIL, Damaged, Foreign, write_sealed
+from fastbm.store.image import SMALL, TAIL, Damaged, Foreign, build_image, write_sealed
 from fastbm.store.names import Names
 from fastbm.store.segment import Header, pack_record, read_header
 from fastbm.store.verification import verify
@@ -82,6 +82,18 @@ def test_images_have_the_same_bytes_again(compression: str | None) -> None:
     copied = {name: [np.array(block) for block in blocks] for name, blocks in ROWS.items()}
     assert len(junk) == 50
     assert bytes(segment.segment_image(header_of(), replace(contents, rows=copied))) == first
+
+
+def test_an_image_is_whole_though_somebody_holds_its_file() -> None:
+    held: list[Any] = []  # as a profiler that looks at the frames of threads does, such as that of a Dask worker
+
+    def fill(file: h5py.Group, hold: bool) -> None:
+        dataset = file.create_group("g").create_dataset("x", data=np.arange(50.0))
+        held.append((dataset, file.file) if hold else None)
+
+    images = [bytes(build_image(lambda file, put, hold=hold: fill(file, hold))) for hold in (False, True)]
+    assert images[0] == images[1]
+    assert not held[1][1]
 
 
 def test_an_image_costs_little_memory_beside_its_rows() -> None:
