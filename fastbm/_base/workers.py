@@ -3,8 +3,8 @@
 What all pieces share (a machine, the spec of a run) travels with the first piece that a worker gets and stays there;
 every other piece is a name and a number.
 
-With what they share go the versions that bits depend on: a worker that has others refuses. A worker that leaves says
-so, and its piece goes to another.
+With what they share go the versions that bits depend on: a worker that has others refuses, unless the executor's
+`exact` is False. A worker that leaves says so, and its piece goes to another.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Pieces:
         self._executor, self._function, self._n_pieces = executor, function, n_pieces
         self._packed = pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL)
         self._name = blake2b(self._packed, digest_size=16).digest()
+        self._versions = pinned() if getattr(executor, "exact", True) else ()
         self._n_workers = n_workers(executor)
         self._n_with = 0  # pieces that were sent with what they share
         self._n_left = 0  # times that the piece which is taken next was left
@@ -122,7 +123,7 @@ class Pieces:
 
     def _send(self, k: int, with_shared: bool) -> Future[Any]:
         self._n_with += with_shared
-        shared = (pinned(), self._packed) if with_shared else (None, None)
+        shared = (self._versions, self._packed) if with_shared else (None, None)
         try:
             return self._executor.submit(do_piece, self._name, self._function, k, *shared)
         except RuntimeError as error:

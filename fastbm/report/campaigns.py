@@ -51,7 +51,7 @@ def _finish(
     if max_seconds is not None:
         stop.limit(checks.real("max_seconds", max_seconds, least=0.0), of_process=True)
     verb.check_part(campaign.get("part"))
-    with _workers(campaign) as done_by, stop.breaking(False):
+    with _workers(campaign, exact) as done_by, stop.breaking(False):
         found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **done_by)
     show_status(found.path)
     if not found.failed:
@@ -62,13 +62,13 @@ def _finish(
 
 
 @contextmanager
-def _workers(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _workers(said: Mapping[str, Any], exact: bool) -> Iterator[dict[str, Any]]:
     """Give those who do the work, and leave them in the end."""
     if len(several := sorted(set(said) - {"part"})) > 1:
         raise ValueError(f"say one of --{' and --'.join(several)}.")
     found = {name: said[name] for name in ("part", "workers") if name in said}
     if "scheduler" in said:
-        executor = workers.connect(said["scheduler"])
+        executor = workers.connect(said["scheduler"], exact=exact)
     elif "mpi" in said:
         executor = workers.mpi()
     else:

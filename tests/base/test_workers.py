@@ -42,7 +42,7 @@ class Recording(Executor):
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.forgets = False
+        self.forgets, self.exact = False, True
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it at once."""
@@ -101,6 +101,9 @@ def test_a_worker_with_other_versions_refuses(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(workers, "pinned", lambda: ("9.9.9", "2.0.0", "0.60.0"))
     with pytest.raises(ValueError, match=r"other bits: fastbm is .* here and 9.9.9 where the work comes from"):
         Pieces(Recording(), scaled, {"factor": 99}, 3).take()
+    mixing = Recording()
+    mixing.exact = False
+    assert Pieces(mixing, scaled, {"factor": 98}, 3, first=1).take() == 98
 
 
 def test_a_dead_pool_is_told_in_one_line() -> None:

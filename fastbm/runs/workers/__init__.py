@@ -47,17 +47,23 @@ def new_processes() -> Any:
     return multiprocessing.get_context(next(method for method in METHODS if method in there))
 
 
-def connect(address: str) -> Executor:
+def connect(address: str, *, exact: bool = True) -> Executor:
     """Return an executor of the Dask scheduler at `address`, such as ``tcp://node7:8786``.
 
     Its workers get `DaskPlugin`. `shutdown`, and so the end of ``with``, closes the connection and leaves the cluster.
+
+    Parameters
+    ----------
+    address : str
+    exact : bool
+        Whether workers with other versions of what bits depend on are refused; False takes the mixture.
 
     Raises
     ------
     ValueError
         If no scheduler listens there, or a worker lacks fastbm or has other versions.
     """
-    found: Executor = _of_dask().connected(address, CONNECT_SECONDS)
+    found: Executor = _of_dask().connected(address, CONNECT_SECONDS, exact)
     return found
 
 

@@ -26,14 +26,15 @@ CLOSES = "the closing of its Dask worker"
 class DaskPlugin(WorkerPlugin):
     """Stop runs in order when their worker closes, gets SIGTERM or is at the end of its lifetime.
 
-    ``client.register_plugin(fastbm.workers.DaskPlugin())``; `connect` does so.
+    ``client.register_plugin(fastbm.workers.DaskPlugin())``; `connect` does so. Workers with other versions than
+    where it was made are refused, unless `exact` is False.
     """
 
     name = "fastbm"
     idempotent = True
 
-    def __init__(self) -> None:
-        self.versions = pinned()
+    def __init__(self, *, exact: bool = True) -> None:
+        self.versions = pinned() if exact else ()
 
     def setup(self, worker: Any) -> None:
         """Prepare a worker's process; Dask calls it in the thread of the event loop."""
@@ -49,12 +50,14 @@ class DaskPlugin(WorkerPlugin):
 
 
 def _refuse(where: str, versions: tuple[str, ...]) -> None:
-    if other := differences(dict(zip(PINNED_PACKAGES, versions, strict=True)), "where the work comes from"):
+    if other := differences(dict(zip(PINNED_PACKAGES, versions, strict=False)), "where the work comes from"):
         raise ValueError(f"the Dask worker {where} would give other bits: {'; '.join(other)}.")
 
 
 class Connection(ClientExecutor):
-    """An executor that closes its client with itself."""
+    """An executor that closes its client with itself, and knows whether its workers' versions must be ours."""
+
+    exact = True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster as it is, and close the connection."""
@@ -62,7 +65,7 @@ class Connection(ClientExecutor):
         self._client.close()
 
 
-def connected(address: str, seconds: float) -> Connection:
+def connected(address: str, seconds: float, exact: bool) -> Connection:
     """Return an executor of a scheduler whose workers are as this process is."""
     logger = logging.getLogger("distributed")
     before = logger.level
@@ -75,20 +78,24 @@ def connected(address: str, seconds: float) -> Connection:
     finally:
         logger.setLevel(before)
     try:
-        _check_workers(client)
-        client.register_plugin(DaskPlugin())
+        _check_workers(client, exact)
+        client.register_plugin(DaskPlugin(exact=exact))
     except BaseException:
         client.close()
         raise
-    return Connection(client)
+    connection = Connection(client)
+    connection.exact = exact
+    return connection
 
 
-def _check_workers(client: Client) -> None:
-    """Refuse workers without fastbm, or with other versions."""
+def _check_workers(client: Client, exact: bool) -> None:
+    """Refuse workers without fastbm, or, where bits are to be `exact`, with other versions."""
     for worker, found in client.run(pinned, on_error="return").items():
-        if isinstance(found, ModuleNotFoundError):
-            raise ValueError(f"the Dask worker {worker} lacks {found.name}. Install fastbm there as it is here.")
+        if "ModuleNotFoundError" in repr(found):  # which comes as the text of another
+            raise ValueError(f"the Dask worker {worker} lacks fastbm ({found}). Install it there as it is here.")
         if isinstance(found, BaseException):
             raise found
-        if other := differences(dict(zip(PINNED_PACKAGES, found, strict=True)), f"on the Dask worker {worker}"):
-            raise ValueError(f"{'; '.join(other)}. Install the same versions there.")
+        if exact and (
+            other := differences(dict(zip(PINNED_PACKAGES, found, strict=True)), f"on the Dask worker {worker}")
+        ):
+            raise ValueError(f"{'; '.join(other)}. Install the same versions there, or take the mixture: exact=False.")
