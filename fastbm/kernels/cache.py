@@ -237,14 +237,15 @@ class KernelCache:
         if found is not None:
             return found
         _locks.take(self._lock)
-        found = self._read(path, target)  # another process may have made it while this one waited
+        found = self._read(path, target, mine=True)  # another process may have made it while this one waited
         if found is not None:
             _locks.leave(self._lock)
         else:
             _announce()
         return found
 
-    def _read(self, path: str, target: Any) -> Any:
+    def _read(self, path: str, target: Any, *, mine: bool = False) -> Any:
+        """Return what a file holds; one that is damaged goes if it is `mine`, and nobody has made it anew."""
         try:
             data = Path(path).read_bytes()
         except OSError:
@@ -255,9 +256,10 @@ class KernelCache:
                 raise ValueError("its checksum is wrong")
             return self._rebuild(target, pickle.loads(payload))
         except Exception as error:  # whatever is wrong with it, the compiler makes another one
-            _log.warning("fastbm: %s is damaged (%s) and is compiled again", path, error)
-            with suppress(OSError):
-                os.unlink(path)
+            if mine:
+                _log.warning("fastbm: %s is damaged (%s) and is compiled again", path, error)
+                with suppress(OSError):
+                    os.unlink(path)
             return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:

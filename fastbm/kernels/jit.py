@@ -159,7 +159,8 @@ class _Failures(event.Listener):
 
     def on_end(self, event: Any) -> None:
         cache = getattr(event.data["dispatcher"], "_cache", None)
-        if event.is_failed and isinstance(cache, KernelCache):
+        # `is_failed` says the contrary, and saving gives the right back where all went well
+        if getattr(event, "_exc_details", None) is not None and isinstance(cache, KernelCache):
             cache.leave()
 
 
