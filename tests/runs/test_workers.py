@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 import fastbm as bm
+from fastbm._base.threads import blas_libraries
 from fastbm.runs import stop
 from tests.support.runs import assert_same, sample
 
@@ -63,14 +65,22 @@ def test_a_stop_reaches_runs_in_all_threads_and_loses_nothing(tmp_path: Path) ->
         except bm.Interrupted as error:
             stopped[name] = error
 
+    def n_threads_of_blas() -> set[int]:
+        return {library.get_num_threads() for library in blas.lib_controllers}
+
     threads = [threading.Thread(target=run, args=(name,)) for name in seen]
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: min(seen.values()) > 0)
-    assert stop.n_running() == 2
-    stop.ask_all("the end of the lesson")
-    for thread in threads:
-        thread.join()
+    blas_libraries()
+    blas = ThreadpoolController().select(user_api="blas")
+    with blas.limit(limits=2):
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: min(seen.values()) > 0)
+        assert stop.n_running() == 2
+        assert n_threads_of_blas() == {1}
+        stop.ask_all("the end of the lesson")
+        for thread in threads:
+            thread.join()
+        assert n_threads_of_blas() == {2}
     assert stop.n_running() == 0
     energies = [stopped[name].run.energy for name in seen]
     assert all("stopped by the end of the lesson after sweep" in str(error) for error in stopped.values())
