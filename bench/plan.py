@@ -157,6 +157,26 @@ def seconds_of(executor: Executor, function: Any, shared: Any, n_pieces: int) ->
     return time.perf_counter() - started
 
 
+def touched(k: int) -> int:
+    """Load the kernels of exact sums, as the first piece of a worker does."""
+    import fastbm as bm
+
+    bm.infer(bm.models.sherrington_kirkpatrick(30, seed=1), "exact")
+    time.sleep(4.0)  # the others begin meanwhile
+    return k
+
+
+def seconds_of_a_sum(n_workers: int, n_units: int = 37) -> float:
+    """Return how long an exact sum with moments takes workers of a process pool that have begun."""
+    import fastbm as bm
+
+    with bm.workers.pool(n_workers) as executor:
+        list(executor.map(touched, range(n_workers)))
+        started = time.perf_counter()
+        bm.infer(bm.models.sherrington_kirkpatrick(n_units, seed=1), "exact", executor=executor)
+        return time.perf_counter() - started
+
+
 def seconds_a_commit() -> float:
     """Return how long a commit of 64 kB takes in the folder for temporary files."""
     with tempfile.TemporaryDirectory() as folder:
@@ -179,11 +199,12 @@ def measure() -> None:
             a_task = seconds_of(executor, nothing, None, n_tasks) / n_tasks
             wall = seconds_of(executor, spin, 1.0, 4 * processors)
         print(f"{kind}: {1e3 * a_task:.2f} ms a piece; pieces of 1 s: overhead {100 * (wall / 4.0 - 1.0):.1f} %")
-    for n_workers in (1, 2, 4, 8):
-        work = replace(WORK[0], core_seconds=8.0, n_pieces=32, begin=0.0, serial=0.0)
+    alone = seconds_of_a_sum(1)
+    print(f"an exact sum of 16 pieces on one worker: {alone:.2f} s")
+    for n_workers in (2, 4, 8):
+        work = replace(WORK[0], core_seconds=alone, n_pieces=16, begin=0.0, serial=0.0)
         found = forecast(work, n_workers, EXECUTORS["process pool"], processors=processors).seconds
-        with executor_of("process pool", n_workers) as executor:
-            wall = seconds_of(executor, spin, 0.25, 32)
+        wall = seconds_of_a_sum(n_workers)
         print(f"{n_workers} workers: {wall:.2f} s, forecast {found:.2f} s ({100 * (found / wall - 1.0):+.0f} %)")
 
 

@@ -20,10 +20,15 @@ def test_pieces_of_a_second(benchmark, kind):
     benchmark.extra_info["overhead"] = seconds / 4.0 - 1.0
 
 
+@pytest.fixture(scope="module")
+def alone() -> float:
+    """Seconds of an exact sum with moments on one worker: 16 pieces."""
+    return plan.seconds_of_a_sum(1)
+
+
 @pytest.mark.parametrize("n_workers", [1, 2, 4, 8])
-def test_wall_time_beside_its_forecast(benchmark, n_workers):
-    with plan.executor_of("process pool", n_workers) as executor:
-        seconds = benchmark.pedantic(plan.seconds_of, (executor, plan.spin, 0.25, 32), rounds=1, iterations=1)
-    work = plan.Work("8 s", 8.0, 32, begin=0.0, serial=0.0)
+def test_wall_time_beside_its_forecast(benchmark, n_workers, alone):
+    seconds = benchmark.pedantic(plan.seconds_of_a_sum, (n_workers,), rounds=1, iterations=1)
+    work = plan.Work("a sum", alone, 16, begin=0.0, serial=0.0)
     found = plan.forecast(work, n_workers, plan.EXECUTORS["process pool"], processors=N_WORKERS)
     benchmark.extra_info["forecast"], benchmark.extra_info["measured"] = found.seconds, seconds
