@@ -112,7 +112,7 @@ class _Sample(TypedDict, total=False):
     n_chains: int
     n_sweeps: int | None
     burn_in: int | str | None
-    thin: int
+    thin: int | str
     beta: float | Sequence[float] | None
     clamp: tuple[Any, Any] | None
     observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]]

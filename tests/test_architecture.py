@@ -349,4 +349,4 @@ def test_a_sample_is_few_modules_and_few_frames_away() -> None:
     )
     n_modules, n_frames = map(int, done.stdout.split())
     print(f"\nmodules that sample loads {n_modules}, frames from sample to its kernel {n_frames}")
-    assert n_modules <= 178 and n_frames <= 11
+    assert n_modules <= 179 and n_frames <= 11

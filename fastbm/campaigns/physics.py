@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from .. import diagnostics
-from ..runs.sample.convergence import independent_families, judge, least_ess, watched_names
-from ..runs.sample.errors import observable_error, unseen_error
+from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
+from ..runs.sample.errors import across_chains, observable_error, unseen_error
 from ..runs.sample.physics import averages_at, n_clamped_patterns
+from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
 from ..runs.sample.series import At, Series, magnetisations, recorded, temperatures
 from ..runs.sample.valleys import is_even
 
 Columns = dict[str, Any]
+RELAXING = ("energy", "energy_error", "correlation", "correlation_error")
 OWN = ("magnetisation", "overlap")  # observables of which there is more to tell than their means
 
 
@@ -23,7 +25,9 @@ def columns_of_sample(run: SampleRun) -> Columns:
     if not len(run.sweep):
         return {"n_samples": 0}
     found: Columns = {"n_samples": len(run.sweep) * len(run.beta)}
-    if run.has_chains and run.config["sample"].get("keep") != "best":
+    if run.at_log_times:
+        found |= _of_relaxation(run)
+    elif run.has_chains and run.config["sample"].get("keep") != "best":
         if n_clamped_patterns(run) == 1:
             found |= _of_chains(run)
         found |= _of_observables(run) | _diagnostics(run)
@@ -93,6 +97,24 @@ def _of_observables(run: SampleRun) -> Columns:
 def _diagnostics(run: SampleRun) -> Columns:
     r_hats = [q.r_hat for q in judge(run).quantities if q.varies]
     return {"r_hat": max(r_hats, default=None), "ess": least_ess(run), "acceptance": run.acceptance}
+
+
+def _of_relaxation(run: SampleRun) -> Columns:
+    """Return means over chains at the last time: of the energy, the observables, and the correlation with the start."""
+    found: Columns = {"time": int(run.times[-1]), "acceptance": run.acceptance}
+    if n_clamped_patterns(run) > 1:
+        return found
+    together = groups(run)
+    for chains in together:
+        last = of_chains(run, chains)
+        at = f"@{last.beta!r}" if len(together) > 1 else ""
+        found |= {f"{name}{at}": float(getattr(last, name)[-1]) for name in RELAXING}
+    for name in run.observables if len(together) == 1 else ():
+        if name in watched_names(run):
+            values = run.observables[name][-1:]
+            mean, error = across_chains(values, float(np.abs(values).max()) or 1.0)
+            found[name], found[f"{name}_error"] = float(mean[0]), float(error[0])
+    return found
 
 
 def _of_a_search(run: SampleRun) -> Columns:

@@ -45,6 +45,7 @@ __all__ = [
     "means",
     "overlaps",
     "population_count",
+    "relaxation",
     "swaps",
     "temperatures",
     "trace",
@@ -133,6 +134,23 @@ def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     return _drawn(ax, sample.draw_autocorrelation, sampled(run))
+
+
+def relaxation(run: Any, ax: Axes | None = None, *, quantity: str = "energy") -> Axes:
+    """Draw means over chains at each recorded time with their errors; logarithmic times on such an axis.
+
+    Parameters
+    ----------
+    run : Run
+        Of `sample`, whose chains stay at their temperatures.
+    ax : matplotlib.axes.Axes, optional
+    quantity : {"energy" of a unit, "correlation" with the first sample}
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    return _drawn(ax, sample.draw_relaxation, sampled(run), quantity)
 
 
 def energy(run: Any, ax: Axes | None = None) -> Axes:

@@ -227,7 +227,7 @@ def temperatures(run: Run) -> Table | None:
 
     Exact values for the square lattice stand beside them.
     """
-    if not isinstance(run, Samples) or not run.has_states or len(np.unique(run.beta)) < 2:
+    if not isinstance(run, Samples) or not run.has_states or run.at_log_times or len(np.unique(run.beta)) < 2:
         return None
     from ..runs.sample.physics import by_temperature
 

@@ -85,8 +85,8 @@ class Run:
     def to_dataframe(self) -> Any:
         """Return the table of the run as a pandas.DataFrame; needs pandas.
 
-        That is of `sample` what `thermodynamics` finds, a row for each temperature, of `fit` the metrics of each
-        look, of `compare` and `compare_rules` the cells.
+        That is of `sample` what `thermodynamics` finds, a row for each temperature (with thin="log" `relaxation`, a row
+        for each time), of `fit` the metrics of each look, of `compare` and `compare_rules` the cells.
         """
         from .._base.frame import to_frame
 

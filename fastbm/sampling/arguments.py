@@ -13,6 +13,7 @@ from .chains import check_beta
 from .observables import check_observables
 from .samplers import SAMPLERS, Tempering
 from .settings import OPEN, Cooled, Sampler, SampleSettings
+from .times import LOG
 
 KEEP = ("all", "best")
 LIMITS = ("ess", "r_hat")
@@ -58,12 +59,13 @@ def check(sampler: Any, given: Mapping[str, Any], own: Mapping[str, Any]) -> Sam
     n_chains = checks.whole("n_chains", given["n_chains"], least=1)
     n_sweeps = checks.whole("n_sweeps", _or(given["n_sweeps"], chosen.sweeps), least=int(chosen.ends))
     keep = checks.choice("keep", given["keep"], KEEP)
+    thin = _thin(given["thin"])
     settings = SampleSettings(
         own=chosen.completed(),
         n_chains=n_chains,
         n_sweeps=n_sweeps,
-        burn_in=_burn_in(given["burn_in"], n_sweeps, chosen, keep),
-        thin=checks.whole("thin", _or(given["thin"], 1), least=1),
+        burn_in=_burn_in(given["burn_in"], n_sweeps, chosen, hot=keep == "best" or thin == LOG),
+        thin=thin,
         beta=_beta(chosen, given["beta"], n_chains, searches=chosen.searches or keep == "best"),
         seed=rng.resolve(given["seed"]),
         first_chain=checks.whole("first_chain", _or(given["first_chain"], 0)),
@@ -83,12 +85,15 @@ def _check_together(s: SampleSettings) -> None:
         raise ValueError(f"betas must end at beta, the target: the last is {betas[-1]:g} and beta is {s.beta[0]:g}.")
     if isinstance(s.own, Tempering) and s.own.cluster and s.n_chains % 2:
         raise ValueError(f"cluster pairs ladders 2k and 2k + 1, so n_chains must be even; got {s.n_chains}.")
+    if s.thin == LOG:
+        _check_log(s)
+        return
     if s.own.ends and s.keep == "all" and s.thin != 1:
         raise ValueError(
             f'thin says how often sampler={s.sampler!r} looks for best states, so it goes with keep="best"; it '
             "records one sample, at its end."
         )
-    if s.thin > s.n_sweeps > 0 and not (s.own.ends and s.keep == "all"):
+    if int(s.thin) > s.n_sweeps > 0 and not (s.own.ends and s.keep == "all"):
         raise ValueError(
             f"thin must be at most n_sweeps, or no sample is ever taken; got thin={s.thin} and "
             f"n_sweeps={s.n_sweeps}. Lower thin or raise n_sweeps."
@@ -99,6 +104,33 @@ def _check_together(s: SampleSettings) -> None:
         raise ValueError('observables: with record="all" the name "states" is that of the states; give another.')
     if s.keep == "best" and s.observables:
         raise ValueError('observables are measured on samples, and keep="best" records none; leave one of them out.')
+
+
+def _check_log(s: SampleSettings) -> None:
+    """Refuse samples at logarithmic times where there is no relaxation, or where an even series is asked for."""
+    why = ""
+    if s.own.ends:
+        why = f"sampler={s.sampler!r} has an end of its own, at which it records"
+    elif not s.own.relaxes:
+        why = f"draws of sampler={s.sampler!r} are independent, so that there is no relaxation. Leave thin out"
+    elif s.keep == "best":
+        why = 'keep="best" looks for states at even times. Give thin as a number of sweeps'
+    elif s.until:
+        why = "until asks for effective samples of an even series. Leave it out: n_sweeps is the end"
+    elif s.burn_in == "auto":
+        why = 'burn_in="auto" waits for the end of a relaxation. Give a number of sweeps to wait'
+    if why:
+        raise ValueError(f'thin="log" records a relaxation, and {why}.')
+
+
+def _thin(given: Any) -> int | str:
+    if given is None:
+        return 1
+    if isinstance(given, str):
+        if given != LOG:
+            raise ValueError(f'thin must be a whole number of sweeps, or "log"; got {given!r}.')
+        return given
+    return checks.whole("thin", given, least=1)
 
 
 def _or(value: Any, default: Any) -> Any:
@@ -121,7 +153,8 @@ def _beta(sampler: Sampler, given: Any, n_chains: int, *, searches: bool) -> tup
     return found
 
 
-def _burn_in(given: Any, n_sweeps: int, sampler: Sampler, keep: str) -> int | str:
+def _burn_in(given: Any, n_sweeps: int, sampler: Sampler, *, hot: bool) -> int | str:
+    """Return the burn-in; none unless given where the start may be seen (`hot`)."""
     if sampler.ends:
         return 0
     if isinstance(given, str):
@@ -129,7 +162,7 @@ def _burn_in(given: Any, n_sweeps: int, sampler: Sampler, keep: str) -> int | st
             raise ValueError(f'burn_in must be a whole number of sweeps, or "auto"; got {given!r}.')
         return given
     if given is None:  # what is hot at the start is no best state, but does no harm either
-        return 0 if keep == "best" or not sampler.relaxes else n_sweeps // 10
+        return 0 if hot or not sampler.relaxes else n_sweeps // 10
     return checks.whole("burn_in", given)
 
 

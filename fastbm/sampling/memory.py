@@ -8,6 +8,7 @@ from pathlib import Path
 from .clamped import Conditioned
 from .engine.lanes import lanes_of
 from .settings import SampleSettings, SingleUnit
+from .times import LOG
 
 # bytes for each unit of a replica: what the kernel holds, beside the packed states in checkpoints and rows
 UNIT_BYTES = {"dense": 16.0, "sparse": 2.0, "layered": 12.0, "lookup": 8.0, "multispin": 1.5}
@@ -78,10 +79,11 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
     free = None if needed <= SMALL else available_bytes()
     if free is None or settings.keep == "best" or settings.own.ends or needed <= PART * free:
         return
+    even = settings.thin != LOG
     raise ValueError(
-        f"n_sweeps // thin = {settings.n_samples} samples of {settings.n_chains} chains take about "
+        f"{'n_sweeps // thin = ' if even else ''}{settings.n_samples} samples of {settings.n_chains} chains take about "
         f"{needed / 1e9:.3g} GB in memory; {PART * free / 1e9:.3g} GB are free. Pass out=PATH to stream them to a "
-        "file, or raise thin."
+        f"file, or {'raise thin' if even else 'lower n_chains'}."
     )
 
 

@@ -15,6 +15,7 @@ from ..machine.units import Units
 from .chains import resolve_order
 from .clamped import Conditioned
 from .engine.choice import check_kernel, choose_kernel, natural_kernel
+from .times import EvenTimes, LogTimes, times_of
 
 # arguments of `sample` that not every sampler takes: those of what goes on as long as one likes
 OPEN = frozenset({"burn_in", "thin", "clamp", "until", "initial", "first_chain"})
@@ -198,7 +199,7 @@ class SampleSettings:
     n_chains: int
     n_sweeps: int
     burn_in: int | str
-    thin: int
+    thin: int | str
     beta: tuple[float, ...]
     seed: int
     first_chain: int
@@ -216,7 +217,12 @@ class SampleSettings:
     @property
     def n_samples(self) -> int:
         """Number of recorded samples of each chain, at most."""
-        return self.n_sweeps // self.thin
+        return self.times.n
+
+    @property
+    def times(self) -> EvenTimes | LogTimes:
+        """The times at which samples are recorded, in sweeps after the burn-in."""
+        return times_of(self.thin, self.n_sweeps)
 
     @property
     def most_burn_in(self) -> int:

@@ -56,6 +56,7 @@ SMALL = {"name": "random_machine", "n": 8}
 DIGITS = {"source": "bars-and-stripes", "side": 3, "holdout": 0.3}
 KINDS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "two temperatures": ({"model": ISING, "sample": SHORT | {"beta": [0.1, 0.2]}}, {"energy@0.1", "m2_error@0.2"}),
+    "logarithmic times": ({"model": ISING, "sample": SHORT | {"thin": "log"}}, {"time", "energy_error", "correlation"}),
     "annealing": ({"model": GLASS, "sample": SHORT | {"sampler": "annealing"}}, {"energy", "lowest_energy"}),
     "population": ({"model": GLASS, "sample": SHORT | {"sampler": "population-annealing"}}, {"log_z", "families"}),
     "best states": ({"model": GLASS, "sample": SHORT | {"keep": "best", "k": 2}}, {"energy", "lowest_energy"}),

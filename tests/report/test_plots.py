@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ def lattice() -> bm.Run:
     return bm.sample(model, beta=[0.2, 0.3], n_chains=32, n_sweeps=200, observables=["magnetisation"], seed=1)
 
 
+def relaxing(**options: Any) -> bm.Run:
+    return bm.sample(bm.models.ising((4, 4)), thin="log", n_chains=8, n_sweeps=50, seed=1, **options)
+
+
 def ladder() -> bm.Run:
     return bm.sample(bm.models.curie_weiss(6), "tempering", beta=0.8, n_betas=3, n_chains=8, n_sweeps=200, seed=3)
 
@@ -47,6 +52,7 @@ def test_each_draws_into_the_axes_that_it_is_given() -> None:
         (plots.magnetisation, sampled), (plots.swaps, tempered), (plots.overlaps, tempered), (plots.learning, fitted),
         (plots.couplings, fitted), (plots.couplings, model), (plots.coupling_matrix, model), (plots.means, fidelity),
         (plots.covariances, fidelity), (plots.triples, fidelity), (plots.population_count, fidelity),
+        (plots.relaxation, relaxing()), (partial(plots.relaxation, quantity="correlation"), relaxing()),
         (plots.temperatures, exact), (plots.temperatures, bm.Temperatures.of(exact)),
     ):  # fmt: skip
         axes = Figure().subplots()
@@ -67,6 +73,7 @@ def test_runs_and_results_draw_themselves() -> None:
     rules = bm.compare_rules({"m": bm.models.curie_weiss(4)}, ["naive-mean-field"], n_rows=[100])
     inference = bm.infer(bm.models.curie_weiss(6), "tempering", n_chains=8, n_sweeps=100)
     fidelity = bm.fidelity(bm.models.curie_weiss(4), np.ones((20, 4)))
+    assert [axes.get_xscale() for axes in relaxing(beta=[0.3, 0.5]).plot().axes] == ["log"] * 3
     for what in (sampled, comparison, rules, inference, bm.Temperatures.of(inference), fidelity):
         assert isinstance(what.plot(), Figure)
     assert sampled.plot().get_suptitle() == sampled.verdict
@@ -102,6 +109,8 @@ def test_refusals() -> None:
     exact = bm.infer(bm.models.curie_weiss(6), "exact")
     for call, match in (
         (lambda: exact.plot(), "'exact' has no curves"),
+        (lambda: plots.autocorrelation(relaxing(), axes), "logarithmic times have no autocorrelation over lags"),
+        (lambda: plots.relaxation(lattice(), axes, quantity="m"), "quantity must be one of 'energy', 'correlation'"),
         (lambda: plots.temperatures(exact, axes), "'exact' has no curves"),
         (lambda: plots.temperatures(exact, axes, quantity="z"), "quantity must be one of log_z"),
     ):

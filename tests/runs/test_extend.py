@@ -36,6 +36,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "until is not met, clamped": {"until": {"ess": 1e9}, "burn_in": 0, "clamp": ([1, 3], [1, -1])},
     "burn-in that settled": {"burn_in": "auto", "beta": 0.0, "n_chains": 8},
     "no burn-in, metropolis": {"sampler": "metropolis", "burn_in": 2, "beta": [0.2, 0.4], "n_chains": 4},
+    "logarithmic times": {"thin": "log", "n_chains": 4},
     "tempering": {"sampler": "tempering", "betas": [0.2, 0.6, 1.0], "burn_in": 4, "swap_every": 3, "n_chains": 2},
 }
 SIMILAR = ("best states", "no burn-in, metropolis", "burn-in that settled", "contrastive divergence")  # to others

@@ -100,6 +100,7 @@ SAMPLING = {
     "gibbs-until": _sampling(until={"ess": 8}, n_sweeps=300, thin=1),
     "gibbs-r-hat": _sampling(until={"r_hat": 1.5}, n_sweeps=1_000, thin=1, n_chains=8),
     "gibbs-burn-in": _sampling(burn_in="auto", n_sweeps=40, thin=1),
+    "gibbs-logarithmic": _sampling(thin="log"),
     "gibbs-initial": _sampling(initial="up", first_chain=3, kernel="dense"),
     "gibbs-observables": _sampling(functions={"up": _up}, observables={"magnetisation": "magnetisation", "up": _up}),
     "gibbs-overlaps": _sampling(observables=["overlap", "link_overlap"]),

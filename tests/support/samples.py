@@ -36,6 +36,7 @@ WORKLOADS: dict[str, tuple[bm.BoltzmannMachine, dict[str, Any]]] = {
     "clamped-ladders": (SK, {"sampler": "tempering", "beta": 1.0, "clamp": ([1, 4, 9], PATTERNS), "thin": 5}),
     "until": (SK, {"beta": 0.5, "until": {"ess": 300, "r_hat": 1.2}, "n_sweeps": 900}),
     "burn-in": (SK, {"beta": 0.7, "burn_in": "auto", "n_sweeps": 900, "observables": ["magnetisation"]}),
+    "logarithmic": (GLASS, {"thin": "log", "beta": 1.5, "observables": ["magnetisation", "overlap"]}),
     "exact": (GLASS, {"sampler": "exact", "beta": [0.5, 1.0], "thin": 3, "observables": ["magnetisation", "overlap"]}),
     "exact-clamped": (GLASS, {"sampler": "exact", "clamp": ([1, 4, 9], PATTERNS), "until": {"ess": 900}}),
     "exact-best": (GLASS, {"sampler": "exact", "engine": "elimination", "keep": "best", "k": 9}),

@@ -8,19 +8,28 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ... import diagnostics
+from ..._base import checks
 from ...models import square_lattice as lattice
+from ...runs.sample.convergence import groups
 from ...runs.sample.physics import Temperature, by_temperature, lattice_energy, n_clamped_patterns, square_lattice
+from ...runs.sample.relaxation import of_chains
 from ...runs.sample.run import SampleRun
 from .style import BLUE, GREY, ORANGE
 
 BINS, MOST_LEVELS = 60, 5000
 MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own
+RELAXING = {
+    "energy": ("sweeps after the burn-in", "energy per unit"),
+    "correlation": ("sweeps after the first sample", "correlation with it"),
+}
 
 
 def draw_sample(run: SampleRun) -> Figure:
     """Draw a sampling run, as its sampler asks for."""
     if not len(run.sweep):
         raise ValueError("there is nothing to draw yet: the run has no samples.")
+    if run.at_log_times:
+        return _relaxation(run)
     for name, drawer in (
         ("tempering/energy", _tempering),
         ("population/beta", _population),
@@ -43,10 +52,43 @@ def _chains(run: SampleRun) -> Figure:
     return figure
 
 
+def _relaxation(run: SampleRun) -> Figure:
+    """Energies of the first chains, and means over chains: the energy, and the correlation with the first sample."""
+    quantities = ["energy", *(["correlation"] if run.has_states and len(run.sweep) > 1 else [])]
+    figure = Figure(figsize=(3.4 * (1 + len(quantities)), 3.2), layout="constrained")
+    first, *others = figure.subplots(1, 1 + len(quantities))
+    draw_trace(first, run)
+    for axes, quantity in zip(others, quantities, strict=True):
+        draw_relaxation(axes, run, quantity)
+    return figure
+
+
+def draw_relaxation(axes: Any, run: SampleRun, quantity: str = "energy") -> None:
+    """Draw means over the chains of each temperature and clamped pattern, with their errors as bands."""
+    xlabel, ylabel = RELAXING[checks.choice("quantity", quantity, RELAXING)]
+    together = groups(run)
+    for k, chains in enumerate(together[:MOST_PATTERNS]):
+        found = of_chains(run, chains)
+        time, value, error = found.time, getattr(found, quantity), np.nan_to_num(getattr(found, f"{quantity}_error"))
+        if quantity == "correlation":  # with itself it is 1
+            time, value, error = time[1:] - time[0], value[1:], error[1:]
+        style: dict[str, Any] = {"label": f"beta = {found.beta:g}"} if len(together) > 1 else {"color": BLUE}
+        if (n_patterns := n_clamped_patterns(run)) > 1:
+            style["label"] += f", pattern {k % n_patterns}"
+        (line,) = axes.plot(time, value, ".-", ms=3, lw=0.8, **style)
+        axes.fill_between(time, value - error, value + error, color=line.get_color(), alpha=0.25, lw=0)
+    if len(together) > 1:
+        axes.legend()
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=f"mean of {len(together[0])} chains{_of_patterns(run)}")
+    axes.set_xscale("log" if run.at_log_times else "linear")
+
+
 def draw_trace(axes: Any, run: SampleRun, n_chains: int = 8) -> None:
     """Draw energies of the first chains in time."""
-    axes.plot(run.sweep, run.energy[:, :n_chains], lw=0.6)
+    axes.plot(run.times if run.at_log_times else run.sweep, run.energy[:, :n_chains], lw=0.6)
     axes.set(xlabel="sweep", ylabel="energy", title="first chains")
+    if run.at_log_times:
+        axes.set(xlabel="sweeps after the burn-in", xscale="log")
 
 
 def draw_energies(axes: Any, run: SampleRun) -> None:
@@ -63,6 +105,8 @@ def draw_energies(axes: Any, run: SampleRun) -> None:
 
 def draw_autocorrelation(axes: Any, run: SampleRun) -> None:
     """Draw the autocorrelation of the energy of each clamped pattern, or of all chains."""
+    if run.at_log_times:
+        raise ValueError("samples at logarithmic times have no autocorrelation over lags: draw `relaxation`.")
     energy, patterns, thin = run.energy, _patterns(run), run.config["sample"]["thin"]
     taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
     n = max(2, min(len(energy), int(10 * max(taus)) + 10))

@@ -112,8 +112,9 @@ class Recent:
         return lines + self._ladder()
 
     def _energy(self) -> str:
-        """Energies per unit over the later half: one temperature, or the first and the last."""
+        """Energies per unit over the later half (of a relaxation at its end), of the first and the last temperature."""
         energy, together = self._later_half("samples/energy") / self._n_units, groups(self._samples)
+        energy = energy[-1:] if self._samples.at_log_times else energy
         first, last = (_pair(energy[:, chains]) for chains in (together[0], together[-1]))
         if len(together) == 1:
             return f"{first} a unit"

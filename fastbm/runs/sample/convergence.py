@@ -18,6 +18,7 @@ from .valleys import is_even, why_unseen
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
+RELAXES = "samples at logarithmic times are a relaxation, no even series"
 SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
@@ -88,12 +89,12 @@ def quantities_of(
         of_pairs = values.shape[1] < len(run.beta)
         for chains in together:
             columns = values[:, chains[::2] // 2 if of_pairs else chains]
-            varies = np.ptp(columns) > 0.0
+            varies = not run.at_log_times and np.ptp(columns) > 0.0
             r_hat = float(diagnostics.r_hat(columns)) if varies else np.nan
             bulk = tail = np.nan
             if ess and varies:
                 bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
-            moves = columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
+            moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
             drift = moves and drifts(columns, n_quantities=n_series)
             beta = float(run.beta[chains[0]])
             found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
@@ -161,10 +162,8 @@ def _judge(run: Samples) -> Judgement:
             return Judgement(None, "no replicas have come to the last temperature yet")
         few = f"replicas come from {families:.3g} independent families, fewer than {SMALL_POPULATION:g}"
         return Judgement(families >= SMALL_POPULATION, few if families < SMALL_POPULATION else "")
-    if not run.has_chains or settings.get("keep") == "best":
-        return Judgement(None, SEARCHED)
-    if len(run.sweep) < 4:
-        return Judgement(None, "fewer than 4 samples tell nothing")
+    if reason := _why_not_asked(run):
+        return Judgement(None, reason)
     if run.burn_in_found is False:
         return Judgement(False, "chains still drift after the limit of the burn-in")
     if run.until_met is False:
@@ -179,6 +178,15 @@ def _judge(run: Samples) -> Judgement:
         return Judgement(None, "chains that stand still cannot be compared", watched)
     reason = why_unseen(run, min(map(len, groups(run))))
     return Judgement(None if reason else True, reason, watched)
+
+
+def _why_not_asked(run: Samples) -> str:
+    """Return why the samples are no series whose convergence could be asked for; empty where they are."""
+    if not run.has_chains or run.config["sample"].get("keep") == "best":
+        return SEARCHED
+    if run.at_log_times:
+        return RELAXES
+    return "fewer than 4 samples tell nothing" if len(run.sweep) < 4 else ""
 
 
 def evidence_of(run: Samples) -> str:
@@ -250,7 +258,7 @@ def _complaint(run: Samples) -> str:
                 f"to be trusted. Raise n_chains (now {settings['n_chains']}) or n_sweeps."
             )
         return ""
-    if not run.has_chains or settings.get("keep") == "best":
+    if not run.has_chains or settings.get("keep") == "best" or run.at_log_times:
         return ""
     limit = f"n_sweeps = {settings['n_sweeps']}"
     single = settings["sampler"] in ("gibbs", "metropolis")  # clusters have no use for a ladder

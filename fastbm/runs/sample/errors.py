@@ -35,6 +35,18 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
     return unseen_error(values.size, size if scale is None else scale)
 
 
+def across_chains(values: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return means over chains at each time, and their standard errors, of values (n_samples, n_chains).
+
+    `scale` is what an unseen state would differ by. Errors are NaN for one chain.
+    """
+    n_chains = values.shape[1]
+    if n_chains == 1:
+        return values[:, 0], np.full(len(values), np.nan)
+    error = values.std(axis=1, ddof=1) / np.sqrt(n_chains)
+    return values.mean(axis=1), np.where(error > 0.0, error, unseen_error(n_chains, scale))
+
+
 def unseen_error(n: int, scale: float) -> float:
     """Return the standard error of the mean of n values that did not vary, where an unseen one is off by `scale`."""
     return float(rarely(n)) * scale

@@ -78,7 +78,7 @@ class Curves(list[Thermodynamics]):
 def thermodynamics(run: Samples) -> Curves:
     """Return one row for each inverse temperature, those of a ladder included."""
     _check_series(run)
-    _check_one_pattern(run, "thermodynamics")
+    check_one_pattern(run, "thermodynamics")
     spins, pairs, even = magnetisations(run), recorded(run, "overlap"), is_even(run)
     return Curves(averages_at(run, at, spins, pairs, even=even) for at in temperatures(run))
 
@@ -137,13 +137,24 @@ def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[
 
 
 def _check_series(run: Samples) -> None:
+    """Refuse averages over samples that are no series of chains at their temperatures."""
+    check_chains(run)
+    if run.at_log_times:
+        raise AttributeError(
+            'samples at logarithmic times (thin="log") are a relaxation, over which there are no averages: '
+            "relaxation() has means over chains at each time."
+        )
+
+
+def check_chains(run: Samples) -> None:
+    """Refuse runs whose chains did not stay at their temperatures, or that have no samples yet."""
     if not run.has_chains:
         raise AttributeError("this needs chains that stay at their temperatures, as no schedule of annealing has.")
     if not len(run.sweep):
         raise ValueError("the run has no samples yet.")
 
 
-def _check_one_pattern(run: Samples, name: str) -> None:
+def check_one_pattern(run: Samples, name: str) -> None:
     """Refuse to average over chains of several clamped patterns: each pattern makes another machine."""
     if (n_patterns := n_clamped_patterns(run)) > 1:
         raise ValueError(
@@ -155,7 +166,7 @@ def _check_one_pattern(run: Samples, name: str) -> None:
 def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> OverlapDistribution:
     """Return P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
-    _check_one_pattern(run, "overlap_distribution")
+    check_one_pattern(run, "overlap_distribution")
     values = overlaps(run)
     known = [at for at in temperatures(run) if values.at(at) is not None]
     if beta is None and len(np.unique(run.beta)) > 1:
@@ -187,7 +198,7 @@ def correlation_length(run: Samples, of: str) -> CorrelationLengths:
 
     checks.choice("of", of, ("spins", "overlaps"))
     _check_series(run)
-    _check_one_pattern(run, "correlation_length")
+    check_one_pattern(run, "correlation_length")
     origin = run.config.get("model", {}).get("origin", {})
     sides = periodic_sides(origin, run._start.n_units, "correlation_length")
     names = ("magnetisation", "structure_factor") if of == "spins" else ("overlap", "overlap_structure_factor")
@@ -228,7 +239,7 @@ def _structure(run: Samples, at: At, sides: list[int], of: str) -> np.ndarray:
 def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
     """Return means at other inverse temperatures, each from the nearest one that was sampled."""
     _check_series(run)
-    _check_one_pattern(run, "reweight")
+    check_one_pattern(run, "reweight")
     wanted = checks.finite_array("betas", betas)
     if wanted.ndim > 1 or not wanted.size:
         raise ValueError(f"betas must be a number or a list of numbers; got shape {wanted.shape}.")
@@ -280,6 +291,7 @@ def _of_chains(run: Samples, values: np.ndarray) -> np.ndarray:
 
 def by_temperature(run: Samples) -> list[Temperature]:
     """Return one row for each inverse temperature of a sampling run, and each clamped pattern at it."""
+    _check_series(run)
     energy, magnetisation = run.energy / run._start.n_units, np.abs(run.magnetisation)
     sides = square_lattice(run)
     n_patterns = n_clamped_patterns(run)

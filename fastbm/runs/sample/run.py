@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from . import convergence, physics
 from .samples import Samples
 from .summary import summarise_sample
 from .task import SampleTask, ScheduleTask
+
+if TYPE_CHECKING:
+    from .relaxation import Relaxation
 
 
 class SampleRun(Samples):
@@ -117,11 +120,48 @@ class SampleRun(Samples):
         Raises
         ------
         AttributeError
-            If chains did not stay at their temperatures, as under a schedule of annealing.
+            If chains did not stay at their temperatures, as under a schedule of annealing, or were recorded at
+            logarithmic times.
         ValueError
             If there are no samples yet, or several clamped patterns.
         """
         return physics.thermodynamics(self)
+
+    def relaxation(self, beta: float | None = None) -> Relaxation:
+        """Return means over chains at each time that was recorded: the energy, and the correlation with the first.
+
+        Parameters
+        ----------
+        beta : float, optional
+            Inverse temperature at which chains were recorded; may be left out where they are at one only.
+
+        Returns
+        -------
+        Relaxation
+            `beta`, and by time, (n_samples,): `time`, in sweeps after the burn-in, `energy` per unit, `energy_error`,
+            and `correlation`, `correlation_error` of each chain with its first sample, C = sum_i s_i s'_i / n_units of
+            -1 and +1 for a unit. With ``burn_in=t_w - 1`` the first sample is the state of age t_w.
+
+        Raises
+        ------
+        AttributeError
+            If chains did not stay at their temperatures.
+        ValueError
+            If no chain was recorded at `beta`, there are no samples yet, or several clamped patterns.
+
+        Examples
+        --------
+        >>> import fastbm as bm
+        >>> run = bm.sample(bm.models.ising((20, 20)), beta=1.0, thin="log", n_sweeps=100, seed=1)
+        >>> run.times
+        array([  1,   2,   3,   4,   5,   6,   8,  10,  13,  16,  20,  25,  32,
+                40,  50,  63,  79, 100])
+        >>> bool(run.relaxation().energy[-1] < run.relaxation().energy[0] < 0)
+        True
+        """
+        from .relaxation import relaxation
+
+        return relaxation(self, beta)
 
     def overlap_distribution(self, beta: float | None = None, bins: int | None = None) -> OverlapDistribution:
         """Return P(q), the distribution of overlaps of chains 2k and 2k + 1, at one of the run's temperatures.
@@ -192,6 +232,10 @@ class SampleRun(Samples):
         return summarise_sample(self)
 
     def _frame(self) -> tuple[Any, ...]:
+        if self.at_log_times:
+            from .relaxation import as_rows
+
+            return as_rows(self), "time"
         return physics.as_rows(self.thermodynamics()), "beta"
 
     def warn_at_end(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...sampling.times import LOG
 from ...store import Memory
 from ..records import Columns, LazyStates, States
 from ..run import Run
@@ -39,6 +40,16 @@ class Samples(Run):
     def has_chains(self) -> bool:
         """Whether chains stay at one temperature each, so that their samples are series in time."""
         return self._sampler not in ("annealing", "population-annealing")
+
+    @property
+    def at_log_times(self) -> bool:
+        """Whether samples were taken at logarithmic times, so that they are a relaxation and no even series."""
+        return bool(self._settings["thin"] == LOG)
+
+    @property
+    def times(self) -> np.ndarray:
+        """Sweeps from the end of the burn-in to each sample, (n_samples,) int64."""
+        return self.sweep - (self.burn_in or 0)
 
     @property
     def beta(self) -> np.ndarray:

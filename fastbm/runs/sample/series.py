@@ -107,6 +107,16 @@ def _in_pieces(run: Samples, name: str, function: Callable[[np.ndarray], np.ndar
     return np.concatenate([function(piece) for piece in pieces])
 
 
+def correlations_with_first(run: Samples) -> np.ndarray:
+    """Return the overlap of every sample of a chain with its first one, (n_samples, n_chains)."""
+    first = run._reader.read("samples/states", 0, 1)
+
+    def n_off(packed: np.ndarray) -> np.ndarray:
+        return np.bitwise_count(packed ^ first).sum(axis=-1, dtype=np.int64)
+
+    return 1.0 - 2.0 * _in_pieces(run, "samples/states", n_off) / run._start.n_units
+
+
 def overlaps(run: Samples) -> Series:
     """Return overlaps of chains 2k and 2k + 1, as they were recorded or of recorded states."""
     found, n_units = recorded(run, "overlap"), run._start.n_units

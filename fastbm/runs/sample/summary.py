@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import diagnostics
-from .convergence import Quantity, groups, independent_families, judge, quantities, spacing
-from .errors import energy_error, observable_error
+from ..summary import format_value
+from .convergence import Quantity, groups, independent_families, judge, quantities, spacing, watched_names
+from .errors import across_chains, energy_error, observable_error
 from .samples import Samples
 from .valleys import is_even, starts_at_one_point
 
@@ -20,7 +21,7 @@ def summarise_sample(run: Samples) -> dict[str, Any]:
     if not len(run.sweep):
         return found | _population(run)
     best = run.config["sample"].get("keep") == "best"  # then there may be no burn-in, and averages mean little
-    chains = {} if best and run.has_chains else _chains(run) if run.has_chains else _energy(run)
+    chains = {} if best and run.has_chains else _of_chains(run) if run.has_chains else _energy(run)
     found |= chains | _population(run) | _best(run)
     return found | _verdict(run)
 
@@ -53,6 +54,8 @@ def _settings(run: Samples) -> dict[str, Any]:
         )
         return found
     every = "every sweep" if settings["thin"] == 1 else f"every {settings['thin']} sweeps"
+    if run.at_log_times:
+        every = "at logarithmic times" + (f" up to {run.times[-1]} sweeps" if n_samples else "")
     found["samples"] = f"{n_samples} of {n_chains} chains, {every}"
     if settings.get("keep") == "best":
         found["samples"] += ", energies only"
@@ -95,6 +98,21 @@ def _moves(run: Samples) -> dict[str, Any]:
     if "clusters/size" in run.streams and len(run.sweep):
         size = run.read("clusters/size").mean()
         found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"
+    return found
+
+
+def _of_chains(run: Samples) -> dict[str, Any]:
+    return _relaxation(run) if run.at_log_times else _chains(run)
+
+
+def _relaxation(run: Samples) -> dict[str, Any]:
+    """Return the means over chains of the energy and the observables at the first time and at the last."""
+    found: dict[str, Any] = {}
+    for name, stream in watched_names(run).items() if len(groups(run)) == 1 else ():
+        values = run.read(stream)[[0, -1]]
+        scale = float(np.abs(values).max()) or 1.0
+        told = [format_value((m, e)) for m, e in zip(*across_chains(values, scale), strict=True)]
+        found[name] = " to ".join(f"{text} at time {time}" for text, time in zip(told, run.times[[0, -1]], strict=True))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Sampling as a run: burn-in, then every `thin`-th sweep recorded, one block of rows at a time.
+"""Sampling as a run: burn-in, then every `thin`-th sweep (or those of a list) recorded, a block of rows at a time.
 
 `ScheduleTask` is for samplers that have an end of their own: annealing, and annealing of a population.
 """
@@ -15,6 +15,7 @@ from ...sampling.memory import check_rows
 from ...sampling.settings import SampleSettings
 from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, check_after
 from ...sampling.tempering import Tempering
+from ...sampling.times import LOG
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
@@ -36,12 +37,14 @@ class SampleTask(SamplingTask):
         self._n_bytes = -(-subject.model.n_units // 8)
         self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
         self._end = -1  # that at which the stopping rule was met
+        self._times = s.times
         self._settled = False  # whether the end of the burn-in was found
         overhead = SWAP_SECONDS / s.own.swap_every if isinstance(s.own, Tempering) else 0.0
         self._pace = Pace(self.chains.sweep_seconds + overhead)
         # to pack states and to compute their energies takes about as long as a sweep; observables may take any time
         sample_seconds = BLOCK_SECONDS if s.observables else SAMPLE_SECONDS
-        self._sample_pace = Pace(max((s.thin + 1) * self._pace.seconds, sample_seconds))
+        each = 1 if s.thin == LOG else int(s.thin)
+        self._sample_pace = Pace(max((each + 1) * self._pace.seconds, sample_seconds))
 
     @property
     def _last(self) -> int:
@@ -76,25 +79,24 @@ class SampleTask(SamplingTask):
 
     def advance(self) -> Rows | None:
         """Do some sweeps; return the samples that fell among them, None if a stop broke them off."""
-        s, n_swept = self.settings, self.n_swept
+        n_swept, times = self.n_swept, self._times
         if self._first < 0:
             return self._relax()
         if n_swept < self._first:
             return self._sweep(self._first - n_swept)
-        n_done, odd = divmod(n_swept - self._first, s.thin)
-        if n_done == s.n_samples:
+        n_done = times.passed(n_swept - self._first)
+        if n_done == times.n:
             return self._sweep(self._last - n_swept)
-        left = s.thin - odd  # sweeps to the next sample
+        left = int(times.between(n_done, n_done + 1)[0]) - (n_swept - self._first)  # sweeps to the next sample
         if left > max(1, self._pace.count):
             return self._sweep(left - 1)
-        most = 1 if odd else s.n_samples - n_done
+        most = times.alike(n_done, left)
         if self._rule is not None:
             most = min(most, check_after(n_done) - n_done)
         rows = self._record(most, left)
         if rows is None:
             return None
-        n_new = len(rows["samples/energy"])
-        rows["samples/sweep"] = self._first + s.thin * np.arange(n_done + 1, n_done + n_new + 1)
+        rows["samples/sweep"] = self._first + times.between(n_done, n_done + len(rows["samples/energy"]))
         if self._rule is not None and self._rule.met(_watched(rows)):
             self._end = self.n_swept
         return rows
@@ -144,7 +146,7 @@ class SampleTask(SamplingTask):
         assert self._relaxation is not None
         most = max(1, self.settings.n_samples)
         left = min(self._relaxation.rows_to_check(), most - self._relaxation.n_rows)
-        rows = self._record(left, self.settings.thin)
+        rows = self._record(left, int(self.settings.thin))
         if rows is None:
             return None
         self._settled = self._relaxation.over(_watched(rows))
@@ -196,7 +198,7 @@ class ScheduleTask(SamplingTask):
         s = settings
         annealing = s.sampler == "annealing"
         self.unit = "sweep" if annealing else "part of the way"
-        self._every = s.thin if annealing else s.n_sweeps
+        self._every = int(s.thin) if annealing else s.n_sweeps
         self._from = int(COLD * s.n_sweeps) if annealing else 0
         self._pace = Pace(self.chains.sweep_seconds + SWAP_SECONDS)
 

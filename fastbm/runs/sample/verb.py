@@ -35,7 +35,7 @@ def sample(
     n_chains: int = 64,
     n_sweeps: int | None = None,
     burn_in: int | str | None = None,
-    thin: int = 1,
+    thin: int | str = 1,
     beta: float | Sequence[float] | None = None,
     clamp: tuple[Any, Any] | None = None,
     observables: Sequence[str] | Mapping[str, str | Callable[[np.ndarray], Any]] = (),
@@ -68,12 +68,16 @@ def sample(
         see below. "annealing" and "population-annealing" record one sample of each chain, at their end.
     n_chains : int
         Independent chains, ladders or, of a population, replicas.
-    n_sweeps, thin : int
+    n_sweeps, thin : int, or "log" for `thin`
         A sweep is n_units attempts (of Wolff one cluster, of "exact" one draw). Sample t is taken after
         ``burn_in + (t + 1) * thin`` sweeps, ``n_sweeps // thin`` in all; 1000 sweeps unless given. Annealing: sweeps
         of the whole schedule. Population annealing: sweeps at each temperature, 10 unless given.
+        ``thin="log"`` records a relaxation: samples after ``burn_in`` and 1, 2, 3, 4, 5, 6, 8, 10, 13, ... sweeps, the
+        whole numbers nearest to 10^(k/10). See ``run.times``, ``run.relaxation()``. Such samples are no even series:
+        they have no R-hat, no averages in time and no verdict.
     burn_in : int or "auto", optional
-        Sweeps before; unless given a tenth of `n_sweeps`, of "exact" none. "auto": until the energy and the observables
+        Sweeps before; unless given a tenth of `n_sweeps`, of "exact" and with ``thin="log"`` none: there it is the time
+        that was waited, the age of a glass. "auto": until the energy and the observables
         look stationary (`diagnostics.LogBins`), at most `n_sweeps`.
     beta : float or list of float, optional
         Inverse temperature, the target of a ladder or schedule; 1 unless given. Of a list, each goes to an equal group
