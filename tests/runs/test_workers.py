@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 import fastbm as bm
 from fastbm._base.threads import blas_libraries
 from fastbm.runs import stop
+from fastbm.runs.workers import leaving
 from tests.support.runs import assert_same, sample
 
 LONG = {"n_sweeps": 4_000_000, "thin": 200_000}
@@ -112,6 +114,14 @@ def test_sigterm_to_a_worker_commits_what_its_threads_compute(tmp_path: Path) ->
         assert child.returncode == -signal.SIGTERM
     assert told.startswith("1 stopped by SIGTERM after sweep"), told
     assert not bm.open(path).live
+
+
+def test_a_worker_whose_parent_is_gone_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.runs.workers.leaving.PARENT_POLL", 0.01)
+    child = os.fork()
+    if not child:  # its parent in name ends as it begins, as loky's do, which have no sentinel
+        leaving._leave_after(SimpleNamespace(sentinel=None, pid=-1))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_a_pool_imports_no_dask_no_mpi_and_no_loky() -> None:

@@ -21,6 +21,7 @@ from ..._base import share
 from .. import stop
 
 POLL = 0.02
+PARENT_POLL = 1.0
 PARENT = "the end of the process that began this one"
 
 _begun: list[int] = []  # the process that `initialise` was called in
@@ -44,7 +45,7 @@ def initialise(leave: Callable[[int], object] | None = None) -> None:
         signal.signal(signal.SIGINT, lambda number, frame: stop.ask_all(signal.Signals(number).name))
         _leave_at(signal.SIGTERM, leave)
     if (parent := multiprocessing.parent_process()) is not None:
-        threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True, name="fastbm-parent").start()
+        threading.Thread(target=_leave_after, args=(parent,), daemon=True, name="fastbm-parent").start()
 
 
 def _leave_at(number: signal.Signals, leave: Callable[[int], object] | None) -> None:
@@ -73,7 +74,11 @@ def _leave_when_done(leave: Callable[[int], object], number: int) -> None:
 
 def _leave_after(parent: Any) -> None:
     """Leave when the parent is gone, killed perhaps, as nobody takes what is computed."""
-    wait([parent])
+    if parent.sentinel is not None:
+        wait([parent.sentinel])
+    else:  # loky's workers have none
+        while os.getppid() == parent.pid:
+            time.sleep(PARENT_POLL)
     stop.ask_all(PARENT, for_good=True)
     while stop.n_running():
         time.sleep(POLL)
