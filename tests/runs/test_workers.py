@@ -107,11 +107,14 @@ def test_sigterm_to_a_worker_commits_what_its_threads_compute(tmp_path: Path) ->
     with subprocess.Popen(
         [sys.executable, "-c", THREADED, str(path)], stdout=subprocess.PIPE, text=True, env=environment
     ) as child:
-        assert child.stdout is not None and child.stdout.readline() == "begun\n"
-        wait_until((tmp_path / "run.h5.parts" / "seg-00000001.h5").exists)
-        child.send_signal(signal.SIGTERM)
-        told, _ = child.communicate(timeout=DEADLINE)
-        assert child.returncode == -signal.SIGTERM
+        try:
+            assert child.stdout is not None and child.stdout.readline() == "begun\n"
+            wait_until((tmp_path / "run.h5.parts" / "seg-00000001.h5").exists)
+            child.send_signal(signal.SIGTERM)
+            told, _ = child.communicate(timeout=DEADLINE)
+            assert child.returncode == -signal.SIGTERM
+        finally:
+            child.kill()  # if it is still there, nobody waits for it
     assert told.startswith("1 stopped by SIGTERM after sweep"), told
     assert not bm.open(path).live
 
