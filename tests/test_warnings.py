@@ -49,6 +49,7 @@ def inferring_by_equations() -> None:
 def inferring_with_an_executor() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(inferring).result()
+        bm.infer(bm.models.sherrington_kirkpatrick(40, seed=1), "tap", beta=4.0, max_sweeps=2, executor=pool)
 
 
 def comparing() -> None:

@@ -13,8 +13,9 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ ELSEWHERE = {
     "n_samples": ("n_sweeps", "Each of n_chains chains gives n_sweeps // thin samples: set n_sweeps."),
 }
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
+_of_thread = local()  # what it keeps of warnings, where it does
 
 
 class StorageError(OSError):
@@ -54,10 +56,27 @@ class ConvergenceWarning(UserWarning):
 
 def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
     """Warn the caller of fastbm, however deep the call is in which this is found: the line told is never fastbm's."""
-    if sys.version_info >= (3, 12):
+    if (kept := getattr(_of_thread, "kept", None)) is not None:
+        kept.append((text, category))
+    elif sys.version_info >= (3, 12):
         warnings.warn(text, category, skip_file_prefixes=_PASSED_THROUGH)
     else:
         warnings.warn(text, category, stacklevel=_level_of_caller())
+
+
+@contextlib.contextmanager
+def keeping_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """Keep what `warn` is told in this thread, in the body, so that it can be told elsewhere.
+
+    Unlike `warnings.catch_warnings` it leaves other threads alone.
+    """
+    before = getattr(_of_thread, "kept", None)
+    found: list[tuple[str, type[Warning]]] = []
+    _of_thread.kept = found
+    try:
+        yield found
+    finally:
+        _of_thread.kept = before
 
 
 def _level_of_caller() -> int:

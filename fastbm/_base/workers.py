@@ -15,6 +15,7 @@ import platform
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, TimeoutError as NotYet
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
@@ -31,6 +32,7 @@ MOST_KNOWN = 4  # jobs whose shared part a worker keeps
 
 _known: OrderedDict[bytes, Any] = OrderedDict()
 _lock = Lock()
+_leaving: list[Callable[[], AbstractContextManager[None]]] = [nullcontext]
 
 
 class Unknown:
@@ -39,6 +41,16 @@ class Unknown:
 
 class Left:
     """What a worker returns for a piece in whose middle it was asked to leave."""
+
+
+def leaving() -> AbstractContextManager[None]:
+    """Return a context in which a piece, pure and not yet done, is broken off where its worker is to stop or leave."""
+    return _leaving[-1]()
+
+
+def leave_by(context: Callable[[], AbstractContextManager[None]]) -> None:
+    """Let `context`, which raises Interrupted, be what `leaving` returns in this process."""
+    _leaving[:] = [context]
 
 
 def check_executor(executor: Any) -> None:

@@ -76,11 +76,14 @@ def compare(
     threads: Threads = None,
     max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    mpi: Mpi = False,
 ) -> None:
     """Run a comparison of methods, or of rules of learning: a file with a compare table."""
     stoppable(
         "run_file", file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet,
-        max_seconds=max_seconds, only="compare",
+        max_seconds=max_seconds, only="compare", campaign=who(workers, scheduler, mpi, None),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._base.halting import Halt, never
-from .._base.workers import Pieces
+from .._base.workers import Pieces, leaving
 from .plan import Part, Sum, combine
 
 
@@ -61,6 +61,11 @@ class Work:
         self._part = piece if self._part is None else combine((self._part, piece))
         self._n_done += 1
 
+    def leave(self) -> None:
+        """Take back what waits for the executor; `advance` hands it out again."""
+        if self._handed is not None:
+            self._handed.cancel()
+
     def state(self) -> dict[str, np.ndarray]:
         """Return all that is needed to go on, bit for bit."""
         found = {"n_pieces_done": np.array(self._n_done), "n_pieces": np.array(self.planned.n_pieces)}
@@ -77,7 +82,8 @@ class Work:
 
 def do_piece(planned: Sum, k: int) -> Part:
     """Do one piece where a task has been sent to."""
-    return planned.piece(k, 1)
+    with leaving():
+        return planned.piece(k, 1)
 
 
 def run(planned: Sum, threads: int) -> Part:

@@ -35,11 +35,14 @@ class Estimator(Options):
         What a budget decides.
     all_pairs : bool
         Whether moments come as a full matrix.
+    cut : bool
+        Whether it takes an executor, to do pieces of it.
     """
 
     kind: ClassVar[str] = "method of inference"
     knob: ClassVar[Knob | None] = None
     all_pairs: ClassVar[bool] = False
+    cut: ClassVar[bool] = False
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
         """Infer log Z and moments; the latter, where there are any, are in the machine's units."""

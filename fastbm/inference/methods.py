@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base import checks, rng, threads as threads_module
 from .._base.options import pick, usual
 from .._base.threads import single_threaded_blas
+from .._base.workers import Pieces, leaving
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
@@ -93,19 +95,23 @@ def run_method(
     seed: int,
     threads: int,
     plan: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Inference:
-    """Run a method on a machine, or on what clamping leaves of it; `plan` is what was chosen before for "exact"."""
+    """Run a method on a machine, or on what clamping leaves of it.
+
+    `plan` is what was chosen before for "exact"; an executor does pieces of what `can_be_cut`.
+    """
     watch = Stopwatch()
     chosen = make_estimator(method, options)
     if isinstance(chosen, Exact):  # its engines hold BLAS to a thread where they need it, and small sums are soon done
         result = chosen.sum(model, beta=beta, clamp=clamp, moments=moments, threads=threads, plan=plan)
     else:
-        with single_threaded_blas() if model.is_layered else nullcontext():
+        products = model.is_layered or chosen.all_pairs  # on more threads they have other bits
+        with single_threaded_blas() if products else nullcontext():
             try:
-                result = _dispatch(
-                    model, chosen, clamp, {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
-                )
+                common: dict[str, Any] = {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
+                result = _dispatch(model, chosen, clamp, common, executor)
             except MemoryError as error:
                 raise ValueError(f"{chosen.name} does not fit into memory ({error}). Lower {_sizes(chosen)}.") from None
     if not moments and result.mean is not None:
@@ -114,32 +120,86 @@ def run_method(
     return result.told(method=chosen.name, seconds=watch.seconds, **about)
 
 
+def can_be_cut(method: str, clamp: Any) -> bool:
+    """Return whether an executor has more than one piece to do of a single call."""
+    return METHODS[method].cut or (clamp is not None and np.ndim(clamp[1]) == 2)
+
+
 def _sizes(chosen: Estimator) -> str:
     """Return the names of the options that bound how much is held at once."""
     return " or ".join(name for name in chosen.names() if name.startswith("n_"))
 
 
-def _dispatch(model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: dict[str, Any]) -> Inference:
+def _dispatch(
+    model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: dict[str, Any], executor: Executor | None
+) -> Inference:
+    """Run a method on a machine, or on each of many clamped patterns; those after the first one are pieces."""
+    cut = {"executor": executor} if executor is not None and chosen.cut else {}
     if clamp is None:
-        return _one(chosen, model, common)
+        return _one(chosen, model, common | cut)
     indices, values = clamp
     clamped = Clamped.of(model, indices, values)
-    results: list[Inference] = []
-    for k in range(clamped.n_patterns):
-        if not clamped.free.size:
-            results.append(nothing_free(clamped, k, common["beta"], common["moments"]))
-            continue
-        own = common | {"seed": rng.derive(common["seed"], k)} if clamped.n_patterns > 1 else common
-        found = _one(chosen, clamped.machine(k), own)
-        if isinstance(chosen, Examined):  # patterns share the witness of the first, and its base
-            chosen = chosen.filled(witness=False)
-            if "start" in chosen.names() and (getattr(chosen, "start", None) is None or MEANS in found.detail):
-                chosen = chosen.filled(start=found.detail.get(MEANS, found.detail["start"]))
-            if k and found.detail.get("doubt") == UNASKED:
-                facts = {name: value for name, value in found.detail.items() if name != "doubt"}
-                found = replace(found, converged=results[0].converged, detail=facts)
-        results.append(expand(found, clamped, k))
+    first = _pattern(Patterns(chosen, clamped, common | cut), 0)
+    results = [first]
+    if clamped.n_patterns > 1:
+        results += _others(Patterns(_after(chosen, first), clamped, common), first, executor)
+    results = [expand(found, clamped, k) if clamped.free.size else found for k, found in enumerate(results)]
     return stack(results) if np.ndim(values) == 2 else results[0]
+
+
+class Patterns(NamedTuple):
+    """A method and the patterns that are clamped, one after the other, as it runs on the free units."""
+
+    chosen: Estimator
+    clamped: Clamped
+    common: dict[str, Any]
+
+
+def _pattern(patterns: Patterns, k: int) -> Inference:
+    """Run the method with one pattern clamped; moments are of the free units."""
+    chosen, clamped, common = patterns
+    if not clamped.free.size:
+        return nothing_free(clamped, k, common["beta"], common["moments"])
+    own = common | {"seed": rng.derive(common["seed"], k)} if clamped.n_patterns > 1 else common
+    return _one(chosen, clamped.machine(k), own)
+
+
+def _after(chosen: Estimator, first: Inference) -> Estimator:
+    """Return the method for patterns after the first one, whose witness, and whose base, they share."""
+    if not isinstance(chosen, Examined):
+        return chosen
+    chosen = chosen.filled(witness=False)
+    if "start" in chosen.names() and (getattr(chosen, "start", None) is None or MEANS in first.detail):
+        chosen = chosen.filled(start=first.detail.get(MEANS, first.detail.get("start")))
+    return chosen
+
+
+def _others(patterns: Patterns, first: Inference, executor: Executor | None) -> Iterator[Inference]:
+    """Run the method on the patterns after the first one, here or by workers."""
+    numbers = range(1, patterns.clamped.n_patterns)
+    if executor is None or not patterns.clamped.free.size:
+        found: Iterable[Inference] = (_pattern(patterns, k) for k in numbers)
+    else:
+        found = _by_workers(Pieces(executor, do_pattern, patterns, numbers.stop, numbers.start), numbers)
+    for one in found:
+        if isinstance(patterns.chosen, Examined) and one.detail.get("doubt") == UNASKED:
+            facts = {name: value for name, value in one.detail.items() if name != "doubt"}
+            one = replace(one, converged=first.converged, detail=facts)
+        yield one
+
+
+def _by_workers(pieces: Pieces, numbers: range) -> Iterator[Inference]:
+    for _ in numbers:
+        found, told = pieces.take()
+        for text, category in told:
+            checks.warn(text, category)
+        yield found
+
+
+def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, list[tuple[str, type[Warning]]]]:
+    """Do a pattern where it has been sent to; return its result and the warnings that belong to it."""
+    with leaving(), single_threaded_blas(), checks.keeping_warnings() as told:
+        return _pattern(patterns._replace(common=patterns.common | {"threads": 1}), k), told
 
 
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:

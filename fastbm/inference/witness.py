@@ -17,7 +17,7 @@ import numpy as np
 from .._base import checks, rng
 from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
-from .ais.method import FEWEST_WITNESSES, SCOUT
+from .ais.job import FEWEST_WITNESSES, SCOUT
 from .ais.walks import make_walk
 from .ais.weights import average
 from .importance_sampling import averages, mix

@@ -15,6 +15,7 @@ from rich.table import Table
 from .._base import checks
 from ..campaigns import verb
 from ..campaigns.campaign import Campaign, open_campaign
+from ..campaigns.pool import Pool
 from ..runs import workers
 from ..runs.stop import SIGNALS, Stop
 
@@ -59,6 +60,26 @@ def _finish(
     texts = list(dict.fromkeys(found.failed.values()))
     more = f" And {len(texts) - MOST_TEXTS} more." if len(texts) > MOST_TEXTS else ""
     return f"{len(found.failed)} of {len(found)} cells failed: {' '.join(texts[:MOST_TEXTS])}{more}"
+
+
+@contextmanager
+def workers_of_run(said: Mapping[str, Any], takes: bool, what: str, exact: bool) -> Iterator[dict[str, Any]]:
+    """Give the executor of a single run, as an argument, and leave it in the end.
+
+    `takes` says whether the run can have one, `what` names it.
+    """
+    if "part" in said or not takes:
+        name = "part" if "part" in said else min(said)
+        raise ValueError(f"--{name} goes with campaigns, files with a table [grid]; this is a single run{what}.")
+    with _workers(said, exact) as found:
+        if "workers" not in found:
+            yield found
+            return
+        pool = Pool(found["workers"])
+        try:
+            yield {"executor": pool.executor}
+        finally:
+            pool.stop()
 
 
 @contextmanager

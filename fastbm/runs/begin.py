@@ -249,7 +249,7 @@ def resume(
     observables : dict, optional
         The functions that the run measures, which no file can hold, as they were given to `sample`.
     executor : Executor, optional
-        Does the pieces of exact sums, as for `infer`, or the cells of a campaign.
+        Does the pieces of a run, as for the verb that began it, or the cells of a campaign.
     data, holdout : optional
         The rows that a fit learns from, or is judged by, where the run's file does not hold them: generators, which
         must be given again, and HDF5 files that have been moved.
@@ -282,8 +282,9 @@ def resume(
                     model = read_model(writer.inputs, writer.spec["model"]) if "model" in writer.spec else None
                 with understanding(path, "how it goes on", Exception):
                     rows = kind_of(writer.spec).read_again(writer.spec, given)
-                    more = Given(observables, model, executor, rows)
-                    task = build(writer.spec, writer.inputs, threads_module.resolve(threads), more)
+                    n_threads = threads_module.resolve(threads)
+                    more = Given(observables, model, executor, rows, worker_threads=1 if threads is None else threads)
+                    task = build(writer.spec, writer.inputs, n_threads, more)
                     task.restore(dict(writer.state))
         except BaseException:
             writer.close()

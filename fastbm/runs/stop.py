@@ -27,6 +27,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from .._base import share
+from .._base.checks import Interrupted
 from .._base.system import after_fork
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -243,6 +244,28 @@ def ask_all(reason: str, *, for_good: bool = False) -> None:
         _for_good[:] = [reason]
     for stop in list(_running):
         stop.ask(reason)
+
+
+@contextmanager
+def leaving_pieces() -> Iterator[None]:
+    """Break off the body, a piece of somebody's run, where this worker is asked to stop or leave.
+
+    In other threads than the main one, which nothing can break off, it is done to its end.
+
+    Raises
+    ------
+    Interrupted
+        By which `workers.do_piece` knows that the piece is to be done elsewhere.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stop = Stop(())
+    try:
+        with stop, stop.breaking():
+            yield
+    except Broken:
+        raise Interrupted(f"stopped by {stop.requested}.", None) from None
 
 
 def n_running() -> int:

@@ -10,7 +10,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference import witness
-from fastbm.inference.ais import method as annealed_job, path
+from fastbm.inference.ais import job as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact

@@ -11,118 +11,30 @@ Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Bur
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
 
-from ..._base import checks, rng
+from ..._base import checks
 from ..._base.options import Least, options
 from ...machine.machine import BoltzmannMachine
 from ..estimator import BETAS, Examined, Knob, refuse_beside_betas
 from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
-from ..scout.marginal import PAIR_SECONDS, n_pairs
-from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
+from ..scout.scout import Scout
 from ..verdict import UNASKED, Verdict, way_out
 from .election import tried
-from .path import N_SWEEPS, adapt_path, check_betas, draw_starts, make_path
+from .job import SCOUT, SECOND, Job, survey
+from .path import N_SWEEPS, adapt_path, check_betas, make_path
 from .verdict import of_walks
-from .walks import check_walk, make_walk
+from .walks import check_walk
 from .weights import Average, average, weighted_moments
 
-DOWN, SAMPLES, SCOUT, WITNESS, SECOND = 1, 2, 3, 4, 5  # what seeds are derived by
 SECOND_PART = 0.25  # of the time of a scout, for one that stands witness to a base from another's states
-WITNESS_PART = 0.5  # of the walks, those that stand witness
-FEWEST_WITNESSES = 16
 MEANS = "start means"  # in `detail`, those of the base
-
-
-@dataclass(frozen=True)
-class Job:
-    """The task of annealing along a path: its ends, how it is walked, and what a scout saw before.
-
-    Attributes
-    ----------
-    start : str
-        The name of the product model, `base` its log-odds.
-    rival : (str, float) or None
-        The best other base of those that were tried, and the lower end of its log Z.
-    scout : Scout or None
-    facts : dict
-        For `detail`.
-    """
-
-    model: BoltzmannMachine
-    beta: float
-    start: str
-    base: np.ndarray
-    path: np.ndarray
-    walk: str
-    n_chains: int
-    seed: int
-    threads: int
-    rival: tuple[str, float] | None
-    scout: Scout | None
-    facts: dict[str, Any]
-
-    def up(self, n_chains: int | None = None, seed: int | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return log w, the final states as bits, and details of the walk."""
-        streams = rng.streams(self.seed if seed is None else seed, n_chains or self.n_chains)
-        walk = make_walk(self.model, self.beta, self.base, streams, self.threads, self.walk)
-        walk.begin()
-        walk.follow(self.path)
-        walk.finish()
-        return walk.log_w + walk.log_z0, walk.bits(), walk.detail
-
-    def down(self, source: str, n_sweeps: int) -> tuple[np.ndarray, bool | None, dict[str, Any]]:
-        """Return log w of walks from samples of the machine, whether these are samples, and details."""
-        if source == "tempering":
-            found = self.scout or self._scout(must=True)
-            log_w, facts = self._descend(found.some(self.n_chains), DOWN)
-            return log_w, None, facts | {"source": source, "round_trips": found.round_trips}
-        samples = rng.derive(self.seed, SAMPLES)
-        starts = draw_starts(self.model, self.beta, self.n_chains, source, n_sweeps, samples, self.threads)
-        log_w, facts = self._descend(starts.up, DOWN)
-        return log_w, starts.converged, facts | starts.detail
-
-    def witness_down(self) -> Average | None:
-        """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
-        if self.scout is None or self.scout.up is None:
-            return None
-        log_w, _ = self._descend(self.scout.some(self._n_witnesses), WITNESS)
-        return average(-log_w)
-
-    def witness_up(self) -> Average:
-        """Return the average of w over fewer walks up."""
-        return average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
-
-    @property
-    def _n_witnesses(self) -> int:
-        return max(int(WITNESS_PART * self.n_chains), FEWEST_WITNESSES)
-
-    def _descend(self, up: np.ndarray, purpose: int) -> tuple[np.ndarray, dict[str, Any]]:
-        streams = rng.streams(rng.derive(self.seed, purpose), len(up))
-        walk = make_walk(self.model, self.beta, self.base, streams, self.threads, self.walk)
-        walk.load(up)
-        walk.follow(self.path[::-1])
-        return walk.log_z0 - walk.log_w, walk.detail
-
-    def _scout(self, must: bool = False) -> Scout:
-        work = self.n_chains * len(self.path)
-        return survey(self.model, self.beta, self.walk, work, self.seed, self.threads, must)
-
-
-def survey(
-    model: BoltzmannMachine, beta: float, walk: str, n_sweeps: float, seed: int, threads: int, must: bool = False,
-    purpose: int = SCOUT,
-) -> Scout:  # fmt: skip
-    """Scout a machine, for a part of the time that a number of sweeps takes."""
-    each = model.n_units * attempt_seconds(model)
-    if walk == "marginal":
-        each = PAIR_SECONDS * n_pairs(model)
-    return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, purpose), threads, must=must)
 
 
 @options
@@ -151,6 +63,7 @@ class _Paths(Examined):
 
     knob: ClassVar[Knob | None] = BETAS
     itself: ClassVar[bool] = True
+    cut: ClassVar[bool] = True
 
     n_chains: Annotated[int, Least(1)] = 128
     n_betas: Annotated[int | None, Least(2)] = None
@@ -175,7 +88,9 @@ class _Paths(Examined):
     def _down(self, job: Job) -> tuple[np.ndarray, bool | None, dict[str, Any]]:
         return job.down(self._source, self.n_sweeps or N_SWEEPS)
 
-    def _job(self, model: BoltzmannMachine, beta: float, seed: int, threads: int, must: bool) -> Job:
+    def _job(
+        self, model: BoltzmannMachine, beta: float, seed: int, threads: int, executor: Executor | None, must: bool
+    ) -> Job:
         """Check the options against the machine, and choose what they leave open.
 
         `must` asks for states of a scout in any case.
@@ -204,7 +119,7 @@ class _Paths(Examined):
         if self.path == "adaptive":
             steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
         name = start if isinstance(start, str) else "means"
-        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, facts)
+        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, facts, executor)
 
 
 @options
@@ -254,12 +169,15 @@ class AIS(_Paths):
                 )
         super()._check_together()
 
-    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+    def run(
+        self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int,
+        executor: Executor | None = None,
+    ) -> Inference:  # fmt: skip
         """Infer log Z and moments; moments are in the machine's units."""
         if moments:
             check_pairs(model.n_units)
         must = self.bracket and self._source == "tempering"
-        job = self._job(model, beta, seed, threads, must)
+        job = self._job(model, beta, seed, threads, executor, must)
         log_w, up, about = job.up()
         found = average(log_w)
         log_z = found.log_mean
@@ -306,9 +224,12 @@ class ReverseAIS(_Paths):
 
     name: ClassVar[str] = "reverse-ais"
 
-    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+    def run(
+        self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int,
+        executor: Executor | None = None,
+    ) -> Inference:  # fmt: skip
         """Infer log Z and moments; moments are in the machine's units."""
-        job = self._job(model, beta, seed, threads, must=self._source == "tempering")
+        job = self._job(model, beta, seed, threads, executor, self._source == "tempering")
         log_w, holds, about = self._down(job)
         found = average(-log_w)
         chains = about if holds is False else None

@@ -8,7 +8,7 @@ too, of a walk up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from ..scout.marginal import PIECE_SECONDS
 GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
 
 T = TypeVar("T")
+Block = tuple[np.ndarray, np.ndarray]  # log weights (width,) and states (units, width) of a block
 
 
 class Walk:
@@ -33,6 +34,8 @@ class Walk:
         log Z of f_0, with all constants: Z = exp(log_z0) <w> over walks up, 1 / Z = exp(-log_z0) <w> over walks down.
     detail : dict
         How the walk computes.
+    mine : sequence of int
+        The blocks that go.
     """
 
     detail: dict[str, Any]
@@ -50,7 +53,25 @@ class Walk:
         size = -(-self.n_chains // -(-self.n_chains // self.most_chains))
         self.lanes = Lanes(self.n_chains, size)
         self.lanes.set_streams(streams)
+        self.mine: Sequence[int] = range(self.n_blocks)
         self.log_z0 = float(np.logaddexp(0.0, self.base).sum())
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks."""
+        return len(self.lanes.blocks)
+
+    def keep_to(self, k: int) -> None:
+        """Have block `k` alone go, as it would among all."""
+        self.mine = (k,)
+
+    def block(self, k: int) -> Block:
+        """Return the log weights and the states of a block."""
+        return self._log_weights()[k], self._up[k].astype(np.uint8)
+
+    def put(self, k: int, block: Block) -> None:
+        """Take what a block has come to elsewhere."""
+        self._log_weights()[k][:], self._up[k][:] = block
 
     def begin(self) -> None:
         """Draw all chains from f_0, with weights 1."""
@@ -79,11 +100,11 @@ class Walk:
         return self.lanes.gather(self._up).astype(np.uint8)
 
     def _for_blocks(self, function: Callable[[int], T]) -> list[T]:
-        return fan_out(function, range(len(self.lanes.blocks)), self.threads)
+        return fan_out(function, self.mine, self.threads)
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
         raise NotImplementedError
 
     def _log_weights(self) -> list[np.ndarray]:
-        """Return the log weights, (width,) a block."""
+        """Return the log weights, (width,) a block; these are no copies."""
         raise NotImplementedError

@@ -54,15 +54,15 @@ class LayersWalk(Walk):
 
     def begin(self) -> None:
         """Draw all chains from f_0, with weights 1."""
-        for k, totals in enumerate(self._totals):
-            totals[:] = 0.0
+        for k in self.mine:
+            self._totals[k][:] = 0.0
             self._draw_evens(k, 0.0)
 
     def load(self, up: np.ndarray) -> None:
         """Take states (n_chains, n_units) of 0 and 1, drawn from f, with weights 1."""
-        for k, block in enumerate(self.lanes.blocks):
+        for k in self.mine:
             mine = self._up[k]
-            self.lanes.write(k, mine, up[block])
+            self.lanes.write(k, mine, up[self.lanes.blocks[k]])
             self._totals[k][:] = 0.0
             self._tilts[k][:] = 0.0
             for rows in (self._layers[layer] for layer in self._evens):

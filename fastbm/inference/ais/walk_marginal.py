@@ -51,16 +51,16 @@ class MarginalWalk(Walk):
 
     def _set(self, kept: np.ndarray, t: float) -> None:
         """Take states of the kept units, with weights 1, to step `t` of the path."""
-        for k, block in enumerate(self.lanes.blocks):
+        for k in self.mine:
             up, fields = self._up[k], self._fields[k]
-            self.lanes.write(k, up, kept[block])
+            self.lanes.write(k, up, kept[self.lanes.blocks[k]])
             set_fields(fields, up, self._weights, self._bias)
             sum_out(fields, self._pulls[2], np.full(up.shape[1], t), self._sums[k])
             self._totals[k][:] = 0.0
 
     def _correct(self, sign: float) -> None:
         """Step between the numbers of the kernel and the machine, all constants included."""
-        for k in range(len(self.lanes.blocks)):
+        for k in self.mine:
             kept = self._up[k].T
             self._totals[k] += sign * (self._machine.log_f(kept) - self._sums[k] - kept @ self._pulls[1])
 

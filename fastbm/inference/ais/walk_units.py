@@ -72,18 +72,18 @@ class UnitsWalk(Walk):
     def load(self, up: np.ndarray) -> None:
         """Take states (n_chains, n_units) of 0 and 1, drawn from f."""
         self._set(up)
-        for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
-            sums.log_w[:] = -rounding
+        for k, rounding in zip(self.mine, self._for_blocks(self._rounding), strict=True):
+            self._sums[k].log_w[:] = -rounding
 
     def finish(self) -> None:
         """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
-        for sums, rounding in zip(self._sums, self._for_blocks(self._rounding), strict=True):
-            sums.log_w[:] += rounding
+        for k, rounding in zip(self.mine, self._for_blocks(self._rounding), strict=True):
+            self._sums[k].log_w[:] += rounding
 
     def _set(self, up: np.ndarray) -> None:
         """Take states, with the sums that belong to them and weights 1."""
-        for k, block in enumerate(self.lanes.blocks):
-            n_chains, sums = self.lanes.used(k), self._sums[k]
+        for k in self.mine:
+            block, n_chains, sums = self.lanes.blocks[k], self.lanes.used(k), self._sums[k]
             self.lanes.write(k, self._up[k], up[block])
             fields = self._make_fields(k, up[block])
             sums.gains[:n_chains] = (up[block] * (fields + self._start)).sum(axis=1) // 2

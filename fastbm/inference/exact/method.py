@@ -71,6 +71,7 @@ class Exact(Estimator):
     """
 
     name: ClassVar[str] = "exact"
+    cut: ClassVar[bool] = True
 
     engine: Literal["gray", "blocks", "layers", "elimination"] | None = None
     max_forecast_seconds: Annotated[float, Above(0.0)] = LONGEST_SECONDS

@@ -291,6 +291,11 @@ class ExactSums:
             found, machine, part, planned.named_pairs, self._model, self._clamped, pattern, settled.settings.pairs
         )
 
+    def leave(self) -> None:
+        """Take back what waits for the executor."""
+        if self._work is not None:
+            self._work.leave()
+
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the sums bit for bit: results so far as text, and the sum under way."""
         texts = "\n".join(to_json(result) for result in self._results)

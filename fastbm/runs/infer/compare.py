@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def compare(
     overwrite: bool = False,
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
+    executor: Executor | None = None,
     **storage: Any,
 ) -> Comparison:
     """Run many methods on one machine or many, at one temperature or many, with one seed or many.
@@ -53,6 +55,10 @@ def compare(
         Exact sums are done once.
     threads, out, overwrite, progress, stop, **storage
         As for `sample`.
+    executor : concurrent.futures.Executor, optional
+        Does the cells, one a piece, each worker on one thread unless `threads` says more, and the pieces of exact sums.
+        Results have the bits of those that are had without; what fits a budget is found by the workers, once for all
+        seeds, before they begin.
 
     Raises
     ------
@@ -79,8 +85,8 @@ def compare(
         raise ValueError("compare needs at least one model and one method, one beta and one seed.")
     if budget is not None:
         budget = checks.real("budget", budget, above=0.0)
-    check_flags(moments, None)
-    about: dict[str, Any] = {"clamp": None, "moments": moments, "threads": threads}
+    check_flags(moments, executor)
+    about: dict[str, Any] = {"clamp": None, "moments": moments, "threads": threads, "executor": executor}
     cells = [
         _cell_within(budget, one, name, method, beta=b, seed=s, options=options, **about)
         for name, one in models.items()
@@ -88,7 +94,7 @@ def compare(
         for method, options in chosen.items()
         for s in (seeds[:1] if method == "exact" else seeds)
     ]
-    run = run_cells("compare", models, cells, moments, {}, threads, out, overwrite, progress, stop, **storage)
+    run = run_cells("compare", models, cells, moments, {}, threads, out, overwrite, progress, stop, executor, **storage)
     found = run.comparison
     if len(found) == len(cells) and all(cell.skipped for cell in found.cells):
         text = "; ".join(dict.fromkeys(f"{cell.method}: {cell.skipped}" for cell in found.cells))

@@ -21,12 +21,15 @@ MOST_NAMED = 3  # cells
 class Results(Run):
     """A run of `infer` or `compare`."""
 
+    takes = frozenset({"executor"})
+
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
         clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if "clamp/indices" in inputs else None
         about: dict[str, Any] = {"clamp": clamp, "moments": spec["moments"], "threads": threads}
-        about |= {"executor": given.executor, "compiling_apart": spec.get("compiling_apart", False)}
+        about |= {"executor": given.executor, "worker_threads": given.worker_threads}
+        about |= {"compiling_apart": spec.get("compiling_apart", False)}
         return CellsTask(read_models(spec, inputs), spec["cells"], **about)
 
     def _results(self) -> list[Inference]:
@@ -87,7 +90,6 @@ class InferRun(Results):
     `Run` says what all runs have.
     """
 
-    takes = frozenset({"executor"})
     verb = "infer"
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -14,16 +13,15 @@ import numpy as np
 from ..._base import checks
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
-from ...inference.auto import WORTH, BudgetTooSmall, fit_into
 from ...inference.exact.method import Exact
 from ...inference.exact.settings import ExactSettings
 from ...inference.exact.sums import ExactSums
-from ...inference.methods import METHODS, run_method
-from ...inference.result import Inference, to_json
+from ...inference.methods import can_be_cut
+from ...inference.result import to_json
 from ...inference.subject import Subject, clamp_of
-from ...inference.verdict import chosen_by_auto
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
+from .cells import Cells, Done, Handed, place_of
 
 RESULT = "result"
 COMPILE_SECONDS = "meta/compile_seconds"
@@ -39,14 +37,16 @@ class CellsTask:
         "model", "method", "beta", "seed" and "options" of each, and the "plan" of exact ones; the "budget" in seconds
         of those whose size is to be found; "skipped", why one cannot be computed; "auto", why it was chosen.
     executor : Executor, optional
-        Does the pieces of exact sums.
+        Does the pieces of exact sums, and all other cells.
+    worker_threads : int
+        On which each of its workers computes.
     compiling_apart : bool
         Whether the time to compile is written beside the seconds; files that were begun by older versions lack it.
 
     Attributes
     ----------
     halt : function
-        Asked for a stop inside of exact sums.
+        Asked for a stop inside of exact sums, and while workers compute.
     """
 
     def __init__(
@@ -58,15 +58,23 @@ class CellsTask:
         moments: bool,
         threads: int,
         executor: Executor | None = None,
+        worker_threads: int = 1,
         compiling_apart: bool = True,
     ) -> None:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
-        self._executor, self._compiling_apart = executor, compiling_apart
+        self._executor, self._worker_threads, self._compiling_apart = executor, worker_threads, compiling_apart
         self.halt: Callable[[], bool] = never
         self._n_done = 0
         self._sums: ExactSums | None = None
         self._seconds = np.zeros(2)  # spent on the present sums, and on compiling for them
         self._sizes: dict[str, Any] = {}  # of cells with a budget: what fits, or why nothing does
+        self._made = Cells(models, cells, clamp, moments, self._sizes)
+        self._handed = self._hand_out()
+
+    def _hand_out(self) -> Handed | None:
+        """Return what hands cells to workers; None where they are done here, as a single one that is cut itself is."""
+        alone = not self._made.are_many and can_be_cut(self._cells[0]["method"], self._clamp)
+        return None if self._executor is None or alone else Handed(self._executor, self._worker_threads)
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -76,8 +84,8 @@ class CellsTask:
 
     @property
     def atomic(self) -> bool:
-        """Whether the next block may be broken off anywhere: not in an exact sum, which checks for a stop itself."""
-        return not self.done and self._cells[self._n_done]["method"] != "exact"
+        """Whether the next block may be broken off anywhere: not where it checks for a stop itself."""
+        return not self.done and self._handed is None and self._cells[self._n_done]["method"] != "exact"
 
     @property
     def done(self) -> bool:
@@ -103,64 +111,42 @@ class CellsTask:
         """
         cell = self._cells[self._n_done]
         if "skipped" in cell:
-            return self._skip(cell, cell["skipped"])
+            return self._rows(to_json(self._made.skipped(cell, cell["skipped"])))
         if cell["method"] == "exact":
             return self._advance_sums(cell)
-        options = dict(cell["options"])
-        if "budget" in cell:
-            if (place := _place(cell)) not in self._sizes:
-                self._sizes[place] = self._size(cell)
+        try:
+            if self._find_size(cell):
                 return {}
-            size = self._sizes[place]
-            if isinstance(size, str):
-                return self._fall_back(cell, size) if "auto" in cell else self._skip(cell, size)
-            options |= size
-        try:
-            result = self._run(cell, options)
-        except (ValueError, TypeError) as error:
-            if len(self._cells) == 1:
-                raise
-            return self._skip(cell, str(error))  # the other cells can be had all the same
-        return self._rows(cell, result, result.seconds, result.compile_seconds)
+            done = self._do()
+        except Halted:
+            return None
+        for text, category in done.warnings:
+            checks.warn(text, category)
+        return self._rows(done.text, done.seconds, done.compile_seconds)
 
-    def _run(self, cell: dict[str, Any], options: Mapping[str, Any]) -> Inference:
-        with warnings.catch_warnings(), chosen_by_auto("auto" in cell):
-            if len(self._cells) > 1:  # the table says for each whether it converged
-                warnings.simplefilter("ignore", checks.ConvergenceWarning)
-            return run_method(
-                self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp,
-                moments=self._moments, seed=cell["seed"], threads=self._threads, **options,
-            )  # fmt: skip
+    def _do(self) -> Done:
+        if self._handed is not None:
+            return self._handed.do_next(self._made, self._n_done, self.halt)
+        return self._made.do(self._n_done, self._threads, self._executor)
 
-    def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
-        """Find the size of an estimate that fits into the budget, or why none does."""
-        knob = METHODS[cell["method"]].knob
-        settled = ("betas",) if knob is not None and knob.name == "n_betas" else ()
-        if knob is None or {knob.name, *settled} & set(cell["options"]):
-            return {}
+    def _find_size(self, cell: Mapping[str, Any]) -> bool:
+        """Find a size that is needed, and write it down; return whether there was one to be found."""
+        if self._handed is not None:
+            if (found := self._handed.size_next(self._made, self._n_done, self.halt)) is None:
+                return False
+            self._sizes.update([found])
+            return True
+        if "budget" not in cell or (place := place_of(cell)) in self._sizes:
+            return False
+        self._sizes[place] = self._made.size(self._n_done, self._threads, self._executor)
+        return True
 
-        def run(size: int) -> Inference:
-            return self._run(cell, cell["options"] | {knob.name: size})
-
-        try:
-            about: dict[str, Any] = {"on_top": "auto" not in cell}
-            return {knob.name: fit_into(cell["budget"], run, knob.name, knob.least, knob.most, **about)}
-        except (ValueError, TypeError) as error:
-            if len(self._cells) == 1 and not isinstance(error, BudgetTooSmall):
-                raise
-            return str(error)
-
-    def _fall_back(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
-        """Return the mean-field result, where a budget is too short for any estimate."""
-        result = self._run(cell | {"method": "mean-field"}, {})
-        note = f"{why} Mean field instead: {WORTH}; the moments are its own."
-        if "start" in cell["options"]:
-            note += " It begins at no product model, so that start was not used."
-        about = cell | {"auto": cell["auto"] | {"fell back": note}}
-        return self._rows(about, result, result.seconds, result.compile_seconds)
-
-    def _skip(self, cell: dict[str, Any], why: str) -> dict[str, np.ndarray]:
-        return self._rows(cell, Inference(cell["method"], converged=False, detail={"skipped": why}))
+    def leave(self) -> None:
+        """Take back what waits for the executor."""
+        if self._handed is not None:
+            self._handed.leave()
+        if self._sums is not None:
+            self._sums.leave()
 
     def _advance_sums(self, cell: dict[str, Any]) -> dict[str, np.ndarray] | None:
         watch = Stopwatch()
@@ -176,7 +162,8 @@ class CellsTask:
         if not sums.done:
             return {}
         subject = Subject(self._models[cell["model"]], cell["beta"], clamp_of(self._clamp))
-        rows = self._rows(cell, replace(sums.result, subject=subject), *self._seconds)
+        result = self._made.told(cell, replace(sums.result, subject=subject))
+        rows = self._rows(to_json(result), *self._seconds)
         self._sums, self._seconds = None, np.zeros(2)
         return rows
 
@@ -193,16 +180,10 @@ class CellsTask:
             plan=cell.get("plan"),
         )
 
-    def _rows(
-        self, cell: dict[str, Any], result: Inference, seconds: float = 0.0, compile_seconds: float = 0.0
-    ) -> dict[str, np.ndarray]:
+    def _rows(self, text: str, seconds: float = 0.0, compile_seconds: float = 0.0) -> dict[str, np.ndarray]:
         self._n_done += 1
-        about = {name: cell[name] for name in ("auto",) if name in cell}
-        if isinstance(size := self._sizes.get(_place(cell)), dict):
-            about["sized"] = size
-        result = replace(result, detail=result.detail | about)
         rows = {
-            f"results/{RESULT}": np.array([to_json(result)], dtype=object),
+            f"results/{RESULT}": np.array([text], dtype=object),
             "meta/seconds": np.array([seconds]),
             COMPILE_SECONDS: np.array([compile_seconds]),
         }
@@ -220,14 +201,11 @@ class CellsTask:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self._n_done, self._sums, self._seconds = int(state["n_done"]), None, np.zeros(2)
-        self._sizes = json.loads(state["sizes"].tobytes()) if "sizes" in state else {}
+        self._handed = self._hand_out()
+        self._sizes.clear()
+        self._sizes.update(json.loads(state["sizes"].tobytes()) if "sizes" in state else {})
         kept = {name.removeprefix("sums/"): array for name, array in state.items() if name.startswith("sums/")}
         if kept:
             self._sums = self._begin(self._cells[self._n_done])
             self._sums.restore(kept)
             self._seconds[: np.size(state["seconds"])] = state["seconds"]  # older files hold one number
-
-
-def _place(cell: dict[str, Any]) -> str:
-    """Return what cells that differ in their seed alone have in common."""
-    return f"{cell['model']}, beta = {cell['beta']!r}, {cell['method']}"

@@ -74,9 +74,12 @@ def infer(
         Ctrl-C or a kill, goes on with `fastbm.resume` from the piece that it was at.
     overwrite : bool
     executor : concurrent.futures.Executor, optional
-        Does the pieces of an exact sum, each on one thread; the result is put together here and has the bits of one
-        that was had without. Sums of more than a second have 16 pieces at least by "gray" and "blocks", larger ones
-        pieces of half a minute or more; elimination is a single piece.
+        Does the work in pieces, each on one thread; the result is put together here and has the bits of one that was
+        had without. Exact sums of more than a second have 16 pieces at least by "gray" and "blocks", larger ones
+        pieces of half a minute or more; elimination is a single piece. "ais" and "reverse-ais" have one for each 64
+        chains (or more, of small layered machines) of each way, while trials, path and scout are done here; of many
+        clamped patterns each after the first is a piece. All else runs whole on one worker, on `threads` of it, one
+        unless given.
     **options
         Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
         with the list. Those of "exact" are
@@ -197,8 +200,6 @@ def make_cell(
         sums = {"clamp": clamp, "executor": executor, "measured": measured}
         settled = ExactSums(model, settings, beta=beta, moments=moments, threads=n_threads, **sums).settled
         cell |= {"options": settled.settings.options(), "plan": settled.plan()}
-    elif executor is not None:
-        raise ValueError(f"executor does the pieces of exact sums; method is {method!r}.")
     elif budget is not None:
         cell["budget"] = budget
     return cell
@@ -259,7 +260,7 @@ def run_cells(
         stop,
         storage,
         ("beta", "seed", "threads", "out", "overwrite"),
-        Given(executor=executor),
+        Given(executor=executor, worker_threads=1 if threads is None else threads),
     )
     assert isinstance(run, Results)
     return run

@@ -21,12 +21,14 @@ class RulesRun(Run):
     `Run` says what all runs have.
     """
 
+    takes = frozenset({"executor"})
     verb = "compare_rules"
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
-        return InverseTask(read_models(spec, inputs), spec["cells"], threads=threads)
+        by: dict[str, Any] = {"executor": given.executor, "worker_threads": given.worker_threads}
+        return InverseTask(read_models(spec, inputs), spec["cells"], threads=threads, **by)
 
     @property
     def rules(self) -> RuleComparison:

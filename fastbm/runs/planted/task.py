@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
 from ..._base import rng
+from ..._base.halting import Halt, Halted, never
 from ..._base.streams import Stream
+from ..._base.threads import single_threaded_blas
+from ..._base.workers import Pieces, leaving
 from ...learning.planted import machines as planted
 from ...learning.planted.comparison import CONVERGED, NUMBERS, TEXTS
 from ...learning.planted.rules import Learned, learn, warm_up
 from ...machine.machine import BoltzmannMachine
+
+FEWEST_PLACES = 16  # sets of rows, from which on each is a piece
 
 
 class InverseTask:
@@ -27,13 +34,32 @@ class InverseTask:
         "model", "beta", "n_rows", "seed", "rule" (its label), "method", "options" and "budget" of each. Rows depend on
         the first four alone; those, and what the planted machine is, are kept from one cell to the next.
     threads : int
+    executor : Executor, optional
+        Does the cells, all rules on the same rows as one piece, or each as one where there are few sets of rows.
+    worker_threads : int
+        On which each of its workers computes.
+
+    Attributes
+    ----------
+    halt : function
+        Asked for a stop while workers compute.
     """
 
     unit = "cell"
-    atomic = True  # a cell may be long, and can be done again
 
-    def __init__(self, models: Mapping[str, BoltzmannMachine], cells: list[dict[str, Any]], *, threads: int) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, BoltzmannMachine],
+        cells: list[dict[str, Any]],
+        *,
+        threads: int,
+        executor: Executor | None = None,
+        worker_threads: int = 1,
+    ) -> None:
         self._models, self._cells, self._threads = models, cells, threads
+        self._executor, self._worker_threads = executor, worker_threads
+        self.halt: Halt = never
+        self._handed: Pieces | None = None
         self._n_done = 0
         self._warm: set[tuple[str, bool]] = set()
         self._place: tuple[Any, ...] = ()
@@ -48,6 +74,11 @@ class InverseTask:
         return {**numbers, **texts, "results/converged": Stream("<i8"), "meta/seconds": Stream("<f8")}
 
     @property
+    def atomic(self) -> bool:
+        """Whether a block may be broken off: a cell may be long, and can be done again."""
+        return self._executor is None
+
+    @property
     def done(self) -> bool:
         """Whether all cells are done."""
         return self._n_done >= len(self._cells)
@@ -57,13 +88,32 @@ class InverseTask:
         """Cells done, and cells in all."""
         return self._n_done, len(self._cells)
 
-    def advance(self) -> dict[str, np.ndarray]:
-        """Do one cell; return its row."""
+    def advance(self) -> dict[str, np.ndarray] | None:
+        """Do one cell, or take a piece of several from workers; return their rows, or None where a stop came before."""
+        if self._executor is None:
+            self._n_done += 1
+            return self._row(self._cells[self._n_done - 1])
+        if self._handed is None:
+            pieces = cut(self._cells[self._n_done :])
+            shared = (dict(self._models), pieces, self._worker_threads)
+            self._handed = Pieces(self._executor, do_cells, shared, len(pieces))
+        try:
+            rows: list[dict[str, np.ndarray]] = self._handed.take(self.halt)
+        except Halted:
+            return None
+        self._n_done += len(rows)
+        return {name: np.concatenate([row[name] for row in rows]) for name in self.streams}
+
+    def leave(self) -> None:
+        """Take back what waits for the executor."""
+        if self._handed is not None:
+            self._handed.cancel()
+
+    def _row(self, cell: dict[str, Any]) -> dict[str, np.ndarray]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = self._do(self._cells[self._n_done])
+            found = self._do(cell)
         found["warning"] = " ".join(dict.fromkeys(str(one.message) for one in caught))
-        self._n_done += 1
         numbers = {name: found.get(name) for name in NUMBERS}
         return {
             **{f"results/{k}": np.array([math.nan if v is None else v]) for k, v in numbers.items()},
@@ -97,8 +147,7 @@ class InverseTask:
 
     def _prepare(self, cell: dict[str, Any]) -> None:
         """Draw the rows and measure the machine that they come from, unless they are those of the cell before."""
-        place = tuple(cell[name] for name in ("model", "beta", "n_rows", "seed"))
-        if place == self._place:
+        if (place := place_of(cell)) == self._place:
             return
         model, beta, seed = self._models[cell["model"]], cell["beta"], cell["seed"]
         self._rows = planted.draw(model, beta, cell["n_rows"], seed, self._threads)
@@ -124,7 +173,28 @@ class InverseTask:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
-        self._n_done, self._place = int(state["n_done"]), ()
+        self._n_done, self._place, self._handed = int(state["n_done"]), (), None
+
+
+def cut(cells: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Cut cells into pieces: the rules on one set of rows, which is drawn and measured once; or, of few sets, each."""
+    places = [list(rules) for _, rules in itertools.groupby(cells, place_of)]
+    return places if len(places) >= FEWEST_PLACES else [[cell] for cell in cells]
+
+
+def place_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what the rows of a cell depend on."""
+    return tuple(cell[name] for name in ("model", "beta", "n_rows", "seed"))
+
+
+def do_cells(
+    shared: tuple[dict[str, BoltzmannMachine], list[list[dict[str, Any]]], int], k: int
+) -> list[dict[str, np.ndarray]]:
+    """Do the cells of a piece where it has been sent to; return their rows."""
+    models, pieces, threads = shared
+    task = InverseTask(models, pieces[k], threads=threads)
+    with leaving(), single_threaded_blas():
+        return [task._row(cell) for cell in pieces[k]]
 
 
 def parameters_off(model: BoltzmannMachine, beta: float, learned: BoltzmannMachine) -> dict[str, float]:

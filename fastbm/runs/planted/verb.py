@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.workers import check_executor
 from ...learning.planted.comparison import RuleComparison
 from ...learning.planted.rules import read_rules
 from ...machine.machine import BoltzmannMachine, check_machine
 from ..begin import begin
 from ..infer.verb import plain
 from ..loop import Progress
-from ..spec import describe, model_inputs
+from ..spec import Given, describe, model_inputs
 from ..stop import Stop
 from .run import RulesRun
 
@@ -35,6 +37,7 @@ def compare_rules(
     max_seconds: float | None = None,
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
+    executor: Executor | None = None,
     **storage: Any,
 ) -> RuleComparison:
     """Learn planted machines again from rows drawn from them, by many rules: how close each comes, at which cost.
@@ -63,6 +66,9 @@ def compare_rules(
         Options of all rules with that method, for instance from a file.
     threads, out, overwrite, max_seconds, progress, stop, **storage
         As for `sample`.
+    executor : concurrent.futures.Executor, optional
+        Does the cells, each worker on one thread unless `threads` says more: all rules on one set of rows as one piece,
+        or each rule as one where there are fewer than 16 sets. The table has the numbers of one had without.
 
     Returns
     -------
@@ -99,6 +105,7 @@ def compare_rules(
     sizes = [checks.whole("n_rows", value, least=2) for value in _several("n_rows", n_rows)]
     seeds = [rng.resolve(value) for value in _several("seed", seed)]
     budget = None if budget is None else checks.real("budget", budget, above=0.0)
+    check_executor(executor)
     spec = {
         "kind": "rules",
         "models": [{"name": name, **describe(one)} for name, one in named.items()],
@@ -125,7 +132,7 @@ def compare_rules(
         inputs |= model_inputs(one, f"models/{k}")
     run = begin(
         spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage,
-        compare_rules.__kwdefaults__ or (),
+        compare_rules.__kwdefaults__ or (), Given(executor=executor, worker_threads=1 if threads is None else threads),
     )  # fmt: skip
     assert isinstance(run, RulesRun)
     return run.rules

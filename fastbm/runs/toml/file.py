@@ -207,6 +207,11 @@ def check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mappin
             raise ValueError(f"{name}.{key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}.") from None
 
 
+def takes_executor(tables: Mapping[str, Any], verb: str) -> bool:
+    """Return whether what a file describes can be done by workers."""
+    return "executor" in _signature(compare_rules if _has_rules(tables) else VERBS[verb])
+
+
 def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     """Return the call that a checked file describes; storage, progress and threads are given to it by the caller."""
     if verb == "fit":

@@ -17,7 +17,7 @@ from multiprocessing.connection import wait
 from types import FrameType
 from typing import Any
 
-from ..._base import share
+from ..._base import share, workers
 from .. import stop
 
 POLL = 0.02
@@ -41,6 +41,7 @@ def initialise(leave: Callable[[int], object] | None = None) -> None:
     if _begun == [os.getpid()]:
         return
     _begun[:] = [os.getpid()]
+    workers.leave_by(stop.leaving_pieces)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda number, frame: stop.ask_all(signal.Signals(number).name))
         _leave_at(signal.SIGTERM, leave)

@@ -160,8 +160,6 @@ def test_infer_takes_an_executor(tmp_path: Path) -> None:
         stored = bm.infer(model, "exact", engine="gray", executor=pool, out=tmp_path / "run.h5")
         machines.assert_same_inference(stored, alone)
         assert "executor" not in str(bm.open(tmp_path / "run.h5").config)
-        with pytest.raises(ValueError, match="executor does the pieces of exact sums; method is 'mean-field'"):
-            bm.infer(model, "mean-field", executor=pool)
         with pytest.raises(TypeError, match="exact has no option 'executor'"):
             bm.compare(model, {"exact": {"executor": pool}})
 

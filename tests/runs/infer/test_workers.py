@@ -90,6 +90,14 @@ import fastbm as bm
 
 def work(executor):
     bm.infer(bm.models.sherrington_kirkpatrick(36, seed=1), "exact", threads=1, out=sys.argv[1], executor=executor)
+    few, layers = bm.models.sherrington_kirkpatrick(12, seed=1), bm.models.restricted(8, 6, seed=2)
+    about = {"beta": [0.2, 1.0], "seed": [0, 1], "executor": executor}
+    walks = {"n_chains": 200, "n_betas": 50}
+    methods = {"exact": {}, "ais": walks, "gibbs": {"n_sweeps": 100}, "importance-sampling": {}, "mean-field": {}}
+    bm.compare({"few": few, "layers": layers}, methods, out=sys.argv[1] + ".compare", **about)
+    rules = ["exact", "pseudolikelihood", {"method": "rise", "l1": 0.02}]
+    bm.compare_rules(few, rules, n_rows=[100, 200], out=sys.argv[1] + ".rules", **about)
+    bm.infer(few, "ais", out=sys.argv[1] + ".walks", executor=executor, **walks)
 
 if __name__ == "__main__":
     way, n = sys.argv[2], int(sys.argv[3])
@@ -132,11 +140,12 @@ def run_script(path: Path, way: str, n: int) -> None:
     [pytest.param(*one, marks=pytest.mark.slow) for one in WAYS]
     + [pytest.param(*one, marks=pytest.mark.long) for one in MORE_WAYS],
 )
-def test_large_sums_with_moments_have_the_bytes_of_one_process(way: str, n: int, alone: Path, tmp_path: Path) -> None:
+def test_sums_and_comparisons_have_the_bytes_of_one_process(way: str, n: int, alone: Path, tmp_path: Path) -> None:
     if way != "processes":
         pytest.importorskip(way)
     run_script(tmp_path / "run.h5", way, n)
-    crash.assert_same_run(alone, tmp_path / "run.h5")
+    for suffix in ("", ".compare", ".rules", ".walks"):
+        crash.assert_same_run(Path(f"{alone}{suffix}"), tmp_path / f"run.h5{suffix}")
     assert bm.open(tmp_path / "run.h5").inference.detail["pieces"] == 16
 
 
