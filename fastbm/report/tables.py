@@ -27,6 +27,7 @@ from ..runs.summary import format_value
 from ..runs.toml import ready
 from ..runs.toml.text import is_of_campaign, output, output_folder
 from ..store import Reader, open_reader
+from .workers import check_single, hired
 
 
 def run_file(
@@ -45,8 +46,8 @@ def run_file(
 ) -> str | None:
     """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says.
 
-    `campaign` says who computes the cells of a file with a grid, of which `report.campaigns` takes care; what is
-    returned says that some have failed.
+    `campaign` says who does it; of files with a grid `report.campaigns` takes care, and what is returned says that some
+    cells have failed.
     """
     from ..runs.toml import file as config  # and with it all verbs
 
@@ -60,7 +61,7 @@ def run_file(
             raise ValueError("--overwrite is of a single run: a campaign goes on. Name another folder: campaign.out.")
         common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
         return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
-    _refuse_campaign(campaign)
+    said = campaign or {}
     verb = config.check(tables)
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
@@ -70,17 +71,14 @@ def run_file(
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, settings.pop("max_seconds", None), max_seconds)
     begin = config.call(tables, verb)
+    check_single(said, verb)
     started = time.perf_counter()
     with stop.breaking(False):
         about = {"toml": json.dumps(tables, default=str)}
-        begin(**settings, about=about, threads=threads, progress=not quiet, stop=stop)
+        with hired(said) as executor:
+            begin(**settings, **executor, about=about, threads=threads, progress=not quiet, stop=stop)
         finish(Path(settings["out"]), time.perf_counter() - started, stop)
     return None
-
-
-def _refuse_campaign(options: Mapping[str, Any] | None) -> None:
-    if options:
-        raise ValueError(f"--{min(options)} goes with campaigns, files with a table [grid]; this is a single run.")
 
 
 def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
@@ -106,18 +104,24 @@ def resume_run(
 
     `data` and `holdout` name files that were moved.
     """
-    _refuse_campaign(campaign)
+    said = campaign or {}
     started = time.perf_counter()
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, None, max_seconds)
     run = open_run(out)
     continue_run: Callable[..., Run] = resume
+    if extend_by is None:
+        check_single(said, run.kind)
+    elif said:
+        raise ValueError(f"--{min(said)}: to go on past its end is done by one process. Leave it out.")
     if extend_by is not None:
         more: dict[str, Any] = {run.counted or "n_sweeps": checks.whole("--extend", extend_by, least=1)}
         continue_run = partial(extend, **more)
     with stop.breaking(False):
         done = run.finished and extend_by is None
-        continue_run(out, threads=threads, exact=exact, data=data, holdout=holdout, progress=not quiet, stop=stop)
+        with hired(said, exact=exact) as executor:
+            common = {"threads": threads, "exact": exact, "data": data, "holdout": holdout, "stop": stop}
+            continue_run(out, progress=not quiet, **common, **executor)
         if done:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)

@@ -84,6 +84,8 @@ def execute(
             state = _advance_all(task, writer, stop, progress)
         finally:
             stop.disarm()
+            if hasattr(worker, "leave"):  # others do its pieces: those that wait are not begun any more
+                worker.leave()
         if state is not None:
             writer.commit(state)
             writer.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..sampling.settings import SampleSettings
 
 Arrays = dict[str, np.ndarray]
+APART = "apart"  # an entry of the state of a run whose chains are computed apart, until they are joined
 # where the class of each kind of run is, loaded when a spec names it
 KINDS = {
     "sample": ("sample", "SampleRun"),
@@ -44,11 +45,15 @@ class Given:
     model : BoltzmannMachine, optional
         The machine in the run's inputs, where it is at hand.
     executor : Executor, optional
-        Does the pieces of exact sums.
+        Does the pieces of the run.
     data : mapping of name to Rows, optional
         The rows that a fit learns from, where they are at hand.
     settings : SampleSettings, optional
         Those in the spec, where they are at hand.
+    worker_threads : int
+        On which each worker of the executor computes.
+    apart : bool
+        Whether chains are computed apart, in parts.
     """
 
     observables: Mapping[str, Function] | None = None
@@ -56,6 +61,8 @@ class Given:
     executor: Executor | None = None
     data: Mapping[str, Rows] | None = None
     settings: SampleSettings | None = None
+    worker_threads: int = 1
+    apart: bool = False
 
 
 NOTHING = Given()
@@ -106,7 +113,7 @@ def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: in
     """Make the task that a spec describes; refuse what no run of its kind takes."""
     kind = kind_of(spec)
     for what, value, names, verb in (
-        ("executor", given.executor, "executor goes", "infer"),
+        ("executor", given.executor, "executor goes", "sample and infer"),
         ("data", given.data, "data and holdout go", "fit"),
         ("observables", given.observables, "observables go", "sample"),
     ):

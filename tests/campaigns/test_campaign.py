@@ -186,7 +186,7 @@ def test_an_executor_that_dies_is_told_with_the_way_on(tmp_path: Path, monkeypat
 
 
 def test_a_shard_that_another_process_writes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastbm.campaigns.coordinator.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("fastbm.runs.workers.coordinator.BUSY_SECONDS", 0.1)
     out = tmp_path / "out"
     with pytest.raises(bm.Interrupted):
         bm.campaign(tables(), out=out, max_seconds=0.0)
@@ -228,8 +228,8 @@ def test_parts_that_there_are_not_are_refused(part: Any, tmp_path: Path, capsys:
 
 def test_what_goes_with_campaigns_alone_is_refused_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     single = {name: table for name, table in tables().items() if name not in ("grid", "campaign")}
-    assert call("run", write(tmp_path, single), "--workers", "2") == 2
-    assert "--workers goes with campaigns" in capsys.readouterr().err
+    assert call("run", write(tmp_path, single), "--part", "1/2") == 2
+    assert "--part goes with campaigns" in capsys.readouterr().err
     assert call("run", write(tmp_path, tables()), "--workers", "2", "--mpi") == 2
     assert call("run", write(tmp_path, tables()), "--overwrite") == 2
     assert call("status", tmp_path) == 2 and "holds no campaign" in capsys.readouterr().err
