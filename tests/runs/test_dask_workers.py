@@ -181,7 +181,7 @@ def test_parts_of_samples_have_the_bytes_of_runs_alone(kind: str, n: int, tmp_pa
     words = [sys.executable, *(["-m", "mpi4py.futures"] if kind == "mpi" else []), str(script), kind, str(n)]
     words = (["mpiexec", "-n", str(n + 1)] if kind == "mpi" else []) + [*words, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=180)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(tmp_path.glob("*.chains"))
     for name in ("gibbs", "tempering", "annealing"):

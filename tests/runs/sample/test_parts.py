@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm import cli
 from fastbm.runs import workers
 from fastbm.runs.sample import part, parts
 from fastbm.runs.workers.pool import Pool
@@ -29,14 +30,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 
 SMALL: dict[str, Any] = {"n_sweeps": 60, "seed": 5, "progress": False}
 LADDERS: dict[str, Any] = {"sampler": "tempering", "betas": [0.3, 0.9, 1.5], "kernel": "dense", "n_chains": 30}
-QUICK = {
+CASES = {
     "gibbs": (GLASS, {"n_chains": 150, "beta": 0.8, "observables": {"q": "overlap", "all": lambda s: [s.sum()]}}),
     "tempering": (GLASS, {**LADDERS, "cluster": True, "observables": ["overlap"]}),
-}
-CASES = {
-    **QUICK,
     "betas": (GLASS, {"n_chains": 192, "beta": [0.5, 1.0, 5000.0], "sampler": "metropolis"}),
     "initial": (GLASS, {"n_chains": 150, "initial": np.tile([[1], [-1]], (75, 20)), "clamp": ([0, 3], [1, -1])}),
+    "log": (GLASS, {"n_chains": 150, "thin": "log", "kernel": "dense"}),
     "layered": (bm.models.restricted(20, 13, seed=1), {"n_chains": 203, "first_chain": 64}),
     "lookup": (samples.FERRO, {"n_chains": 288, "kernel": "lookup", "beta": 0.3, "observables": ["magnetisation"]}),
     "multispin": (samples.FERRO, {"n_chains": 1088, "kernel": "multispin", "beta": 0.3}),
@@ -65,6 +64,12 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
         yield found
 
 
+def call(*words: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(word) for word in words])
+    return int(left.value.code or 0)
+
+
 def compare(folder: Path, name: str, executor: Executor, **options: Any) -> None:
     model, own = CASES[name]
     told = {**SMALL, **own, **options}
@@ -76,7 +81,7 @@ def compare(folder: Path, name: str, executor: Executor, **options: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in QUICK)]
+    "name", ["gibbs", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "gibbs")]
 )
 def test_parts_are_joined_to_the_bytes_of_the_whole(name: str, tmp_path: Path, threads: Executor) -> None:
     compare(tmp_path, name, threads)
@@ -84,7 +89,7 @@ def test_parts_are_joined_to_the_bytes_of_the_whole(name: str, tmp_path: Path, t
     assert_same(bm.open(tmp_path / "alone.h5"), bm.sample(model, executor=threads, **{**SMALL, **own}))
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", ["tempering", pytest.param("gibbs", marks=pytest.mark.slow)])
 def test_a_part_whose_worker_is_killed_goes_on_by_another(
     name: str, tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,3 +207,12 @@ def test_cuts_depend_on_the_settings_of_the_whole_alone() -> None:
     assert sizes(n_chains=256, kernel="lookup") == [128, 128]
     assert sizes(n_chains=10, sampler="tempering", betas=list(np.linspace(0.1, 1.0, 16)), kernel="sparse") == [4, 4, 2]
     assert sizes(n_chains=40, sampler="tempering", betas=[0.1, 1.0], kernel="lookup") == [32, 8]
+
+
+def test_a_file_runs_by_processes_of_ones_own(tmp_path: Path, pool: Pool) -> None:
+    file = tmp_path / "sample.toml"
+    file.write_text('[model]\nname = "curie_weiss"\nn = 12\n[sample]\nn_chains = 70\nn_sweeps = 20\nkernel = "dense"\n')
+    assert call("run", file, "--out", tmp_path / "alone.h5", "-q") == 0
+    assert call("run", file, "--out", tmp_path / "run.h5", "-q", "--max-seconds", "0", "--workers", "2") == 3
+    assert call("resume", tmp_path / "run.h5", "-q", "--workers", "2") == 0
+    assert_same_run(tmp_path / "alone.h5", tmp_path / "run.h5")
