@@ -20,6 +20,13 @@ def part_at(folder: Path, first: int) -> Path:
     return folder / f"{first:08d}.h5"
 
 
+def remove_part(path: str | os.PathLike[str]) -> None:
+    """Remove a part."""
+    names = Names(path)
+    discard(names)
+    disk.unlink(names.merged)
+
+
 def clear(names: Names) -> None:
     """Remove the parts of a run that is whole; what is not the store's stays."""
     folder = names.beside

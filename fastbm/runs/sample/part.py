@@ -94,7 +94,7 @@ class PartJob(Job):
             raise StorageError(f"{self.whole} is another run than it was.")
         spec, inputs = spec_of_part(reader.spec, reader.inputs, self.first, self.end)
         reader.close()
-        begun = store.is_there(self.path) and is_part(self.path, self.run_id)
+        begun = store.is_there(self.path) and store.open_reader(self.path).meta.get(PART_OF) == self.run_id
         task = make_part(spec, inputs, self.threads)
         if begun:
             writer = store.resume(self.path, exact=self.exact)
@@ -113,11 +113,6 @@ class PartJob(Job):
                 done = False
         if not done:
             raise Interrupted(f"stopped by {stop.requested}")
-
-
-def is_part(path: str, run_id: str) -> bool:
-    """Return whether a run is a part of another."""
-    return store.open_reader(path).meta.get(PART_OF) == run_id
 
 
 def do_in_memory(shared: tuple[Any, ...], k: int) -> tuple[Arrays, Arrays]:

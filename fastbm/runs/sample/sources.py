@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from ... import store
-from ..._base.checks import StorageError
+from ..._base.checks import StorageError, warn
 from ..._base.halting import Halted
 from ..._base.versions import PINNED_PACKAGES, differences, pinned
 from ..._base.workers import Pieces
-from ...store.beside import part_at
+from ...store.beside import part_at, remove_part
+from ...store.holder import is_live
+from ...store.names import Names
 from ..stop import Stop
 from ..workers.coordinator import Coordinator
-from .part import Arrays, PartJob, do_in_memory, is_part
+from .part import PART_OF, Arrays, PartJob, do_in_memory
 
 BLOCK_BYTES = 1 << 24
 MOST_READERS = 64  # that are open at a time
@@ -71,7 +73,20 @@ class InFiles:
         yield from self._coordinator.rounds()
 
     def _is_there(self, path: str) -> bool:
-        return store.is_there(path) and is_part(path, self._run_id) and store.open_reader(path).finished
+        """Return whether a part of the run is done, every byte of it; remove one that is damaged."""
+        if not store.is_there(path):
+            return False
+        try:
+            with store.open_reader(path) as reader:
+                if reader.meta.get(PART_OF) != self._run_id or not reader.finished:
+                    return False
+                reader.verify()
+            return True
+        except StorageError as error:
+            if not is_live(Names(path)):
+                warn(f"{error} It is computed again.", UserWarning)
+                remove_part(path)
+            return False
 
     @property
     def n_done(self) -> int:
@@ -121,7 +136,7 @@ class InFiles:
             try:
                 found.append(self._reader(path).read(name, start, stop))
             except StorageError as error:
-                raise StorageError(f"{error} Remove {path} and resume {self._whole}: it is computed again.") from None
+                raise StorageError(f"{error} Resume {self._whole}: that part is computed again.") from None
             if k >= MOST_READERS:
                 self._reader(path).close()
         return found

@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,10 @@ def test_a_part_whose_worker_is_killed_goes_on_by_another(
     assert mark.exists() and resumed.exists()
 
 
-@pytest.mark.parametrize("executor", [False, True])
-def test_a_coordinator_that_is_killed_goes_on_from_the_parts(executor: bool, tmp_path: Path, pool: Pool) -> None:
+@pytest.mark.parametrize(("executor", "damaged"), [(False, True), (True, False)])
+def test_a_coordinator_that_is_killed_goes_on_from_the_parts(
+    executor: bool, damaged: bool, tmp_path: Path, pool: Pool
+) -> None:
     model, own = CASES["betas"]
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     bm.sample(model, out=whole, **{**SMALL, **own})
@@ -127,8 +131,14 @@ def test_a_coordinator_that_is_killed_goes_on_from_the_parts(executor: bool, tmp
     assert crash.run_child(begin) == 9
     there = sorted(file.name for file in (tmp_path / "run.h5.chains").glob("*.h5"))
     assert there and len(there) < 3
+    if damaged:
+        file = tmp_path / "run.h5.chains" / there[0]
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
     assert not bm.open(path).finished and not bm.open(path).has_states
-    run = bm.resume(path, executor=pool if executor else None, progress=False)
+    with pytest.warns(UserWarning, match="computed again") if damaged else nullcontext():
+        run = bm.resume(path, executor=pool if executor else None, progress=False)
     assert run.finished
     assert_same_run(whole, path)
     assert not (tmp_path / "run.h5.chains").exists()
@@ -196,6 +206,12 @@ def test_what_makes_no_sense_with_an_executor_is_refused(tmp_path: Path, threads
     with pytest.raises(ValueError, match="n_chains for each beta and clamped pattern must be even; got 131"):
         bm.sample(GLASS, n_chains=131, executor=threads, observables=["overlap"], out=tmp_path / "run.h5")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_cannot_do_a_part_says_why(tmp_path: Path) -> None:
+    job = part.PartJob("part.h5", 64, whole=str(tmp_path / "run.h5"))
+    assert "does not see" in job.refusal() and "leave out `out`" in job.refusal()
+    assert "fastbm is" in replace(job, versions=("0.0", "0.0", "0.0")).refusal()
 
 
 def test_cuts_depend_on_the_settings_of_the_whole_alone() -> None:
