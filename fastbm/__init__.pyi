@@ -126,6 +126,7 @@ class _Sample(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     max_seconds: float | None
+    executor: Executor | None
     progress: bool | Progress | None
     stop: Stop | None
     about: Mapping[str, str] | None

@@ -9,7 +9,7 @@ from typing import Any
 from .._base.checks import StorageError
 from . import generations, grid
 from .generations import GRID, Generation, add, check_same, check_versions, cut, numbered, read_all
-from .shard import Job, entry_of, path_of, spec_of
+from .shard import ShardJob, entry_of, path_of, spec_of
 
 Entry = dict[str, Any]  # what the spec of a shard says of a cell
 STORED = ("commit_seconds", "commit_bytes", "compression")  # of [store], for the shards too
@@ -54,7 +54,7 @@ def again(
 
 def jobs_of(
     folder: Path, known: Sequence[Generation], left: Sequence[tuple[Generation, int]], threads: int | None, exact: bool
-) -> list[Job]:
+) -> list[ShardJob]:
     """Return the jobs of some shards: with their specs, where these do not stand in a file yet."""
     new = {one.number for one, k in left if not _has_begun(path_of(folder, one.number, k))}
     specs = {(one.number, k): spec for one, k, spec in _specs(folder, known, new)}
@@ -64,7 +64,8 @@ def jobs_of(
         spec = None if _has_begun(path) else specs[one.number, k]
         stored = {name: value for name, value in one.base.get("store", {}).items() if name in STORED}
         versions = known[0].versions if exact else {}
-        jobs.append(Job(str(path), spec, one.shards[k], one.verb, versions, threads, stored))
+        told: dict[str, Any] = {"verb": one.verb, "versions": versions, "threads": threads, "storage": stored}
+        jobs.append(ShardJob(str(path), one.shards[k], spec=spec, **told))
     return jobs
 
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._base import checks, threads as threads_module
 from .._base.checks import Interrupted, StorageError
 from .._base.workers import check_executor
-from ..runs.bar import check_progress
+from ..runs.bar import check_progress, drawing
 from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop
 from ..runs.toml.text import read as read_file
+from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
+from ..runs.workers.jobs import Job
+from ..runs.workers.pool import Pool
 from ..store.names import is_campaign
 from . import grid
 from .campaign import Campaign, open_campaign
-from .coordinator import Left, work
 from .generations import read_all
-from .pool import Pool
 from .settled import jobs_of, settle
 from .shard import is_finished, path_of
 
 MOST_TEXTS = 3  # of shards that could not be done
+PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 _PART = re.compile(r"(\d+)/(\d+)")
 
 
@@ -179,15 +182,58 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
         n_done = sum(one.shards[k] for one, k in mine) - sum(one.shards[k] for one, k in left)
         threads = options["threads"] if here or options["threads"] else 1
         jobs = jobs_of(folder, known, left, threads, options["exact"]) if left else []
-        pool = Pool(min(workers, len(jobs))) if workers and jobs else None
+        pool = Pool(min(workers, len(jobs)), PRELOADED) if workers and jobs else None
         try:
-            result = work(jobs, n_done, pool or executor, stop, options["progress"], patient=options["part"] is None)
-        except Interrupted as stopped:
-            raise Interrupted(stopped.reason, open_campaign(folder)) from None
+            result = _work(folder, jobs, n_done, pool or executor, options)
+        except BrokenExecutor as error:
+            text = f"stopped, as a worker of the executor died ({error}); what was committed is safe."
+            raise Interrupted(text, open_campaign(folder)) from None
         finally:
             if pool is not None:
-                pool.stop()
+                pool.shutdown()
     return _ended(folder, result, stop, options["part"], any(not is_finished(Path(job.path)) for job in jobs))
+
+
+@dataclass
+class _Tally:
+    """How many cells are done, as a progress bar asks for it."""
+
+    total: int
+    n_done: int = 0
+    within: int = 0  # of the shard that this process computes
+    unit: str = "cell"
+    atomic: bool = True
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Cells done, and cells in all."""
+        return self.n_done + self.within, self.total
+
+    @property
+    def done(self) -> bool:
+        """Whether all are done."""
+        return self.n_done >= self.total
+
+
+def _work(folder: Path, jobs: Sequence[Job], n_done: int, workers: Executor | None, options: Mapping[str, Any]) -> Left:
+    """Do shards, here or by workers, and draw how many cells are done."""
+    tally = _Tally(n_done + sum(job.size for job in jobs), n_done)
+    with drawing(options["progress"], tally) as draw:  # type: ignore[arg-type]
+
+        def show(within: int) -> None:
+            before, tally.within, tally.n_done = tally.progress, within, n_done + coordinator.n_done
+            if draw is not None and tally.progress != before:
+                draw(tally, {})  # type: ignore[arg-type]
+
+        coordinator = Coordinator(
+            jobs, workers, options["stop"], folder, lambda task, rows: show(task.progress[0]),
+            patient=options["part"] is None,
+        )  # fmt: skip
+        for _ in coordinator.rounds():
+            show(0)
+    left = coordinator.left
+    left.failed = [text.replace(IN_VAIN, f"{IN_VAIN} a cell") for text in left.failed]
+    return left
 
 
 def _is_mine(number: int, part: tuple[int, int] | None) -> bool:

@@ -60,7 +60,8 @@ Scheduler = Annotated[
 ]
 Mpi = Annotated[bool, typer.Option("--mpi", help="The processes that MPI has started do it.")]
 Part = Annotated[
-    str | None, typer.Option("--part", metavar="K/N", help="Do a part of it, as one job of an array; K from 1.")
+    str | None,
+    typer.Option("--part", metavar="K/N", help="Of a campaign: do a part of it, as one job of an array; K from 1."),
 ]
 Inexact = Annotated[
     bool, typer.Option("--inexact", help="Go on with other versions or another processor, and other bits.")
@@ -68,7 +69,7 @@ Inexact = Annotated[
 
 
 def who(workers: int | None, scheduler: str | None, mpi: bool, part: str | None) -> dict[str, Any]:
-    """Return who does a campaign, or the pieces of a run, as far as it was said."""
+    """Return who does a run or a campaign, as far as it was said."""
     found = {"workers": workers, "scheduler": scheduler, "mpi": mpi or None, "part": part}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from rich.table import Table
 from .._base import checks
 from ..campaigns import verb
 from ..campaigns.campaign import Campaign, open_campaign
-from ..campaigns.pool import Pool
-from ..runs import workers
 from ..runs.stop import SIGNALS, Stop
+from .workers import check_one, hired
 
 MOST_TEXTS = 5  # of cells that failed
 
@@ -52,54 +50,17 @@ def _finish(
     if max_seconds is not None:
         stop.limit(checks.real("max_seconds", max_seconds, least=0.0), of_process=True)
     verb.check_part(campaign.get("part"))
-    with _workers(campaign, exact) as done_by, stop.breaking(False):
-        found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **done_by)
+    check_one(campaign)
+    told = {name: campaign[name] for name in ("part", "workers") if name in campaign}  # a campaign has its own pool
+    others = {name: campaign[name] for name in ("scheduler", "mpi") if name in campaign}
+    with hired(others, exact=exact) as executor, stop.breaking(False):
+        found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **told, **executor)
     show_status(found.path)
     if not found.failed:
         return None
     texts = list(dict.fromkeys(found.failed.values()))
     more = f" And {len(texts) - MOST_TEXTS} more." if len(texts) > MOST_TEXTS else ""
     return f"{len(found.failed)} of {len(found)} cells failed: {' '.join(texts[:MOST_TEXTS])}{more}"
-
-
-@contextmanager
-def workers_of_run(said: Mapping[str, Any], takes: bool, what: str, exact: bool) -> Iterator[dict[str, Any]]:
-    """Give the executor of a single run, as an argument, and leave it in the end.
-
-    `takes` says whether the run can have one, `what` names it.
-    """
-    if "part" in said or not takes:
-        name = "part" if "part" in said else min(said)
-        raise ValueError(f"--{name} goes with campaigns, files with a table [grid]; this is a single run{what}.")
-    with _workers(said, exact) as found:
-        if "workers" not in found:
-            yield found
-            return
-        pool = Pool(found["workers"])
-        try:
-            yield {"executor": pool.executor}
-        finally:
-            pool.stop()
-
-
-@contextmanager
-def _workers(said: Mapping[str, Any], exact: bool) -> Iterator[dict[str, Any]]:
-    """Give those who do the work, and leave them in the end."""
-    if len(several := sorted(set(said) - {"part"})) > 1:
-        raise ValueError(f"say one of --{' and --'.join(several)}.")
-    found = {name: said[name] for name in ("part", "workers") if name in said}
-    if "scheduler" in said:
-        executor = workers.connect(said["scheduler"], exact=exact)
-    elif "mpi" in said:
-        executor = workers.mpi()
-    else:
-        yield found
-        return
-    try:
-        yield found | {"executor": executor}
-    finally:
-        with suppress(Exception):  # whatever state it is in
-            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def show_status(folder: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from ..runs.summary import format_value
 from ..runs.toml import ready
 from ..runs.toml.text import is_of_campaign, output, output_folder
 from ..store import Reader, open_reader
+from .workers import check_single, hired
 
 
 def run_file(
@@ -46,8 +46,8 @@ def run_file(
 ) -> str | None:
     """Read, check and run a file; then show and draw what it found. `max_seconds` goes before what the file says.
 
-    `campaign` says who computes the cells of a file with a grid, of which `report.campaigns` takes care, or the pieces
-    of a single run; what is returned says that some cells have failed.
+    `campaign` says who does it; of files with a grid `report.campaigns` takes care, and what is returned says that some
+    cells have failed.
     """
     from ..runs.toml import file as config  # and with it all verbs
 
@@ -61,6 +61,7 @@ def run_file(
             raise ValueError("--overwrite is of a single run: a campaign goes on. Name another folder: campaign.out.")
         common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
         return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
+    said = campaign or {}
     verb = config.check(tables)
     if only not in (None, verb):
         raise ValueError(f"{file} has a table [{verb}]; this command takes files with [{only}].")
@@ -70,24 +71,14 @@ def run_file(
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, settings.pop("max_seconds", None), max_seconds)
     begin = config.call(tables, verb)
+    check_single(said, config.takes_executor(tables, verb), f"[{verb}]")
     started = time.perf_counter()
-    takes = config.takes_executor(tables, verb)
-    with _workers_of_run(campaign, takes, f" of [{verb}]", exact) as done_by, stop.breaking(False):
+    with stop.breaking(False):
         about = {"toml": json.dumps(tables, default=str)}
-        begin(**settings, about=about, threads=threads, progress=not quiet, stop=stop, **done_by)
+        with hired(said, exact=exact) as executor:
+            begin(**settings, **executor, about=about, threads=threads, progress=not quiet, stop=stop)
         finish(Path(settings["out"]), time.perf_counter() - started, stop)
     return None
-
-
-def _workers_of_run(
-    said: Mapping[str, Any] | None, takes: bool, what: str, exact: bool
-) -> AbstractContextManager[dict[str, Any]]:
-    """Give the executor of a run, as an argument, where one was asked for; whoever asks for none imports no pools."""
-    if not said:
-        return nullcontext({})
-    from .campaigns import workers_of_run
-
-    return workers_of_run(said, takes, what, exact)
 
 
 def _limit(stop: Stop, stored: float | None, given: float | None) -> None:
@@ -113,19 +104,23 @@ def resume_run(
 
     `data` and `holdout` name files that were moved.
     """
+    said = campaign or {}
     started = time.perf_counter()
     stop = Stop(SIGNALS) if stop is None else stop
     _limit(stop, None, max_seconds)
     run = open_run(out)
     continue_run: Callable[..., Run] = resume
+    if extend_by is not None and said:
+        raise ValueError(f"--{min(said)}: to go on past its end is done by one process. Leave it out.")
+    check_single(said, "executor" in run.takes, run.kind)
     if extend_by is not None:
         more: dict[str, Any] = {run.counted or "n_sweeps": checks.whole("--extend", extend_by, least=1)}
         continue_run = partial(extend, **more)
-    takes = "executor" in run.takes and extend_by is None
-    with _workers_of_run(campaign, takes, f" of {run.kind}", exact) as done_by, stop.breaking(False):
+    with stop.breaking(False):
         done = run.finished and extend_by is None
-        common: dict[str, Any] = {"threads": threads, "exact": exact, "progress": not quiet, "stop": stop}
-        continue_run(out, data=data, holdout=holdout, **common, **done_by)
+        with hired(said, exact=exact) as executor:
+            common = {"threads": threads, "exact": exact, "data": data, "holdout": holdout, "stop": stop}
+            continue_run(out, progress=not quiet, **common, **executor)
         if done:
             Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
         finish(out, time.perf_counter() - started, stop)

@@ -23,7 +23,7 @@ from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
 from .run import Run
-from .spec import KINDS, NOTHING, Given, build, kind_of, read_model
+from .spec import APART, KINDS, NOTHING, Given, build, kind_of, read_model
 from .stop import SIGNALS, Broken, Stop
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
@@ -149,6 +149,7 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, mo
         raise _without_workers(error, writer) from None
     run = _written(writer)
     if done:
+        _clear(writer)
         run.start_from(model)
         run.warn_at_end()
     if not done and stop.signalled:
@@ -156,6 +157,14 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, mo
     if done and stop.signalled and stop.requested != "SIGINT":
         raise checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
     return run
+
+
+def _clear(writer: Any) -> None:
+    """Remove the runs that a run was joined from, which is whole."""
+    if isinstance(writer, store.Writer) and writer.names.beside.is_dir():
+        from ..store.beside import clear  # most runs have none
+
+        clear(writer.names)
 
 
 def _without_workers(error: BrokenExecutor, writer: Any) -> checks.Interrupted:
@@ -282,8 +291,15 @@ def resume(
                     model = read_model(writer.inputs, writer.spec["model"]) if "model" in writer.spec else None
                 with understanding(path, "how it goes on", Exception):
                     rows = kind_of(writer.spec).read_again(writer.spec, given)
-                    n_threads = threads_module.resolve(threads)
-                    more = Given(observables, model, executor, rows, worker_threads=1 if threads is None else threads)
+                    n_threads, apart = threads_module.resolve(threads), APART in writer.state
+                    more = Given(
+                        observables,
+                        model,
+                        executor,
+                        rows,
+                        worker_threads=1 if threads is None else threads,
+                        apart=apart,
+                    )
                     task = build(writer.spec, writer.inputs, n_threads, more)
                     task.restore(dict(writer.state))
         except BaseException:
@@ -299,4 +315,5 @@ def _finish(writer: Any, stop: Stop) -> Run:
             writer.finish(writer.state, stop.impatient)
     except Halted:
         raise _unmerged(stop, writer) from None
+    _clear(writer)
     return _written(writer)

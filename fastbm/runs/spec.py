@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..sampling.settings import SampleSettings
 
 Arrays = dict[str, np.ndarray]
+APART = "apart"  # an entry of the state of a run whose chains are computed apart, until they are joined
 # where the class of each kind of run is, loaded when a spec names it
 KINDS = {
     "sample": ("sample", "SampleRun"),
@@ -51,6 +52,8 @@ class Given:
         Those in the spec, where they are at hand.
     worker_threads : int
         On which each worker of the executor computes.
+    apart : bool
+        Whether chains are computed apart, in parts.
     """
 
     observables: Mapping[str, Function] | None = None
@@ -59,6 +62,7 @@ class Given:
     data: Mapping[str, Rows] | None = None
     settings: SampleSettings | None = None
     worker_threads: int = 1
+    apart: bool = False
 
 
 NOTHING = Given()
@@ -109,7 +113,7 @@ def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: in
     """Make the task that a spec describes; refuse what no run of its kind takes."""
     kind = kind_of(spec)
     for what, value, names, verb in (
-        ("executor", given.executor, "executor goes", "infer, compare and compare_rules"),
+        ("executor", given.executor, "executor goes", "sample, infer, compare and compare_rules"),
         ("data", given.data, "data and holdout go", "fit"),
         ("observables", given.observables, "observables go", "sample"),
     ):

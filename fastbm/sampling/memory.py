@@ -40,15 +40,15 @@ def _of_couplings(subject: Conditioned, kernel: str) -> float:
     return 6.0 * sum(array.nbytes for array in couplings.arrays)
 
 
-def check_memory(settings: SampleSettings, subject: Conditioned) -> None:
-    """Refuse a run for which memory does not suffice.
+def check_memory(settings: SampleSettings, subject: Conditioned, *, together: int | None = None) -> None:
+    """Refuse a run for which memory does not suffice; `together` are computed so many of its chains, all unless given.
 
     Raises
     ------
     ValueError
         With what is needed and how many chains would fit.
     """
-    needed = needed_bytes(settings, subject, settings.n_chains)
+    needed = needed_bytes(settings, subject, together or settings.n_chains)
     free = None if needed <= SMALL else available_bytes()
     if free is None:
         return

@@ -191,8 +191,9 @@ def _rising(name: str, given: Any, *, strictly: bool) -> tuple[float, ...]:
 class SampleSettings:
     """Settings of `fastbm.sample`, whose docstring says what each means; `own` are the sampler's options.
 
-    `beta` is empty until `resolve` has taken it from the machine's own fields. What version 0.1 did not write into its
-    specs has defaults that stand for what it did.
+    `beta` is empty until `resolve` has taken it from the machine's own fields. `highest_beta` is that of all chains
+    where these are a part of some at several. What version 0.1 did not write into its specs has defaults that stand
+    for what it did.
     """
 
     own: Sampler
@@ -208,6 +209,7 @@ class SampleSettings:
     k: int | None = None
     until: Mapping[str, float] = field(default_factory=dict)
     observables: Mapping[str, str | None] = field(default_factory=dict)
+    highest_beta: float | None = None
 
     @property
     def sampler(self) -> str:
@@ -248,5 +250,7 @@ class SampleSettings:
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, for the spec: those of all samplers, and the sampler's own."""
         common = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "own"}
+        if self.highest_beta is None:
+            del common["highest_beta"]
         found = {"sampler": self.sampler, **common, **self.own.as_dict()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

@@ -20,7 +20,8 @@ class _Chains(SingleUnit):
         """Return independent chains."""
         return make_chains(
             subject.machine, settings.n_chains, beta=list(settings.beta), initial=initial,
-            first_chain=settings.first_chain, **self.common(settings, subject, threads),
+            first_chain=settings.first_chain, highest_beta=settings.highest_beta,
+            **self.common(settings, subject, threads),
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from .._base.checks import StorageError
 from .._base.system import fcntl
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
+BESIDE = ".chains"
 GENERATION = "generation-{:04d}.json"  # of cells of a campaign
 _SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|(s3a?|gs|gcs|az|abfss?|adl|https?|s?ftp|hdfs|webdav|file):/")
@@ -28,8 +29,9 @@ class Names:
     ----------
     shown : str
         The run as the user wrote it, for messages, but for a ``~/``, which is the home folder.
-    merged, parts, lock : Path
-        Absolute, so that a later change of the working folder does no harm.
+    merged, parts, lock, beside : Path
+        Absolute, so that a later change of the working folder does no harm; `beside` is the folder of the runs that it
+        is joined from.
     unnamed : dict of int to (Path, int)
         Temporary name and descriptor of a segment that a writer is about to merge, and that bears no name of its own.
     fence : callable
@@ -48,6 +50,7 @@ class Names:
         self.merged = Path(self.shown).absolute()
         self.parts = self.merged.with_name(self.merged.name + PARTS)
         self.lock = self.parts / "lock"
+        self.beside = self.merged.with_name(self.merged.name + BESIDE)
         self.unnamed: dict[int, tuple[Path, int]] = {}
         self.fence: Callable[[], None] = lambda: None
 

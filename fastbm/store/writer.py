@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +72,16 @@ class Writer:
     def n_blocks(self) -> int:
         """Number of blocks appended to the run, in this process and before it."""
         return self._progress[0] + len(self._progress[1])
+
+    @property
+    def run_id(self) -> str:
+        """What no other run has."""
+        return self._acknowledged.run_id
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the writer: compression, commit interval, merge."""
+        return asdict(self._settings)
 
     @property
     def state(self) -> Arrays:

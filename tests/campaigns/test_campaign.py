@@ -186,7 +186,7 @@ def test_an_executor_that_dies_is_told_with_the_way_on(tmp_path: Path, monkeypat
 
 
 def test_a_shard_that_another_process_writes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastbm.campaigns.coordinator.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("fastbm.runs.workers.coordinator.BUSY_SECONDS", 0.1)
     out = tmp_path / "out"
     with pytest.raises(bm.Interrupted):
         bm.campaign(tables(), out=out, max_seconds=0.0)

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...data.rows import unpack
+from ..._base.checks import warn
 from ...diagnostics import OverlapDistribution, Reweighted
-from ...sampling.clamped import Conditioned
-from ...sampling.observables import check_given
-from ...sampling.resolve import of_old_spec
-from ...sampling.samplers import SAMPLERS, read_settings
+from ...sampling.samplers import SAMPLERS
 from ...store import Extension
 from ..loop import Task
-from ..spec import Given, read_model
+from ..spec import Given
 from . import convergence, physics
 from .samples import Samples
 from .summary import summarise_sample
-from .task import SampleTask, ScheduleTask
+from .task import make_task
 
 if TYPE_CHECKING:
     from .relaxation import Relaxation
@@ -32,22 +29,18 @@ class SampleRun(Samples):
     """
 
     counted = "n_sweeps"
-    takes = frozenset({"observables"})
+    takes = frozenset({"observables", "executor"})
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
-        model = read_model(inputs, spec["model"]) if given.model is None else given.model
-        settings = given.settings or of_old_spec(read_settings(spec["sample"]), model.couplings)
-        functions = check_given(settings.observables, given.observables)
-        clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if settings.n_patterns else None
-        subject = Conditioned(model, clamp, settings.n_chains)
-        initial = spec["initial"]
-        if "initial" in inputs:
-            up = subject.restrict(unpack(inputs["initial"], model.n_units))
-            initial = model.convention.values(up)
-        kind = ScheduleTask if settings.own.ends else SampleTask
-        return kind(subject, settings, functions=functions, initial=initial, threads=threads)
+        if given.apart:
+            from .parts import PartsTask  # other runs do without
+
+            return PartsTask(spec, inputs, threads, given)
+        if given.executor is not None:
+            warn("this run was not begun in parts: it is done here, and not by the executor.", UserWarning)
+        return make_task(spec, inputs, threads, given)
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:

@@ -10,12 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from ...data.rows import unpack
+from ...machine.machine import BoltzmannMachine
 from ...sampling.clamped import Conditioned
 from ...sampling.memory import check_rows
+from ...sampling.observables import check_given
+from ...sampling.resolve import of_old_spec
+from ...sampling.samplers import read_settings
 from ...sampling.settings import SampleSettings
 from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, check_after
 from ...sampling.tempering import Tempering
 from ...sampling.times import LOG
+from ..spec import Given, read_model
 from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
@@ -250,3 +256,27 @@ class ScheduleTask(SamplingTask):
         self.chains.restore(state)
         if self._best is not None:
             self._best.restore(state)
+
+
+def subject_of(
+    spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], given: Given
+) -> tuple[BoltzmannMachine, SampleSettings, Conditioned]:
+    """Return the machine of a spec, its settings, and what is sampled."""
+    model = read_model(inputs, spec["model"]) if given.model is None else given.model
+    settings = given.settings or of_old_spec(read_settings(spec["sample"]), model.couplings)
+    clamp = (inputs["clamp/indices"], inputs["clamp/values"]) if settings.n_patterns else None
+    return model, settings, Conditioned(model, clamp, settings.n_chains)
+
+
+def make_task(
+    spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given
+) -> SampleTask | ScheduleTask:
+    """Make the task of chains that are computed together."""
+    model, settings, subject = subject_of(spec, inputs, given)
+    functions = check_given(settings.observables, given.observables)
+    initial = spec["initial"]
+    if "initial" in inputs:
+        up = subject.restrict(unpack(inputs["initial"], model.n_units))
+        initial = model.convention.values(up)
+    kind = ScheduleTask if settings.own.ends else SampleTask
+    return kind(subject, settings, functions=functions, initial=initial, threads=threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ...sampling.memory import check_memory, check_rows
 from ...sampling.observables import check_observables
 from ...sampling.resolve import resolve
 from ...sampling.samplers import OWN
-from ...sampling.settings import Sampler
+from ...sampling.settings import Sampler, SampleSettings
 from ..begin import begin, part
 from ..loop import Progress
 from ..run import Run
@@ -49,6 +50,7 @@ def sample(
     out: str | Path | None = None,
     overwrite: bool = False,
     max_seconds: float | None = None,
+    executor: Executor | None = None,
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
     **options: Any,
@@ -121,6 +123,9 @@ def sample(
         Replace a run of that name.
     max_seconds : float, optional
         Stop then; the run can be resumed.
+    executor : concurrent.futures.Executor, optional
+        Computes the run in parts, with the same bytes: of processes, Dask, MPI (`fastbm.workers`), each worker on one
+        thread unless `threads` is given. See Notes.
     progress : bool or function, optional
         True draws a bar on stderr: in a terminal, in a notebook, or as lines in a log file. By default one is drawn in
         terminals and notebooks once a call has taken two seconds; False draws none. A function is called after each
@@ -174,6 +179,17 @@ def sample(
         agree has converged unless they may all have missed a valley (one chain, fewer than 8, or all from one state:
         `Run.converged` is None, `Run.doubt` says why).
 
+    Notes
+    -----
+    With an `executor` chains are computed apart, 64 at a time (128 of "lookup", 512 of "multispin"), of tempering whole
+    ladders of about 64 replicas; how they are cut depends on the settings alone. Temperatures, ladder, schedule and
+    kernel are settled here first. With `out`, which all workers must see, each part is a run in ``OUT.chains/`` until
+    the parts are joined here: one whose worker was killed goes on by another, and `resume` goes on from what there is,
+    with an executor or without. Without `out` parts are sent back as they are done. Observables that are functions are
+    of all chains, and measured here as parts are joined. What couples all chains is not cut and done here, with a
+    warning: `until`, ``burn_in="auto"``, a population, several clamped patterns; nor are "exact" draws, and what is no
+    more than one part.
+
     Examples
     --------
     >>> import fastbm as bm
@@ -201,7 +217,9 @@ def sample(
     settings = check(sampler, given, own)
     subject = Conditioned(model, _two(clamp), settings.n_chains)
     settings = resolve(settings, subject, threads_module.resolve(threads))
-    check_memory(settings, subject)
+    if executor is not None:
+        executor = _if_in_parts(executor, settings, alone=out is None and max_seconds is not None)
+    check_memory(settings, subject, together=None if executor is None else _chains_of_a_part(settings))
     if out is None and until is None and max_seconds is None:
         check_rows(settings, subject)
     if clamp is not None:
@@ -221,10 +239,31 @@ def sample(
         inputs["initial"] = pack(np.ascontiguousarray(up))
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
-    known = Given(functions, model, settings=settings)
+    own_threads = 1 if threads is None else threads
+    known = Given(functions, model, executor, settings=settings, worker_threads=own_threads, apart=executor is not None)
     run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, SampleRun)
     return run
+
+
+def _if_in_parts(executor: Executor, settings: SampleSettings, *, alone: bool) -> Executor | None:
+    """Return the executor where the chains are computed in parts, None where they are not."""
+    from ..._base.workers import check_executor  # which most runs do without
+    from ...sampling.parts import why_whole
+
+    check_executor(executor)
+    if why := why_whole(settings):
+        checks.warn(f"{why}: the run is done here, and not by the executor.", UserWarning)
+        return None
+    if alone:
+        raise ValueError("max_seconds with an executor needs out=PATH: what workers have come to is lost without it.")
+    return executor
+
+
+def _chains_of_a_part(settings: SampleSettings) -> int:
+    from ...sampling.parts import cuts
+
+    return cuts(settings)[0][1]
 
 
 def _unless(value: Any, default: Any) -> Any:

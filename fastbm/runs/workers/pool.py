@@ -1,4 +1,4 @@
-"""A pool of a campaign's own, which is rebuilt when it breaks and whose processes hear their coordinator."""
+"""A pool of our own, which is rebuilt when it breaks and whose processes hear their coordinator."""
 
 from __future__ import annotations
 
@@ -7,50 +7,57 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
-from ..runs.workers import new_processes
-from .shard import STOPPED, Job, Outcome, do_shard
+from . import new_processes
+from .jobs import STOPPED, Job, Outcome, do_job
 
 AGAIN_SECONDS = 0.2
-PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 
 _ends: list[Connection] = []  # in a worker: what it hears of its coordinator by
 
 
-class Pool:
+class Pool(Executor):
     """A pool of processes that stop in order when their coordinator asks for it, or is gone.
 
-    Attributes
+    Parameters
     ----------
-    executor : Executor
+    n_workers : int
+    preloaded : sequence of str
+        Modules that workers share from before they are forked.
     """
 
-    def __init__(self, n_workers: int) -> None:
-        self._n_workers = n_workers
-        self.executor, self._end = self._make()
+    def __init__(self, n_workers: int, preloaded: Sequence[str] = ()) -> None:
+        self._max_workers, self._preloaded = n_workers, preloaded
+        self._executor, self._end = self._make()
 
     def _make(self) -> tuple[Executor, Connection]:
         context = new_processes()
-        context.set_forkserver_preload(list(PRELOADED))
+        context.set_forkserver_preload(list(self._preloaded))
         theirs, ours = multiprocessing.Pipe(duplex=False)
         executor = ProcessPoolExecutor(
-            self._n_workers, mp_context=context, initializer=begin_worker, initargs=(theirs,)
+            self._max_workers, mp_context=context, initializer=begin_worker, initargs=(theirs,)
         )
         return executor, ours
 
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Hand a call to a worker."""
+        return self._executor.submit(function, *arguments, **options)
+
     def renew(self) -> None:
         """Put another pool in the place of one that broke."""
-        self.stop()
-        self.executor, self._end = self._make()
+        self.shutdown()
+        self._executor, self._end = self._make()
 
-    def stop(self) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """Have all workers commit and leave; return when they have."""
         with suppress(OSError):
             self._end.send(None)  # nobody takes it, so that all see it
-        self.executor.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 def begin_worker(end: Connection) -> None:
@@ -63,16 +70,14 @@ def begin_worker(end: Connection) -> None:
 def _leave_after(end: Connection) -> None:
     coordinator = multiprocessing.parent_process()
     wait([end] if coordinator is None else [end, coordinator.sentinel])
-    while (
-        True
-    ):  # one that comes as a shard ends is taken by that shard, and the process would wait for another for ever
+    while True:  # one that comes as a job ends is taken by that job, and the process would wait for another for ever
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(AGAIN_SECONDS)
 
 
 def do_in_pool(job: Job) -> Outcome:
-    """Do a shard in a process of a pool, which leaves when it is told to stop: whoever told it expects that."""
-    outcome = do_shard(job)
+    """Do a job in a process of a pool, which leaves when it is told to stop: whoever told it expects that."""
+    outcome = do_job(job)
     if outcome.state == STOPPED:
         os._exit(0)
     return outcome
