@@ -13,8 +13,10 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -52,9 +54,30 @@ class ConvergenceWarning(UserWarning):
     """A result that did not converge; it carries ``converged=False``."""
 
 
+class _Thread(local):
+    """What this thread collects of its warnings, where it does."""
+
+    collected: list[tuple[str, type[Warning]]] | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def collecting() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """Collect what this thread would warn of, in place of warning; filters are those of all threads, and stay."""
+    before, _thread.collected = _thread.collected, []
+    try:
+        yield _thread.collected
+    finally:
+        _thread.collected = before
+
+
 def warn(text: str, category: type[Warning] = ConvergenceWarning) -> None:
     """Warn the caller of fastbm, however deep the call is in which this is found: the line told is never fastbm's."""
-    if sys.version_info >= (3, 12):
+    if _thread.collected is not None:
+        _thread.collected.append((text, category))
+    elif sys.version_info >= (3, 12):
         warnings.warn(text, category, skip_file_prefixes=_PASSED_THROUGH)
     else:
         warnings.warn(text, category, stacklevel=_level_of_caller())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..._base import checks, rng
+from ..._base.workers import check_executor
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
 from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
@@ -44,6 +46,7 @@ def fit(
     max_seconds: float | None = None,
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> FitRun:
     """Learn a machine from data by dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free).
@@ -91,6 +94,11 @@ def fit(
         What is recorded and watched, as an object; or its options stand among `options`.
     seed, threads, out, overwrite, max_seconds, progress, stop
         As for `sample`.
+    executor : concurrent.futures.Executor, optional
+        Does the fits of ``errors="bootstrap"``, each on one thread, and counts how often units are up together, of
+        shards of the rows, for rules that learn from moments: "exact", "monte-carlo" and "mean-field" without hidden
+        units and the formulas. What is learned has the bits of a fit without. Refused where neither is to be done:
+        steps of mini-batches are too short to be handed out.
     **options
         Options of the rule, of what is watched, and how the run is stored.
 
@@ -195,6 +203,7 @@ def fit(
             "fit takes rows first and all else by name, a machine to start from too: fit(rows, init=model, "
             'method="pcd").'
         )
+    check_executor(executor)
     own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
     method, own = named(method, monitor, own)
     given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
@@ -228,7 +237,7 @@ def fit(
         "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
-    known = Given(model=start, data=read.rows())
+    known = Given(model=start, data=read.rows(), executor=executor)
     run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, FitRun)
     return run
