@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.data.moments import count_together
+from fastbm.data.counting import count_together
 from fastbm.learning import identifiability
 from fastbm.learning.identifiability import describe_degenerate, describe_few, which_coupled
 from tests.twins import fidelity as reference

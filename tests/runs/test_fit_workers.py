@@ -42,10 +42,25 @@ def fit(out: Path | None, name: str, executor: Executor | None = None, **more: A
     return bm.fit(rows(), out=out, executor=executor, **options | more)
 
 
+def count(out: Path, folder: Path, executor: Executor | None = None) -> None:
+    """Learn from moments of rows in files and of rows at hand."""
+    names = [folder / f"{k}.npy" for k in range(3)]
+    for name, some in zip(names, np.split(rows(), [30, 31]), strict=True):
+        np.save(name, some)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastbm.data.packing.KEPT", 0)
+        patch.setattr("fastbm.data.counting.SHARD_NUMBERS", 1)
+        patch.setattr("fastbm.data.counting.SHARD_ROWS", 13)
+        bm.fit(names, "exact", l2=0.01, out=out, executor=executor, threads=1)
+        bm.fit(rows(), "tap", flip_noise=0.1, out=out.with_suffix(".tap.h5"), executor=executor, threads=1)
+
+
 def life(folder: Path, killed: str, options: dict[str, Any]) -> None:
     """Begin, or go on, with a new pool until some resamples are done, then kill a worker, or this process."""
     path, seen = folder / "run.h5", []
     with bm.workers.pool(2) as pool:
+        if killed == "worker" and not path.with_suffix(".h5.parts").exists():
+            count(folder / "counted.h5", folder, pool)
 
         def progress(task: Any, found: Any) -> None:
             seen.append(task.learner.over and not found)
@@ -73,6 +88,9 @@ def test_resamples_by_workers_have_the_bytes_of_one_process(folder: Path, n_kill
         killed = ("worker", "coordinator")[k % 2]
         ended = crash.run_child(lambda who=killed: life(folder, who, options))
         assert (ended == 0) == (killed == "worker")
+    count(folder / "alone.h5", folder)
+    for suffix in (".h5", ".tap.h5"):
+        crash.assert_same_run(folder / f"alone{suffix}", folder / f"counted{suffix}")
     run = bm.open(folder / "run.h5")
     assert not run.finished and run._reader.state["resampled/bootstrap/n_done"] > 0
     bm.resume(folder / "run.h5", threads=1)
@@ -107,5 +125,9 @@ def test_an_executor_without_work_is_refused(options: dict[str, Any]) -> None:
         pytest.raises(ValueError, match=r"executor does .* Leave executor out"),
     ):
         bm.fit(rows(), executor=pool, **options)
+    with bm.workers.pool(1) as broken:
+        broken.shutdown()
+        with pytest.raises(bm.Interrupted, match=r"the executor does no more .* before anything was begun"):
+            bm.fit(rows(), "tap", flip_noise=0.1, executor=broken)
     with pytest.raises(TypeError, match=r"executor must be a concurrent\.futures\.Executor"):
         bm.fit(rows(), executor=2)

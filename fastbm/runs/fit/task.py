@@ -113,10 +113,12 @@ class FitTask:
         self._ending = Ending()
         self.n_written: Callable[[], Mapping[str, int]] | None = None
         sample = Sample.of(start, data)
-        if executor is not None and settings.errors != "bootstrap" and not sample.by_moments(settings):
+        counted = sample.weights is None and sample.by_moments(settings)
+        if executor is not None and settings.errors != "bootstrap" and not counted:
             raise ValueError(
                 "executor does the fits of errors='bootstrap', and counts pairs of units for rules that learn from the "
-                "moments of whole rows: 'exact', 'monte-carlo' and 'mean-field' without hidden units, and formulas. "
+                "moments of whole rows that count alike: 'exact', 'monte-carlo' and 'mean-field' without hidden units, "
+                "and formulas. "
                 f"Here method={settings.method!r} has neither. Leave executor out."
             )
         self._refuse_long_sums(sample)

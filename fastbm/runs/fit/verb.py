@@ -53,13 +53,16 @@ def fit(
 
     Parameters
     ----------
-    data : (n_rows, n_visible) array, str, Source, Packed, generator or Moments
+    data : (n_rows, n_visible) array, str, list of str, Source, Packed, generator or Moments
         Values in the units of the machine; the name of a dataset, such as "file.h5:dataset" (`fastbm.data.load` tells
-        which), or a `Source`, which is a part of one with a threshold; bits that are packed; blocks of values as they
-        are generated; or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the
-        closed forms take. HDF5 datasets and generators may be larger than memory: they are read once, block by block,
-        into a temporary file of packed bits (in the folder that TMPDIR names) where these exceed 4 MB. The run then
-        keeps their name and sha256; a generator must be given again to `resume`.
+        which), or a list of such names, whose rows follow one another; or a `Source`, which is a part of them with a
+        threshold; bits that are packed; blocks of values as they are generated; or moments alone, which "exact",
+        "monte-carlo" and "mean-field" without hidden units and the closed forms take. Lists of files, HDF5 datasets and
+        generators may be larger than memory: they are read once, block by block, into a temporary file of packed bits
+        (in the folder that TMPDIR names) where these exceed 4 MB. For the rules that take moments there is none for
+        lists of files: rows are counted where they lie, with an `executor` a shard of them by each worker, and the
+        others of them that are looked at are read again. The run then keeps their name and sha256; a generator must be
+        given again to `resume`.
         Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
     method : str or Rule
         The rule's name, whose own options then stand among `options`; or an object that bears them, such as
@@ -211,7 +214,9 @@ def fit(
         _check_start(init, n_hidden, layout, units)
         beta = given["beta"]
         refuse_beyond_range(init, 1.0 if beta is None else checks.real("beta", beta, least=0.0))
-    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
+    hidden = n_hidden if init is None else init.n_hidden
+    by_moments = row_weights is None and not check_hidden(hidden) and rules.asks_moments(method, given)
+    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels, executor, by_moments)
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:
@@ -225,6 +230,7 @@ def fit(
     if read.up is not None:
         missing.suit(start, read.up, method, given)
     settings = rules.check(start, read.n_rows, method, given, gaps=read.has_gaps)
+    read.count(settings, start, executor)
     read.check_settings(settings, start, classify=classify is not None)
     if classify is not None:
         read.check_classifier(classify)

@@ -11,8 +11,8 @@ import numpy as np
 from ...data import datasets
 from ...data.sources import Source
 
-KEYS = {
-    "source": str,
+KEYS: dict[str, Any] = {
+    "source": str | list[str],
     "labels": str,
     "side": int,
     "threshold": float,
@@ -21,7 +21,7 @@ KEYS = {
     "holdout": float,
     "folds": int,
     "fold": int,
-    "holdout_source": str,
+    "holdout_source": str | list[str],
     "holdout_labels": str,
 }
 
@@ -74,7 +74,7 @@ def _labels(table: Mapping[str, Any], source: Source) -> np.ndarray | None:
         if len(labels) not in (n_all, source.n_rows()):
             raise ValueError(f"data.labels must have one entry for each row of source ({n_all}); got {len(labels)}.")
         return labels
-    if table["source"] == datasets.DIGITS or table["source"] in datasets.PATTERNS:
+    if table["source"] in (datasets.DIGITS, *datasets.PATTERNS):
         return datasets.load(table["source"], **{k: table[k] for k in ("side",) if k in table}).labels
     return None
 
