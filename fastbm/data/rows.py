@@ -180,3 +180,11 @@ def pack(up: np.ndarray) -> np.ndarray:
 def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
     """Unpack what `pack` returned."""
     return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
+
+
+def pack_rows(up: np.ndarray) -> np.ndarray:
+    """Pack bits (m, n_units) into words (n_units, ceil(m / 64)) uint64, with zeros beyond m."""
+    packed = np.packbits(np.ascontiguousarray(up.T), axis=1, bitorder="little")
+    padded = np.zeros((len(packed), -(-len(up) // 64) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)

@@ -101,9 +101,10 @@ def scan_shard(scan: Scan, k: int) -> Shard:
         none = np.zeros((n, n), np.uint32) if scan.pairs else None
         return Shard(0, True, False, False, hashlib.sha256().digest(), np.zeros(n), none)
     rows = gathering.rows()
-    together = count_together(rows).astype(np.uint32) if scan.pairs and rows.complete else None
+    if scan.pairs and rows.complete:
+        rows.keep_counts(np.diagonal(count_together(rows)), rows.together)
     digest, spins = bytes.fromhex(rows.digest()), gathering.kind == SPIN
-    return Shard(len(rows), rows.complete, spins, gathering.any_down, digest, rows.sums(), together)
+    return Shard(len(rows), rows.complete, spins, gathering.any_down, digest, rows.sums(), rows.together)
 
 
 def _scanned(scan: Scan, executor: Executor | None) -> tuple[Rows, Units] | None:
