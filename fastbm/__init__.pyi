@@ -378,6 +378,7 @@ class _Fit(TypedDict, total=False):
     max_seconds: float | None
     progress: bool | Progress | None
     stop: Stop | None
+    executor: Executor | None
     about: Mapping[str, str] | None
     commit_seconds: float
     commit_bytes: int

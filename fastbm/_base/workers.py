@@ -13,9 +13,9 @@ import os
 import pickle
 import platform
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, TimeoutError as NotYet
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
@@ -68,6 +68,18 @@ def n_workers(executor: Executor) -> int:
     if client is not None:
         return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def before_anything() -> Iterator[None]:
+    """Tell in one line of an executor that breaks before there is a run that could go on."""
+    try:
+        yield
+    except BrokenExecutor as error:
+        raise Interrupted(
+            f"stopped, as the executor does no more ({error}), before anything was begun. Its workers may have had too "
+            "little memory."
+        ) from None
 
 
 class Pieces:

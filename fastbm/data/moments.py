@@ -13,6 +13,7 @@ from ..machine.couplings.protocol import frozen
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import BINARY, SPIN, Units, units as convention
 from . import datasets, moments_checks as checks, sources
+from .counting import count_together
 from .rows import Rows
 
 LEAST_RATE = 1e-9  # of rates that are known exactly, or from more rows than its inverse
@@ -191,21 +192,6 @@ def moments_of_rows(up: Rows, weights: Any = None) -> Moments:
     counts, total, n_samples = _check_weights(weights, len(up))
     pairs = (count_together(up) if counts is None else _weigh_together(up, counts)) / total
     return Moments.trusted(np.diagonal(pairs).copy(), pairs, n_samples, BINARY)
-
-
-def count_together(up: Rows | np.ndarray) -> np.ndarray:
-    """Count how often units i and j are up together, (n_units, n_units) float64 whole numbers.
-
-    By products of blocks of rows: memory stays bounded, and whole numbers below 2^24 are exact in float32, which is
-    twice as fast.
-    """
-    up = Rows.of(up)
-    total = np.zeros((up.n_units,) * 2)
-    with single_threaded_blas():
-        for some in up.blocks():
-            block = up[some].astype(np.float32)
-            total += block.T @ block
-    return total
 
 
 def _weigh_together(up: Rows, counts: np.ndarray) -> np.ndarray:

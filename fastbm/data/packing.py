@@ -26,24 +26,37 @@ class Gathering:
         What errors call the data.
     keep : bool
         Hold all rows in memory, however many.
+    first : int
+        Rows that come before, as errors count them.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that were fed.
+    any_down : bool
+        Whether a value was 0, where the convention was to be told.
     """
 
-    def __init__(self, kind: Units | None, argument: str, *, keep: bool) -> None:
+    def __init__(self, kind: Units | None, argument: str, *, keep: bool, first: int = 0) -> None:
         self._kind, self._argument = kind, argument
         self._bits, self._known = Growing(keep), Growing(keep)
         self._n_units: int | None = None
-        self._n_rows = 0
-        self._any_down = self._any_missing = False
+        self._first, self.n_rows = first, 0
+        self.any_down = self._any_missing = False
+
+    @property
+    def _at(self) -> int:
+        return self._first + self.n_rows
 
     def feed(self, block: Any) -> None:
         """Take in some more rows: an array (m, n_units), masked or with NaN where entries are missing."""
-        values, missing = _values(self._argument, block, self._n_rows)
+        values, missing = _values(self._argument, block, self._at)
         if self._n_units is None:
             self._n_units = values.shape[1]
         if values.shape[1] != self._n_units:
             raise ValueError(
                 f"{self._argument} must have {self._n_units} units in every block; got {values.shape[1]} in the block "
-                f"from row {self._n_rows} on."
+                f"from row {self._at} on."
             )
         for first in range(0, len(values), step := max(NUMBERS // self._n_units, 1)):
             some = slice(first, first + step)
@@ -52,15 +65,15 @@ class Gathering:
     def _pack(self, values: np.ndarray, missing: np.ndarray | None) -> None:
         kind = self._units_of(values, missing)
         whole = values if missing is None else np.where(missing, kind.lo, values)
-        name = self._argument if not self._n_rows else f"{self._argument} from row {self._n_rows} on"
+        name = self._argument if not self._at else f"{self._argument} from row {self._at} on"
         up = kind.bits(name, whole)
         if missing is not None and not self._any_missing:
             self._any_missing = True
-            self._known.append_ones(self._n_rows, values.shape[1])
+            self._known.append_ones(self.n_rows, values.shape[1])
         self._bits.append(pack(up))
         if self._any_missing:
             self._known.append(pack(np.ones(up.shape, np.uint8) if missing is None else ~missing))
-        self._n_rows += len(up)
+        self.n_rows += len(up)
 
     def _units_of(self, values: np.ndarray, missing: np.ndarray | None) -> Units:
         """Return the convention, as far as values so far show it; rows whose units are all up are the same in both."""
@@ -68,19 +81,16 @@ class Gathering:
             return self._kind
         has_minus = values.dtype.kind in "if" and bool(((values == -1) & (True if missing is None else ~missing)).any())
         if has_minus:
-            if self._any_down:
-                raise ValueError(
-                    f"{self._argument} must be -1 or 1 (spin units), or 0 or 1 (binary units); got both -1 and 0, the "
-                    f"first -1 after row {self._n_rows}. Convert one into the other."
-                )
+            if self.any_down:
+                raise spins_beside_zeros(self._argument, self._at)
             self._kind = SPIN
             return SPIN
-        self._any_down = self._any_down or bool(((values == 0) & (True if missing is None else ~missing)).any())
+        self.any_down = self.any_down or bool(((values == 0) & (True if missing is None else ~missing)).any())
         return BINARY
 
     def rows(self) -> Rows:
         """Return what was fed, packed."""
-        if not self._n_rows:
+        if not self.n_rows:
             raise ValueError(f"{self._argument} is empty: no rows came. At least one is needed.")
         assert self._n_units is not None
         return Rows(self._bits.table(), self._n_units, self._known.table() if self._any_missing else None)
@@ -89,6 +99,14 @@ class Gathering:
     def kind(self) -> Units:
         """The convention of the values."""
         return self._kind or BINARY
+
+
+def spins_beside_zeros(argument: str, row: int) -> ValueError:
+    """Return the error of values of both conventions, told after `row`."""
+    return ValueError(
+        f"{argument} must be -1 or 1 (spin units), or 0 or 1 (binary units); got both -1 and 0, the first -1 after row "
+        f"{row}. Convert one into the other."
+    )
 
 
 def gather(blocks: Iterable[Any], kind: Units | None, argument: str, *, keep: bool) -> tuple[Rows, Units]:

@@ -66,6 +66,7 @@ class Rows:
     def __init__(self, table: Table, n_units: int, known: Table | None = None) -> None:
         self.table, self.n_units, self._known = table, n_units, known
         self._sums: np.ndarray | None = None  # without weights, once they were asked for
+        self.together: np.ndarray | None = None  # how often units are up together, once it was counted
 
     @classmethod
     def of(cls, up: np.ndarray | Rows, known: np.ndarray | None = None) -> Rows:
@@ -121,11 +122,18 @@ class Rows:
         which = np.asarray(which)
         return table.at(np.flatnonzero(which) if which.dtype == bool else which)
 
-    def blocks(self, numbers: int | None = None) -> Iterator[slice]:
-        """Yield slices that cover all rows, of at most so many numbers each (at least one row)."""
-        step = max((numbers or NUMBERS) // self.n_units, 1)
-        for first in range(0, len(self), step):
-            yield slice(first, min(first + step, len(self)))
+    def blocks(self, numbers: int | None = None, first: int = 0, last: int | None = None) -> Iterator[slice]:
+        """Yield slices that cover all rows, of at most so many numbers each (at least one row).
+
+        Or those from `first` to before `last`.
+        """
+        step, end = max((numbers or NUMBERS) // self.n_units, 1), len(self) if last is None else last
+        for begin in range(first, end, step):
+            yield slice(begin, min(begin + step, end))
+
+    def keep_counts(self, ups: np.ndarray, together: np.ndarray | None) -> None:
+        """Keep in how many rows each unit is up, and two units are, which was counted elsewhere."""
+        self._sums, self.together = ups, together
 
     def sums(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Count in how many rows each unit is up, or the weight of these rows; missing entries count as down."""
@@ -172,3 +180,11 @@ def pack(up: np.ndarray) -> np.ndarray:
 def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
     """Unpack what `pack` returned."""
     return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
+
+
+def pack_rows(up: np.ndarray) -> np.ndarray:
+    """Pack bits (m, n_units) into words (n_units, ceil(m / 64)) uint64, with zeros beyond m."""
+    packed = np.packbits(np.ascontiguousarray(up.T), axis=1, bitorder="little")
+    padded = np.zeros((len(packed), -(-len(up) // 64) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)

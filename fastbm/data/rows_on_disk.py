@@ -14,6 +14,7 @@ import weakref
 import numpy as np
 
 from .._base.checks import StorageError
+from .rows import Held
 
 
 class Spool:
@@ -58,6 +59,10 @@ class Spool:
 
     def __len__(self) -> int:
         return self._n_rows
+
+    def __reduce__(self) -> tuple[type[Held], tuple[np.ndarray]]:
+        """Return what another process gets, where this file is not: the rows in memory."""
+        return Held, (self.part(0, len(self)),)
 
     def part(self, first: int, last: int) -> np.ndarray:
         """Return rows from `first` to before `last`."""

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from ..data.moments import count_together
+from ..data.counting import count_together
 from ..data.rows import Rows
 from ..machine.couplings import Couplings, Dense
 

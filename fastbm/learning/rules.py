@@ -243,6 +243,15 @@ def _optimizer(preset: Preset, method: str, clamped: str, free: str, values: dic
     return optimizer
 
 
+def asks_moments(method: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a rule with these options learns, without hidden units, from the moments of all rows alone."""
+    preset = PRESETS.get(method)
+    if preset is None or given["errors"] == "bootstrap" or given["batch_size"] is not None:
+        return False
+    sampled = (given["free"] or preset.free) != "contrastive" and not preset.batch_size
+    return preset.driver == "closed" or (preset.driver == "phases" and sampled)
+
+
 def _check_rules(preset: Preset, method: str, values: dict[str, Any]) -> None:
     """Refuse options that belong to another kind of method."""
     for name, driver, rules in (

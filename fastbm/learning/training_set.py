@@ -20,6 +20,7 @@ from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .moments import PhaseMoments, from_matrix
+from .settings import FitSettings
 
 LAYOUTS = ("restricted", "general", "deep")
 
@@ -140,6 +141,21 @@ class Sample:
     def has_gaps(self) -> bool:
         """Whether entries of rows are missing."""
         return self.up is not None and not self.up.complete
+
+    def by_moments(self, settings: FitSettings) -> bool:
+        """Return whether the rule learns from whole rows, and asks for nothing but their first and second moments."""
+        s = settings
+        if self.up is None or self.has_gaps or self.like.n_hidden:
+            return False
+        if s.optimizer in ("none", "l-bfgs"):  # formulas and exact sums; local rules have no phases
+            return s.optimizer == "none" or s.clamped != "none"
+        return s.batch_size == len(self.up) and s.free != "contrastive"
+
+    def mean_log_factor(self, model: BoltzmannMachine, beta: float) -> float:
+        """Return the mean of -beta E over the data, from their moments alone."""
+        data, couplings = self.clamped(), model.couplings
+        pairs = couplings.to_vector(couplings.arrays) @ couplings.to_vector(data.pairs)
+        return beta * float(pairs + model.flat_bias @ data.mean - model.offset)
 
     @cached_property
     def moments(self) -> Moments:

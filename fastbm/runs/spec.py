@@ -113,7 +113,7 @@ def build(spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: in
     """Make the task that a spec describes; refuse what no run of its kind takes."""
     kind = kind_of(spec)
     for what, value, names, verb in (
-        ("executor", given.executor, "executor goes", "sample, infer, compare and compare_rules"),
+        ("executor", given.executor, "executor goes", "sample, infer, compare, compare_rules and fit"),
         ("data", given.data, "data and holdout go", "fit"),
         ("observables", given.observables, "observables go", "sample"),
     ):

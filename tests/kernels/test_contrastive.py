@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastbm.data.rows import pack_rows
 from fastbm.kernels.learning.batches import add_halves_of_means
 from fastbm.kernels.learning.contrastive import add_halves, count_halves
-from fastbm.learning.fidelity.moments import pack_rows
 from tests.twins import reference
 
 PAIRS = np.array([[0, 2, 1, 4], [1, 3, 4, 5]])

@@ -22,7 +22,7 @@ def refit_means(rows: np.ndarray) -> Refit:
 
 def test_bootstrap_errors_are_the_deviation_of_the_estimates() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 2))
-    bootstrap = Bootstrap(refit_means(rows), 50, n_resamples=40, seed=3)
+    bootstrap = Bootstrap(50, n_resamples=40, seed=3)
     counts = np.array([bootstrap.counts(k) for k in range(40)])
     assert (counts.sum(axis=1) == 50).all() and len(np.unique(counts, axis=0)) == 40
     errors = bootstrap_errors(refit_means(rows), 50, n_resamples=40, seed=3)
@@ -33,7 +33,7 @@ def test_bootstrap_errors_are_the_deviation_of_the_estimates() -> None:
 
 
 def test_resamples_draw_every_row_as_often_as_chance_has_it() -> None:
-    bootstrap = Bootstrap(lambda counts: Parameters((), counts), 20, n_resamples=2_000)
+    bootstrap = Bootstrap(20, n_resamples=2_000)
     counts = np.array([bootstrap.counts(k) for k in range(2_000)])
     assert np.abs(counts.mean(axis=0) - 1).max() < 5 * np.sqrt(0.95 / 2_000)
     assert abs(counts.var() - 0.95) < 0.05
@@ -43,12 +43,12 @@ def test_a_bootstrap_that_stopped_ends_with_the_same_bits() -> None:
     rows = np.random.default_rng(1).normal(size=(30, 2))
     whole = bootstrap_errors(refit_means(rows), 30, n_resamples=9, seed=5)
     for stop in (0, 1, 4, 9):
-        first, second = (Bootstrap(refit_means(rows), 30, n_resamples=9, seed=5) for _ in range(2))
-        for _ in range(stop):
-            first.step()
+        first, second = (Bootstrap(30, n_resamples=9, seed=5) for _ in range(2))
+        for k in range(stop):
+            first.add(refit_means(rows)(first.counts(k)))
         second.restore(first.state())
         while not second.done:
-            second.step()
+            second.add(refit_means(rows)(second.counts(second.n_done)))
         np.testing.assert_array_equal(second.errors().bias, whole.bias)
         np.testing.assert_array_equal(second.errors().weights[0], whole.weights[0])
 
@@ -68,8 +68,8 @@ def test_what_a_resample_leaves_open_has_no_finite_error() -> None:
 def test_bootstrap_refusals() -> None:
     with pytest.raises(ValueError, match="n_resamples must be at least 2"):
         bootstrap_errors(refit_means(np.ones((3, 2))), 3, n_resamples=1)
-    with pytest.raises(ValueError, match=r"at least two resamples; got 0. Call step\(\)"):
-        Bootstrap(refit_means(np.ones((3, 2))), 3).errors()
+    with pytest.raises(ValueError, match=r"at least two resamples; got 0. Call add\(\)"):
+        Bootstrap(3).errors()
     sizes = iter((2, 3))
     with pytest.raises(ValueError, match="same shapes each time"):
         bootstrap_errors(lambda counts: Parameters((), np.zeros(next(sizes))), 3)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.data.rows import pack_rows
 from fastbm.kernels.bits import count_triples
 from fastbm.learning.fidelity.fidelity import Fidelity
-from fastbm.learning.fidelity.moments import ORDERS, Counts, UpMoments, count, pack_rows, some_triples, weighted
+from fastbm.learning.fidelity.moments import ORDERS, Counts, UpMoments, count, some_triples, weighted
 from fastbm.machine.units import units as convention
 from tests.support.machines import parameters
 from tests.twins import fidelity as reference

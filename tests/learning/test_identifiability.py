@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.data.moments import count_together
+from fastbm.data.counting import count_together
 from fastbm.learning import identifiability
 from fastbm.learning.identifiability import describe_degenerate, describe_few, which_coupled
 from tests.twins import fidelity as reference
@@ -21,10 +21,14 @@ def test_nothing_to_say():
     assert describe_degenerate(some_bits(200, 8)) == []
 
 
-@pytest.mark.parametrize("m", [1, 6, 7, 50])
-def test_counts_do_not_depend_on_blocks(m, monkeypatch):
+@pytest.mark.parametrize("large", [1 << 28, 0])
+@pytest.mark.parametrize("m", [1, 6, 7, 50, 200])
+def test_counts_do_not_depend_on_blocks(m, large, monkeypatch):
     up = some_bits(m, 9)
     expected = up.astype(int).T @ up.astype(int)
+    monkeypatch.setattr("fastbm.data.counting.LARGE", large)
+    monkeypatch.setattr("fastbm.data.counting.FEWEST_WORDS", 1)
+    monkeypatch.setattr("fastbm.data.counting.WORDS", 1)
     assert np.array_equal(count_together(up), expected)
     monkeypatch.setattr("fastbm.data.rows.NUMBERS", 63)
     assert np.array_equal(count_together(up), expected)

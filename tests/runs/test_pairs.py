@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ def test_entropies_are_those_of_the_distribution() -> None:
     found = bm.pair_information(draws(p, 3, 20_000, 0), n_resamples=20)
     assert found.data == pytest.approx(-(p * np.log(p)).sum(), abs=0.01)
     assert found.independent == pytest.approx(3 * np.log(2.0), abs=0.001)
+    with ThreadPoolExecutor(2) as pool:
+        assert bm.pair_information(draws(p, 3, 20_000, 0), n_resamples=20, executor=pool) == found
     assert found.i_2 == pytest.approx(0.0, abs=0.001) and found.ratio == pytest.approx(0.0, abs=0.01)
     model = bm.models.curie_weiss(5, coupling=1.5)
     states = np.array(list(itertools.product((-1, 1), repeat=5)))

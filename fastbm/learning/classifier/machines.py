@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng
-from ...data.moments import count_together, smoothed_rates
+from ...data.counting import count_together
+from ...data.moments import smoothed_rates
 from ...data.rows import Rows
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import METHODS, run_method

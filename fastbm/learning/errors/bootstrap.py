@@ -7,7 +7,6 @@ one another, so that blocks of them are drawn: Künsch, Ann. Stat. 17, 1217 (198
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,16 +21,12 @@ Refit = Callable[[np.ndarray], Parameters]
 
 
 class Bootstrap:
-    """The bootstrap, one resample a step, so that a run can stop between any two.
+    """The bootstrap, one resample after the other, so that a run can stop between any two.
 
     Mean and variance are updated by Welford, Technometrics 4, 419 (1962), doi:10.1080/00401706.1962.10490022.
 
     Parameters
     ----------
-    refit : function
-        Learns from how often each row was drawn, (n_rows,) int64, and returns `Parameters`. What a resample does not
-        determine may be returned as infinite. With hidden units it should start from the learned machine: units that
-        change places would look like errors.
     n_rows : int
     n_resamples : int
     seed : int
@@ -40,8 +35,7 @@ class Bootstrap:
         Consecutive rows that are drawn together.
     """
 
-    def __init__(self, refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> None:
-        self._refit = refit
+    def __init__(self, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> None:
         self.n_rows = checks.whole("n_rows", n_rows, least=1)
         self.n_resamples = checks.whole("n_resamples", n_resamples, least=2)
         self._seed, self.n_done, self.block = rng.resolve(seed), 0, block
@@ -59,16 +53,19 @@ class Bootstrap:
         drawn = drawn_rows(self.n_rows, self.block, self._seed, k)
         return np.bincount(drawn, minlength=self.n_rows).astype(np.int64)
 
-    def step(self) -> None:
-        """Learn from the next resample, and update the mean and variance."""
-        arrays = [np.asarray(array, np.float64) for array in self._refit(self.counts(self.n_done)).arrays]
+    def add(self, learned: Parameters) -> None:
+        """Update the mean and variance with what was learned from the next resample.
+
+        What that does not determine may be infinite.
+        """
+        arrays = [np.asarray(array, np.float64) for array in learned.arrays]
         if not self._means:
             self._means, self._squares = ([np.zeros(array.shape) for array in arrays] for _ in range(2))
             self._infinite = [np.zeros(array.shape, bool) for array in arrays]
         shapes = [array.shape for array in arrays]
         if shapes != [mean.shape for mean in self._means]:
             raise ValueError(
-                f"refit must return parameters of the same shapes each time, {[m.shape for m in self._means]}; got "
+                f"parameters must have the same shapes each time, {[m.shape for m in self._means]}; got "
                 f"{shapes} in resample {self.n_done}."
             )
         self.n_done += 1
@@ -81,7 +78,7 @@ class Bootstrap:
     def errors(self) -> Errors:
         """Return standard errors by the resamples so far; `inf` where any of them left a parameter undetermined."""
         if self.n_done < 2:
-            raise ValueError(f"errors need at least two resamples; got {self.n_done}. Call step() first.")
+            raise ValueError(f"errors need at least two resamples; got {self.n_done}. Call add() first.")
         found = [
             np.where(infinite, np.inf, np.sqrt(squares / (self.n_done - 1)))
             for squares, infinite in zip(self._squares, self._infinite, strict=True)
@@ -126,21 +123,12 @@ class Bootstrap:
 
 
 def bootstrap_errors(refit: Refit, n_rows: int, *, n_resamples: int = 100, seed: int = 0, block: int = 1) -> Errors:
-    """Return standard errors of what `refit` learns; parameters as for `Bootstrap`."""
-    bootstrap = Bootstrap(refit, n_rows, n_resamples=n_resamples, seed=seed, block=block)
+    """Return standard errors of what `refit` learns; other parameters as for `Bootstrap`.
+
+    `refit` learns from how often each row was drawn, (n_rows,) int64, and returns `Parameters`. With hidden units it
+    should start from the learned machine: units that change places would look like errors.
+    """
+    bootstrap = Bootstrap(n_rows, n_resamples=n_resamples, seed=seed, block=block)
     while not bootstrap.done:
-        bootstrap.step()
+        bootstrap.add(refit(bootstrap.counts(bootstrap.n_done)))
     return bootstrap.errors()
-
-
-def warn_of_errors(caught: list[warnings.WarningMessage], n_resamples: int) -> None:
-    """Repeat the warnings that fits to resamples gave; those of convergence as one, with the first of them."""
-    ours = [one for one in caught if issubclass(one.category, checks.ConvergenceWarning)]
-    for one in caught:
-        if one not in ours:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if ours:
-        checks.warn(
-            f"{len(ours)} of {n_resamples} resamples were not learned to the end, so that their parameters, and the "
-            f"errors, are arbitrary where a parameter runs to infinity. The first of them: {ours[0].message}",
-        )

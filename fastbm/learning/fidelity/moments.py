@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._base import rng
 from ..._base.threads import fan_out, single_threaded_blas
-from ...data.rows import Rows
+from ...data.rows import Rows, pack_rows
 from ...kernels.bits import count_pairs, count_triples
 from ...machine.units import Units
 from ..errors.blocks import Together
@@ -42,14 +42,6 @@ def some_triples(n_units: int, seed: int, most: int = MOST_TRIPLES) -> np.ndarra
         drawn = drawn[(drawn[:, 0] < drawn[:, 1]) & (drawn[:, 1] < drawn[:, 2])]
         found = np.unique(np.concatenate([found, drawn]), axis=0)
     return found[np.sort(generator.permutation(len(found))[:most])]
-
-
-def pack_rows(up: np.ndarray) -> np.ndarray:
-    """Pack bits (m, n_units) into words (n_units, ceil(m / 64)) uint64, with zeros beyond m."""
-    packed = np.packbits(np.ascontiguousarray(up.T), axis=1, bitorder="little")
-    padded = np.zeros((len(packed), -(-len(up) // 64) * 8), np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    return padded.view(np.uint64)
 
 
 @dataclass(frozen=True)

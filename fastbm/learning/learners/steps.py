@@ -49,12 +49,7 @@ class Steps:
             else PLAIN[settings.optimizer](self.parameters, settings.learning_rate, settings.momentum)
         )
         # all rows, nothing hidden or missing: the clamped phase is the data's moments; no other phase needs the rows
-        whole = sample.up is None or (
-            settings.batch_size == len(sample.up)
-            and not like.n_hidden
-            and not sample.has_gaps
-            and settings.free != "contrastive"
-        )
+        whole = sample.up is None or sample.by_moments(settings)
         self._whole = sample.clamped() if whole else None
         self._weights = sample.weights
         self._up = Rows.of(np.zeros((1, like.n_visible), np.uint8)) if sample.up is None else sample.up

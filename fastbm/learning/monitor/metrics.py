@@ -15,6 +15,7 @@ from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..settings import FitSettings
+from ..training_set import Sample
 from .looks import Look
 from .row_sums import mean_log_sum
 
@@ -66,6 +67,8 @@ class Monitors:
         self._rows = {
             prefix: Rows.of(data[name]) for name, prefix in (("rows", ""), ("holdout", "holdout_")) if name in data
         }
+        sample = Sample.of(start, data)
+        self._by_moments = sample if sample.by_moments(settings) else None
         self._weights = {"": data.get("weights"), "holdout_": None}
         self._looks = {
             prefix: looks[name]
@@ -101,6 +104,9 @@ class Monitors:
                 engine=self._engine,
             ).log_z
             for prefix in self._exact:
-                mean = mean_log_sum(model, self._rows[prefix], s.beta, self._threads, self._weights[prefix])
+                if self._by_moments is not None and not prefix:
+                    mean = self._by_moments.mean_log_factor(model, s.beta)
+                else:
+                    mean = mean_log_sum(model, self._rows[prefix], s.beta, self._threads, self._weights[prefix])
                 found[f"{prefix}log_likelihood"] = mean - log_z
         return found

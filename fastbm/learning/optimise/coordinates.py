@@ -25,10 +25,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..._base.threads import single_threaded_blas
+from ...data.rows import pack_rows
 from ...kernels.bits import count_pairs
 from ...machine.machine import BoltzmannMachine
 from ..errors.statistics import Statistics
-from ..fidelity.moments import pack_rows
 from ..settings import FitSettings
 from ..training_set import Sample
 from .centring import Centring

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 
 from ..._base import checks
 from ...data import datasets, sources
+from ...data.counting import count_by_workers
 from ...data.moments import Moments, smoothed_rates
 from ...data.rows import Rows
-from ...data.sources import Source, read
+from ...data.shards import Listed, read_in_shards
+from ...data.sources import Source, as_source, read
 from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
 from ...learning.errors.blocks import block_of
@@ -21,7 +24,7 @@ from ...learning.identifiability import describe_degenerate, describe_few, which
 from ...learning.learners.starts import broken_symmetry
 from ...learning.methods import PRESETS
 from ...learning.settings import FitSettings
-from ...learning.training_set import smoothed_means
+from ...learning.training_set import Sample, smoothed_means
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units, units as convention
 
@@ -36,11 +39,12 @@ def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
     Rows that are in memory go into the run's file, and nothing else is needed. Others stay where they are: they are
     read again when the run goes on, and told by their sha256.
     """
-    source = Source(str(data)) if isinstance(data, (str, Path)) else data
+    source = as_source(data)
     named = source.absolute().as_dict() if isinstance(source, Source) else None
     if rows.in_memory:
         return {} if named is None else {name: {"source": named}}
-    return {name: {"source": named, "sha256": rows.digest()}}
+    found = {"source": named, "sha256": rows.digest()}
+    return {name: found | ({"shard": rows.table.size} if isinstance(rows.table, Listed) else {})}
 
 
 def inputs_of(rows: Mapping[str, Rows]) -> Arrays:
@@ -51,11 +55,18 @@ def inputs_of(rows: Mapping[str, Rows]) -> Arrays:
             found[f"data/{name}"] = one.packed()
             if (known := one.packed_known()) is not None:
                 found[f"data/{name}_known"] = known
+        elif isinstance(one.table, Listed) and one.together is not None:
+            found[f"data/{name}_together"] = one.together  # to go on without counting again
     return found
 
 
 def stored_rows(
-    about: Mapping[str, Any], inputs: Mapping[str, np.ndarray], kind: Units, n_units: int, given: Mapping[str, Rows]
+    about: Mapping[str, Any],
+    inputs: Mapping[str, np.ndarray],
+    kind: Units,
+    n_units: int,
+    given: Mapping[str, Rows],
+    executor: Executor | None,
 ) -> dict[str, Rows]:
     """Return the rows of a run: those at hand, those in its file, and those that are in files of their own."""
     found = dict(given)
@@ -63,7 +74,9 @@ def stored_rows(
         if name not in found and f"data/{name}" in inputs:
             found[name] = Rows.of_packed(inputs[f"data/{name}"], n_units, inputs.get(f"data/{name}_known"))
         elif name not in found and "sha256" in about.get("origins", {}).get(name, {}):
-            found[name] = _from_source(name, about["origins"][name], kind)
+            found[name] = _from_source(name, about["origins"][name], kind, executor)
+        if name in found and found[name].together is None:
+            found[name].together = inputs.get(f"data/{name}_together")
     return found
 
 
@@ -74,16 +87,25 @@ def read_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, R
         about = spec.get("data", {}).get("origins", {}).get(name, {})
         if "sha256" not in about:
             raise ValueError(f"{GIVEN_AS[name]} is not needed: the run holds all that it needs. Leave it out.")
-        if isinstance(data, (str, Path)) and about["source"]:  # the same part of it, by the same threshold
-            data = replace(Source(**about["source"]), name=str(data))
-        rows, _ = read(data, convention(spec["model"]["units"]), GIVEN_AS[name])
+        source = as_source(data)
+        if source is not data and about["source"]:  # the same part of it, by the same threshold
+            data = replace(Source(**about["source"]), name=source.name)
+        rows, _ = _read_as_before(data, about, convention(spec["model"]["units"]), GIVEN_AS[name], None)
         if rows.digest() != about["sha256"]:
             raise ValueError(f"{GIVEN_AS[name]} holds other rows than those that the run began with (sha256 differs).")
         found[name] = rows
     return found
 
 
-def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
+def _read_as_before(
+    data: Any, about: Mapping[str, Any], kind: Units, argument: str, executor: Executor | None
+) -> tuple[Rows, Units]:
+    if "shard" in about:
+        return read_in_shards(data, kind, argument, executor, pairs=False, size=about["shard"])
+    return read(data, kind, argument)
+
+
+def _from_source(name: str, about: Mapping[str, Any], kind: Units, executor: Executor | None) -> Rows:
     argument = GIVEN_AS[name]
     if about["source"] is None:
         raise ValueError(
@@ -92,12 +114,12 @@ def _from_source(name: str, about: Mapping[str, Any], kind: Units) -> Rows:
     source = Source(**about["source"])
     out = f"Put the file back, or pass resume(..., {argument}=...)."
     try:
-        rows, _ = read(source, kind, argument)
+        rows, _ = _read_as_before(source, about, kind, argument, executor)
     except (checks.StorageError, ValueError, TypeError) as error:
         raise checks.StorageError(f"{error} The run's rows were there. {out}") from None
     if rows.digest() != about["sha256"]:
         raise checks.StorageError(
-            f"{source.name} holds other rows than those that the run began with (sha256 differs). {out}"
+            f"{source.title} holds other rows than those that the run began with (sha256 differs). {out}"
         )
     return rows
 
@@ -125,12 +147,14 @@ class FitData:
         holdout: Any,
         labels: Any,
         holdout_labels: Any,
+        executor: Executor | None = None,
+        by_moments: bool = False,
     ) -> FitData:
-        """Check data as users give them."""
+        """Check data as users give them; many rows of a list of files stay there if a rule learns `by_moments`."""
         if isinstance(data, Moments):
             return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
         known = init.convention if init is not None else None if units is None else convention(units)
-        up, kind = sources.read(data, known)
+        up, kind = read_in_shards(data, known, "data", executor) if by_moments else sources.read(data, known)
         missing.check_known("data", up, all_units=True)
         origins = origin("rows", data, up)
         held = None
@@ -201,6 +225,13 @@ class FitData:
                 f"data are moments, from which no hidden units can be learned; got n_hidden={start.n_hidden}. "
                 "Give rows."
             )
+
+    def count(self, settings: FitSettings, start: BoltzmannMachine, executor: Executor | None) -> None:
+        """Have workers count what a rule asks of the rows, if moments are all that it asks."""
+        if executor is None or self.up is None or self.weights is not None:
+            return
+        if Sample(start, self.up).by_moments(settings):
+            count_by_workers(self.up, executor)
 
     def check_settings(self, settings: FitSettings, start: BoltzmannMachine, *, classify: bool) -> None:
         """Refuse settings that the data cannot serve; warn of data that have no finite optimum.
@@ -281,8 +312,8 @@ class FitData:
         n_rows = self.n_rows if self.moments is None else self.moments.n_samples
         n_held = 0 if self.held is None else len(self.held)
         source = self.origins.get("rows", {}).get("source")
-        name = None if source is None else source["name"]
-        found = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
+        name = None if source is None else Source(**source).title
+        found: dict[str, Any] = {"n_rows": n_rows, "n_holdout": n_held, "source": name, "origins": self.origins}
         if self.up is not None and self.has_gaps:
             found["missing"] = 1.0 - float(self.up.known_counts().sum()) / (len(self.up) * self.up.n_units)
         return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
-from ..._base import checks, rng
+from ..._base import rng
 from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.ais.method import AIS
@@ -18,13 +17,10 @@ from ...inference.exact.method import forecast_seconds
 from ...inference.methods import run_method
 from ...inference.scout.scout import attempt_seconds
 from ...learning.classifier.classifier import BoltzmannClassifier
-from ...learning.errors.blocks import block_of
-from ...learning.errors.bootstrap import bootstrap_errors, warn_of_errors
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units
-from ...learning.learn import AIS_BETAS, learn
-from ...learning.learners.closed import learn_resample
+from ...learning.learn import AIS_BETAS
 from ...learning.methods import PRESETS
 from ...learning.minibatches import distinct
 from ...learning.moments import Parameters
@@ -32,6 +28,7 @@ from ...learning.monitor.row_sums import mean_log_sum, name_of_likelihood
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
+from .refits import Refits, Refitting
 
 EXACT_SECONDS = 60.0  # log Z is exact where it takes no longer
 AIS_SECONDS, FEWEST_BETAS = 0.3, 100  # of annealing after rules that need no log Z, unless it is asked for
@@ -55,8 +52,12 @@ class Evaluation:
         settings: FitSettings,
         classify: dict[str, Any] | None,
         threads: int,
+        executor: Executor | None = None,
     ) -> None:
         self._start, self._data, self._settings, self._threads = start, data, settings, threads
+        self._executor = executor
+        self._refits: Refitting | None = None
+        self._resampled: dict[str, np.ndarray] = {}  # of a fit that goes on
         self._sample = Sample.of(start, data)
         self._classify = classify
         whole = all(Rows.of(data[name]).complete for name in ("rows", "holdout") if name in data)
@@ -126,6 +127,28 @@ class Evaluation:
         parameters = Parameters.of(self._start)
         return Errors(parameters.weights, parameters.bias, "", {})
 
+    def resample(self, model: BoltzmannMachine) -> bool:
+        """Learn `model` again from the next resample of its rows, as the bootstrap does; return whether there was one.
+
+        All of them come before the evaluation is called.
+        """
+        return self._settings.errors == "bootstrap" and self._refitting(model).step()
+
+    def _refitting(self, model: BoltzmannMachine) -> Refitting:
+        if self._refits is None:
+            refits = Refits.of(self._start, model, self._data, self._settings)
+            self._refits = Refitting(refits, self._threads, self._executor)
+            self._refits.restore(self._resampled)
+        return self._refits
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what the resamples have told so far, of those of a fit that is not evaluated yet."""
+        return self._resampled if self._refits is None else self._refits.state()
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
+        self._resampled, self._refits = dict(state), None
+
     def __call__(self, model: BoltzmannMachine) -> dict[str, np.ndarray]:
         """Evaluate `model`; return one row of every stream."""
         found: dict[str, float] = {}
@@ -163,10 +186,11 @@ class Evaluation:
         )
         found = {"log_z": result.log_z, "log_z_error": result.log_z_error}
         kind = self._likelihood or "log_likelihood"
-        if self._sample.up is None:
-            found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
+        by_moments = self._sample.up is None or self._sample.by_moments(s)
+        if by_moments:
+            found["log_likelihood"] = self._sample.mean_log_factor(model, s.beta) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
-            if name in self._judged:
+            if name in self._judged and not (by_moments and name == "rows"):
                 weights = self._sample.weights if name == "rows" else None
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
                 found[f"{prefix}{kind}"] = mean - result.log_z
@@ -193,12 +217,6 @@ class Evaluation:
             ends[f"{name}_upper"] = found[name] + log_z - ends["log_z_lower"]
         return ends
 
-    def _mean_log_factor(self, model: BoltzmannMachine) -> float:
-        """Return the mean of -beta E over the data, from their moments alone."""
-        data, couplings = self._sample.clamped(), model.couplings
-        pairs = couplings.to_vector(couplings.arrays) @ couplings.to_vector(data.pairs)
-        return self._settings.beta * float(pairs + model.flat_bias @ data.mean - model.offset)
-
     def _values(self, name: str) -> np.ndarray:
         return self._start.convention.values(Rows.of(self._data[name])[:], np.int8)
 
@@ -213,19 +231,7 @@ class Evaluation:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", checks.ConvergenceWarning)
-                # what free="auto" answers is no failure of a fit
-                warnings.filterwarnings("ignore", "free chains do not mix", checks.ConvergenceWarning)
-                found = bootstrap_errors(
-                    lambda counts: self._refit(model, counts),
-                    len(self._sample.rows),
-                    n_resamples=s.n_resamples,
-                    seed=seed,
-                    block=block_of(s.block, self._sample.rows),
-                )
-            warn_of_errors(caught, s.n_resamples)
-            return found
+            return self._refitting(model).errors()
         enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
         rows = self._sample.rows if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
@@ -233,30 +239,3 @@ class Evaluation:
         return fisher_errors(
             model, n_rows=n_rows, beta=s.beta, rows=rows, l2=s.l2, l2_bias=s.l2_bias, seed=seed, threads=self._threads
         )
-
-    def _refit(self, model: BoltzmannMachine, counts: np.ndarray) -> Parameters:
-        """Learn again, from `model` on, from resampled rows, row k taken `counts[k]` times; return the parameters."""
-        s = self._settings
-        every = s.monitor_every if s.patience else s.epochs + 1  # held-out rows say when to stop here too
-        quiet: dict[str, Any] = {
-            "errors": None,
-            "fidelity": False,
-            "evaluate": None,
-            "weights_every": 0,
-            "ais_every": 0,
-            "ais_start": None,
-            "pretrain_epochs": 0,
-            "n_starts": 1,
-        }
-        settings = replace(s, monitor_every=every, **quiet)
-        chosen = np.repeat(np.arange(len(counts)), counts)
-        rows = self._sample.rows.chosen(chosen)
-        if s.optimizer == "none":
-            weights = None if self._sample.weights is None else self._sample.weights[chosen]
-            return learn_resample(model, rows, weights, s)
-        data: dict[str, Any] = {"rows": rows}
-        if self._sample.weights is not None:
-            data["weights"] = self._sample.weights[chosen]
-        if s.patience:
-            data["holdout"] = self._data["holdout"]
-        return learn(model, data, settings, threads=self._threads)

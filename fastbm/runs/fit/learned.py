@@ -65,6 +65,6 @@ class Learned(Run):
                 rows = Rows.of_packed(array, n_visible, self._reader.inputs.get(f"{name}_known"))
                 kind = np.int8 if rows.complete else np.float64
                 found[key] = values_of(self._start.convention, rows, slice(None), kind)
-            elif group == "data" and not key.endswith("_known"):
+            elif group == "data" and not key.endswith(("_known", "_together")):
                 found[key] = array
         return found

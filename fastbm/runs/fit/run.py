@@ -27,16 +27,20 @@ class FitRun(Learned):
     """
 
     counted = "epochs"
-    takes = frozenset({"data"})
+    takes = frozenset({"data", "executor"})
 
     @classmethod
     def task(cls, spec: Mapping[str, Any], inputs: Mapping[str, np.ndarray], threads: int, given: Given) -> Task:
         """Make the task that a spec describes."""
         start = read_model(inputs, spec["model"]) if given.model is None else given.model
-        data: dict[str, Any] = stored_rows(spec["data"], inputs, start.convention, start.n_visible, given.data or {})
+        known = given.data or {}
+        data: dict[str, Any] = stored_rows(
+            spec["data"], inputs, start.convention, start.n_visible, known, given.executor
+        )
         data |= {name: inputs[f"data/{name}"] for name in UNPACKED if f"data/{name}" in inputs}
         judged, settings = spec.get("judged", False), FitSettings(**spec["fit"])
-        return FitTask(start, data, settings, classify=spec["classify"], threads=threads, judged=judged)
+        about = {"classify": spec["classify"], "judged": judged, "executor": given.executor}
+        return FitTask(start, data, settings, threads=threads, **about)
 
     @classmethod
     def read_again(cls, spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

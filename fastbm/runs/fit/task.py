@@ -7,6 +7,7 @@ that. So the state before it stays with the run, and the numbers of rows that th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
 from .evaluation import Evaluation
 
-PREFIX, N_ROWS = "before_end", "n_rows"
+PREFIX, RESAMPLED, N_ROWS = "before_end", "resampled", "n_rows"
 
 Arrays = dict[str, np.ndarray]
 
@@ -84,6 +85,8 @@ class FitTask:
     classify : dict, optional
         Settings of a `BoltzmannClassifier` that is learned beside it from the labels.
     threads : int
+    executor : Executor, optional
+        Does the fits of the bootstrap.
 
     Attributes
     ----------
@@ -102,17 +105,27 @@ class FitTask:
         classify: dict[str, Any] | None,
         threads: int,
         judged: bool = True,
+        executor: Executor | None = None,
     ) -> None:
         self._judged = judged  # whether the run has a place for the verdict; those of older files have none
         self.start, self.settings, self.data, self.threads = start, settings, data, threads
         self._evaluated = False
         self._ending = Ending()
         self.n_written: Callable[[], Mapping[str, int]] | None = None
-        self._refuse_long_sums(Sample.of(start, data))
+        sample = Sample.of(start, data)
+        counted = sample.weights is None and sample.by_moments(settings)
+        if executor is not None and settings.errors != "bootstrap" and not counted:
+            raise ValueError(
+                "executor does the fits of errors='bootstrap', and counts pairs of units for rules that learn from the "
+                "moments of whole rows that count alike: 'exact', 'monte-carlo' and 'mean-field' without hidden units, "
+                "and formulas. "
+                f"Here method={settings.method!r} has neither. Leave executor out."
+            )
+        self._refuse_long_sums(sample)
         self.learner = Learner(start, data, settings, threads=threads)
         self._ais = AisLooks(start, data, settings, threads) if settings.ais_every else None
         self._n_measured = 0  # epochs at the last look by annealed importance sampling
-        self._evaluation = Evaluation(start, data, settings, classify, threads)
+        self._evaluation = Evaluation(start, data, settings, classify, threads, executor)
         self.method = self._evaluation.method
 
     def _refuse_long_sums(self, sample: Sample) -> None:
@@ -213,6 +226,8 @@ class FitTask:
             self._ending.forget()
         if self._ais_due:  # the driver came to its end without an epoch more
             return self._measure_by_ais()
+        if self._evaluation.resample(self.model):
+            return {}
         rows = self._evaluation(self.model)
         found = self.learner.verdict()
         self._evaluated = True
@@ -225,7 +240,8 @@ class FitTask:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the run bit for bit, also past its end."""
-        return {**self._state(), **self._ending.state()}
+        resampled = {} if self.done else with_prefix(RESAMPLED, self._evaluation.state())
+        return {**self._state(), **self._ending.state(), **resampled}
 
     def _state(self) -> dict[str, np.ndarray]:
         return self.learner.state({"n_looked": np.array(self._n_measured), "evaluated": np.array(self._evaluated)})
@@ -234,4 +250,5 @@ class FitTask:
         """Restore what `state` returned."""
         self._evaluated, self._n_measured = bool(state["evaluated"]), int(state["n_looked"])
         self._ending.restore(state)
+        self._evaluation.restore(without_prefix(RESAMPLED, state))
         self.learner.restore(state)

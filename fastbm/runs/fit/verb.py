@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..._base import checks, rng
+from ..._base.workers import check_executor
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
 from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
@@ -44,19 +46,23 @@ def fit(
     max_seconds: float | None = None,
     progress: bool | Progress | None = None,
     stop: Stop | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> FitRun:
     """Learn a machine from data by dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free).
 
     Parameters
     ----------
-    data : (n_rows, n_visible) array, str, Source, Packed, generator or Moments
+    data : (n_rows, n_visible) array, str, list of str, Source, Packed, generator or Moments
         Values in the units of the machine; the name of a dataset, such as "file.h5:dataset" (`fastbm.data.load` tells
-        which), or a `Source`, which is a part of one with a threshold; bits that are packed; blocks of values as they
-        are generated; or moments alone, which "exact", "monte-carlo" and "mean-field" without hidden units and the
-        closed forms take. HDF5 datasets and generators may be larger than memory: they are read once, block by block,
-        into a temporary file of packed bits (in the folder that TMPDIR names) where these exceed 4 MB. The run then
-        keeps their name and sha256; a generator must be given again to `resume`.
+        which), or a list of such names, whose rows follow one another; or a `Source`, which is a part of them with a
+        threshold; bits that are packed; blocks of values as they are generated; or moments alone, which "exact",
+        "monte-carlo" and "mean-field" without hidden units and the closed forms take. Lists of files, HDF5 datasets and
+        generators may be larger than memory: they are read once, block by block, into a temporary file of packed bits
+        (in the folder that TMPDIR names) where these exceed 4 MB. For the rules that take moments there is none for
+        lists of files: rows are counted where they lie, with an `executor` a shard of them by each worker, and the
+        others of them that are looked at are read again. The run then keeps their name and sha256; a generator must be
+        given again to `resume`.
         Entries that are NaN, or masked in a NumPy masked array, are missing (see Notes).
     method : str or Rule
         The rule's name, whose own options then stand among `options`; or an object that bears them, such as
@@ -91,6 +97,11 @@ def fit(
         What is recorded and watched, as an object; or its options stand among `options`.
     seed, threads, out, overwrite, max_seconds, progress, stop
         As for `sample`.
+    executor : concurrent.futures.Executor, optional
+        Does the fits of ``errors="bootstrap"``, each on one thread, and counts how often units are up together, of
+        shards of the rows, for rules that learn from moments: "exact", "monte-carlo" and "mean-field" without hidden
+        units and the formulas. What is learned has the bits of a fit without. Refused where neither is to be done:
+        steps of mini-batches are too short to be handed out.
     **options
         Options of the rule, of what is watched, and how the run is stored.
 
@@ -195,6 +206,7 @@ def fit(
             "fit takes rows first and all else by name, a machine to start from too: fit(rows, init=model, "
             'method="pcd").'
         )
+    check_executor(executor)
     own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
     method, own = named(method, monitor, own)
     given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
@@ -202,7 +214,9 @@ def fit(
         _check_start(init, n_hidden, layout, units)
         beta = given["beta"]
         refuse_beyond_range(init, 1.0 if beta is None else checks.real("beta", beta, least=0.0))
-    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels)
+    hidden = n_hidden if init is None else init.n_hidden
+    by_moments = row_weights is None and not check_hidden(hidden) and rules.asks_moments(method, given)
+    read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels, executor, by_moments)
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:
@@ -216,6 +230,7 @@ def fit(
     if read.up is not None:
         missing.suit(start, read.up, method, given)
     settings = rules.check(start, read.n_rows, method, given, gaps=read.has_gaps)
+    read.count(settings, start, executor)
     read.check_settings(settings, start, classify=classify is not None)
     if classify is not None:
         read.check_classifier(classify)
@@ -228,7 +243,7 @@ def fit(
         "judged": True,
     }
     inputs = model_inputs(start) | read.inputs()
-    known = Given(model=start, data=read.rows())
+    known = Given(model=start, data=read.rows(), executor=executor)
     run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, FitRun)
     return run
