@@ -78,12 +78,12 @@ class Bar:
     """
 
     def __init__(self, task: Task, patience: float, *, timed: bool) -> None:
-        self._task, self._patience, self._timed = task, patience, timed
+        self._patience, self._timed = patience, timed
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._drawn: _Drawn | None = None
         self._over = False
-        self._count, self._note = task.progress, ""
+        self._unit, self._count, self._note = task.unit, task.progress, ""
 
     def __enter__(self) -> Bar:
         self._since = time.monotonic()
@@ -98,6 +98,7 @@ class Bar:
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
         """Draw the bar, if it is time for it."""
+        self._unit = task.unit
         self._count = task.progress[0], task.progress[0] if task.done else task.progress[1]
         if self._drawn is None and time.monotonic() - self._since < self._patience:
             return
@@ -110,7 +111,7 @@ class Bar:
                 return
             if self._drawn is None:
                 self._drawn = _Cell() if _in_notebook() else _Line() if _in_terminal() else _Log()
-            self._drawn.draw(*self._count, self._task.unit, self._note)
+            self._drawn.draw(*self._count, self._unit, self._note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,11 +150,15 @@ class _Line:
             console=Console(stderr=True),
         )
         self._row: Any = None
+        self._unit = ""
 
     def draw(self, done: int, total: int, unit: str, note: str) -> None:
         if self._row is None:
             self._row = self._progress.add_task(unit, total=total, note=note)
             self._progress.start()
+        elif unit != self._unit:  # other steps, which take another time
+            self._progress.reset(self._row, total=total, completed=done, description=unit)
+        self._unit = unit
         self._progress.update(self._row, completed=done, total=total, note=note)
 
     def close(self, keep: bool) -> None:
@@ -165,14 +170,17 @@ class _Text:
     """A line of text: how much is done, the last metrics, and how much time is left."""
 
     def __init__(self) -> None:
-        self._since, self._first = time.monotonic(), -1
+        self._since = time.monotonic()
+        self._begun = ("", 0, 0.0)  # the present steps: their name, and where and when they began
 
     def line(self, done: int, total: int, unit: str, note: str) -> str:
-        self._first = done if self._first < 0 else self._first
         self.elapsed = time.monotonic() - self._since
+        if self._begun[0] != unit or done < self._begun[1]:
+            self._begun = (unit, done, self.elapsed)
+        _, first, begun = self._begun
         shown = _clock(self.elapsed)
-        if self._first < done < total:
-            shown = f"{_clock(self.elapsed * (total - done) / (done - self._first))} left"
+        if first < done < total:
+            shown = f"{_clock((self.elapsed - begun) * (total - done) / (done - first))} left"
         return ", ".join(part for part in (f"{unit} {done} of {total}", note, shown) if part)
 
 

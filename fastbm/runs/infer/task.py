@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..._base import checks
 from ..._base.halting import Halted, never
+from ..._base.steps import heard
 from ..._base.streams import Stream
 from ...inference.auto import WORTH, BudgetTooSmall, fit_into
 from ...inference.exact.method import Exact
@@ -24,6 +26,7 @@ from ...inference.subject import Subject, clamp_of
 from ...inference.verdict import chosen_by_auto
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
+from .call import Call
 
 RESULT = "result"
 COMPILE_SECONDS = "meta/compile_seconds"
@@ -47,6 +50,8 @@ class CellsTask:
     ----------
     halt : function
         Asked for a stop inside of exact sums.
+    told : function, optional
+        Called as a single cell goes, which `unit` and `progress` then tell of.
     """
 
     def __init__(
@@ -63,6 +68,8 @@ class CellsTask:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
         self._executor, self._compiling_apart = executor, compiling_apart
         self.halt: Callable[[], bool] = never
+        self.told: Callable[[], None] | None = None
+        self._within: Call | None = None
         self._n_done = 0
         self._sums: ExactSums | None = None
         self._seconds = np.zeros(2)  # spent on the present sums, and on compiling for them
@@ -86,12 +93,16 @@ class CellsTask:
 
     @property
     def unit(self) -> str:
-        """Name of what `progress` counts, "cell" or "piece"."""
+        """Name of what `progress` counts, "cell", "piece", or what a single cell tells of."""
+        if self._within is not None:
+            return self._within.unit
         return "cell" if self._sums is None or len(self._cells) > 1 else "piece"
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Cells done, and cells in all; pieces in place of cells where a single sum is under way."""
+        """Cells done, and cells in all; pieces or steps in place of cells where a single one is under way."""
+        if self._within is not None:
+            return self._within.progress
         if self._sums is not None and len(self._cells) == 1:
             return self._sums.progress
         return self._n_done, len(self._cells)
@@ -127,10 +138,25 @@ class CellsTask:
         with warnings.catch_warnings(), chosen_by_auto("auto" in cell):
             if len(self._cells) > 1:  # the table says for each whether it converged
                 warnings.simplefilter("ignore", checks.ConvergenceWarning)
-            return run_method(
-                self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp,
-                moments=self._moments, seed=cell["seed"], threads=self._threads, **options,
-            )  # fmt: skip
+            with self._telling(cell["method"]):
+                return run_method(
+                    self._models[cell["model"]], cell["method"], beta=cell["beta"], clamp=self._clamp,
+                    moments=self._moments, seed=cell["seed"], threads=self._threads, **options,
+                )  # fmt: skip
+
+    @contextmanager
+    def _telling(self, method: str) -> Iterator[None]:
+        """Tell how far a single cell is."""
+        if self.told is None or len(self._cells) > 1:
+            yield
+            return
+        told, self._within = self.told, Call(method)
+        self._within.each = lambda task, rows: told()
+        try:
+            with heard(self._within.hear):
+                yield
+        finally:
+            self._within = None
 
     def _size(self, cell: dict[str, Any]) -> dict[str, int] | str:
         """Find the size of an estimate that fits into the budget, or why none does."""
