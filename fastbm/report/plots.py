@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
+try:
+    import matplotlib
+except ImportError:
+    raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
 
 from ..inference.comparison import Comparison
 from ..inference.result import Inference

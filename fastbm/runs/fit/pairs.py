@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.shown import brief
 from ...data.packing import gather
 from ...data.rows import Rows
 from ...learning.errors.blocks import Together
@@ -51,6 +52,9 @@ class PairInformation(NamedTuple):
     ratio: float
     ratio_error: float
     block: int
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def pair_information(
