@@ -18,7 +18,8 @@ import numpy as np
 
 from .loop import Progress, Task
 
-PATIENCE = 2.0  # seconds before a bar that nobody asked for
+PATIENCE = 1.0  # seconds before a bar that nobody asked for: with all imports it is there within two
+FIRST_LINE = 2.0  # seconds before the first line of a log file
 LINE_SECONDS = 60.0  # between two lines of a log file, at most
 REDRAWN = 0.25  # seconds between two looks of a notebook's bar
 LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
@@ -41,7 +42,7 @@ def drawing(progress: Any, task: Task) -> AbstractContextManager[Progress | None
     Parameters
     ----------
     progress : bool, callable or None
-        None draws a bar where someone looks, in a terminal or a notebook, once two seconds have passed; True draws it
+        None draws a bar where someone looks, in a terminal or a notebook, once a second has passed; True draws it
         at once and everywhere, in a log file as lines.
     task : Task
     """
@@ -209,7 +210,7 @@ class _Log(_Text):
 
     def __init__(self) -> None:
         super().__init__()
-        self._next, self._last = PATIENCE, ""
+        self._next, self._last = FIRST_LINE, ""
 
     def draw(self, done: int, total: int, unit: str, note: str) -> None:
         self._last = self.line(done, total, unit, note)

@@ -80,7 +80,7 @@ def infer(
         that was had without. Sums of more than a second have 16 pieces at least by "gray" and "blocks", larger ones
         pieces of half a minute or more; elimination is a single piece.
     progress : bool or function, optional
-        As for `sample`: a bar on stderr; left out, in terminals and notebooks alone, after two seconds. A function is
+        As for `sample`: a bar on stderr; left out, in terminals and notebooks alone, after a second. A function is
         called with a task and its rows as the method goes: the task's `unit` and `progress` say how far it is.
     **options
         Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
