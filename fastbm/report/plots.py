@@ -35,25 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "autocorrelation",
-    "campaign",
-    "coupling_matrix",
-    "couplings",
-    "covariances",
-    "energies",
-    "energy",
-    "figure",
-    "learning",
-    "magnetisation",
-    "means",
-    "overlaps",
-    "population_count",
-    "relaxation",
-    "swaps",
-    "temperatures",
-    "trace",
-    "triples",
-]
+    "autocorrelation", "campaign", "coupling_matrix", "couplings", "covariances", "energies", "energy", "figure",
+    "learning", "magnetisation", "means", "overlaps", "patterns", "population_count", "relaxation", "swaps",
+    "temperatures", "trace", "triples",
+]  # fmt: skip
 
 
 def figure(what: Any) -> Figure:
