@@ -58,3 +58,12 @@ def test_ten_machines_classify_mnist() -> None:
     """About the published 3.46 % of one-shot mean field, with the flip noise found by cross-validation."""
     *_, wrong = on("course/08_digits", "mnist.npz")
     assert 3.2 < wrong < 3.8
+
+
+@pytest.mark.long
+def test_restricted_machines_learn_mnist() -> None:
+    """Persistent chains come further than contrastive divergence; the right base finds the exact log Z."""
+    cd, _, pcd, _, *_, found, error, exact = on("course/09_restricted", "mnist.npz")
+    assert -160.0 < cd < pcd - 5.0 and pcd > -140.0
+    assert abs(found - exact) < 4.0 * error < 8.0
+    assert on("users/images", "mnist.npz")[-1] > 0.88
