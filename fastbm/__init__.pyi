@@ -211,6 +211,7 @@ class _Infer(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     executor: Executor | None
+    progress: bool | Progress | None
 
 class _InferExact(_Infer, total=False):
     engine: Literal["gray", "blocks", "layers", "elimination"] | None

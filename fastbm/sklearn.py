@@ -121,8 +121,14 @@ class _Machine(BaseEstimator):
                 Packed(np.concatenate(drawn), rows.shape[1]), init=machine, epochs=epochs, seed=seed, monitor=QUIET,
                 threads=self.n_jobs, **(options if machine is None else _of_learned(options)),
             )  # fmt: skip
-            self.machine_ = machine = run.model
+            machine = run.model
             left, seed = left - (left if same else n_draws), (seed + 1) % MANY_SEEDS
+        assert machine is not None
+        self.machine_ = self._named(machine)
+
+    def _named(self, machine: BoltzmannMachine) -> BoltzmannMachine:
+        """Return the machine with the names of a table's columns, where rows came with some."""
+        return machine.with_names(getattr(self, "feature_names_in_", None))
 
 
 class RestrictedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Machine):
@@ -268,7 +274,7 @@ class PairwiseMachine(_Machine):
             monitor=QUIET,
             threads=self.n_jobs,
         )
-        self.machine_ = run.model
+        self.machine_ = self._named(run.model)
         self.coupling_, self.bias_ = np.array(run.model.weights), np.array(run.model.bias)
         return self
 

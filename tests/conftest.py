@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,15 @@ import pytest
 HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take a folder of data that do not come with fastbm; tests that need one of them are skipped where it is not."""
+    parser.addoption("--data", metavar="FOLDER", help="where mnist.npz, example15.mat and example50.mat lie")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Hear the signals that tests send: nohup, and shells that start a job in the background, have some ignored."""
+    if config.getoption("--data"):
+        os.environ["FASTBM_TEST_DATA"] = os.path.abspath(config.getoption("--data"))
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

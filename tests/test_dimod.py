@@ -72,6 +72,11 @@ def test_what_is_no_model_is_refused() -> None:
         bm.models.from_bqm(dimod.BinaryQuadraticModel({}, {("a", "b"): float("nan")}, "SPIN"))
     with pytest.raises(ValueError, match="labels must name each of the 3 units once; got 3, 2 of them different"):
         bm.models.to_bqm(bm.models.ising((3,)), ["a", "b", "a"])
+    with pytest.raises(TypeError, match="labels must be hashable"):
+        bm.models.to_bqm(bm.models.ising((2,)), [["a"], ["b"]])
+    for sampler in SAMPLERS:
+        with pytest.raises(TypeError, match="BinaryQuadraticModel; got ConstrainedQuadraticModel"):
+            sampler().sample(dimod.ConstrainedQuadraticModel())
 
 
 def test_annealing_takes_the_arguments_of_dwaves() -> None:

@@ -111,7 +111,9 @@ def test_searches_and_tables() -> None:
     table = pandas.DataFrame(BITS[:50], columns=[f"pixel{k}" for k in range(64)])
     machine = small().set_output(transform="pandas").fit(table)
     assert list(machine.transform(table).columns) == [f"restrictedmachine{k}" for k in range(12)]
-    assert list(machine.feature_names_in_) == list(table.columns)
+    assert list(machine.feature_names_in_) == list(table.columns) == list(machine.machine_.names)[:64]
+    assert list(machine.partial_fit(table).machine_.names)[:64] == list(table.columns)
+    assert PairwiseMachine().fit(table.iloc[:, 20:24]).machine_.names == tuple(table.columns[20:24])
 
 
 def test_pairs_are_the_density_that_fit_learns() -> None:

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 
 from .._base import checks
+from .._base.shown import brief
 from .datasets import opened_hdf5
 
 EDGE = 1e-6  # bins: a time so close below an edge is taken to lie on it, as 0.58 / 0.02 is 28.999999999999996
@@ -37,6 +38,9 @@ class Binned(NamedTuple):
     trial: np.ndarray
     start: np.ndarray
     names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def from_spike_times(
@@ -135,7 +139,10 @@ def _units(times: Any) -> tuple[tuple[str, ...], list[np.ndarray]]:
 
 
 def _times(name: str, values: Any) -> np.ndarray:
-    found = np.asarray(values, np.float64) if len(np.shape(values)) == 1 else None
+    try:
+        found = np.asarray(values, np.float64) if len(np.shape(values)) == 1 else None
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers, the times of one unit.") from None
     if found is None:
         raise TypeError(f"{name} must be the times of one unit, of one axis; got shape {np.shape(values)}.")
     if not np.isfinite(found).all():

@@ -30,6 +30,11 @@ class OverlapDistribution(NamedTuple):
     value: np.ndarray
     error: np.ndarray
 
+    def __repr__(self) -> str:
+        from .._base.shown import brief
+
+        return brief(self)
+
 
 def _series(name: str, values: Any) -> np.ndarray:
     array = finite(values)

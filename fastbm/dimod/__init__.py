@@ -20,7 +20,7 @@ except ImportError:
 
 from .._base import checks
 from ..inference.methods import infer
-from ..models.quadratic import from_bqm
+from ..models.quadratic import check_bqm, from_bqm
 from ..runs.sample.verb import sample
 from .common import nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
 from .trajectories import states_along, sweeps_of
@@ -127,6 +127,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         """
         started = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
+        check_bqm(bqm)
         seed = seed_of(seed)
         checks.choice("beta_schedule_type", beta_schedule_type, SCHEDULES)
         rule = CRITERIA[checks.choice("proposal_acceptance_criteria", proposal_acceptance_criteria, CRITERIA)]
@@ -239,6 +240,7 @@ class TemperingSampler(_Sampler):
         """
         started = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
+        check_bqm(bqm)
         seed = seed_of(seed)
         num_reads = checks.whole("num_reads", num_reads, least=1)
         if not len(bqm.variables):
@@ -307,6 +309,7 @@ class ExactSampler(_Sampler):
         self.remove_unknown_kwargs(**kwargs)
         if num_states is not None and num_reads is not None:
             raise ValueError("num_states asks for lowest states, num_reads for draws at beta: give one of them.")
+        check_bqm(bqm)
         seed = seed_of(seed)
         if not len(bqm.variables):
             return nothing(bqm, num_reads or 1)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import diagnostics
 from .._base.options import Least, options
+from .._base.steps import tell
 from ..kernels.bits import count_pairs, pack_chains
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
@@ -42,6 +43,7 @@ def find_burn_in(chains: Sweeping, longest: int) -> int:
     """
     bins = diagnostics.LogBins(1, chains.n_chains)
     for t in range(1, longest + 1):
+        tell("sweep of the burn-in", t - 1, longest)
         chains.sweep(1)
         if bins.add(chains.energies()[None]):
             return t
@@ -123,6 +125,7 @@ class _Chains(Examined):
         sums = np.zeros((n_blocks, self.n_chains, model.n_units))
         sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
         for t in range(n_samples):
+            tell("sweep", t * self.thin, self.n_sweeps)
             chains.sweep(self.thin)
             energies[t] = chains.energies() + model.offset
             up = chains.bits()

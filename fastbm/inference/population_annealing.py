@@ -18,8 +18,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from .._base.options import Least, options
+from .._base.steps import tell
 from ..machine.machine import BoltzmannMachine
-from ..sampling.population import TARGET_ESS, part_of_population
+from ..sampling.population import PARTS, TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
 from .estimator import Examined, Knob, refuse_beside_betas
 from .result import Inference, check_pairs, moments_of
@@ -129,6 +130,7 @@ def _anneal(
         }
         if populations.beta == beta:
             return
+        tell("part of the way", int(PARTS * populations.beta / beta), PARTS)
         following = populations.next_beta(rises, beta, target_ess) if ladder is None else float(ladder[k + 1])
         populations.cool(following, rises)
         populations.sweep(n_sweeps)

@@ -43,9 +43,7 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     >>> float(bm.models.from_bqm(bqm).energy([1, 1])), float(bqm.energy({"a": 1, "b": 1}))
     (1.5, 1.5)
     """
-    for name in _NEEDED:
-        if not hasattr(bqm, name):
-            raise TypeError(f"bqm must be a dimod.BinaryQuadraticModel; got {type(bqm).__name__} without {name}.")
+    check_bqm(bqm)
     if not len(bqm.variables):
         raise ValueError("bqm must have at least one variable; got a model without any.")
     linear, (i, j, quadratic), offset = bqm.to_numpy_vectors(list(bqm.variables))
@@ -57,6 +55,13 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     names = None if labels == list(range(len(labels))) else labels
     made = BoltzmannMachine(couplings, -bias, units=units, offset=float(offset), names=names)
     return named(made, "from_bqm", units=units)
+
+
+def check_bqm(bqm: Any) -> None:
+    """Refuse what is no binary quadratic model."""
+    for name in _NEEDED:
+        if not hasattr(bqm, name):
+            raise TypeError(f"bqm must be a dimod.BinaryQuadraticModel; got {type(bqm).__name__} without {name}.")
 
 
 def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
@@ -87,9 +92,13 @@ def to_bqm(model: BoltzmannMachine, labels: Sequence[Any] | None = None) -> Any:
         raise ImportError('to_bqm needs dimod: pip install "fastbm[dimod]"') from None
     own = range(model.n_units) if model.names is None else model.names
     names = list(own if labels is None else labels)
-    if len(names) != model.n_units or len(set(names)) != len(names):
+    try:
+        n_different = len(set(names))
+    except TypeError:
+        raise TypeError("labels must be hashable, such as texts or numbers.") from None
+    if len(names) != model.n_units or n_different != len(names):
         raise ValueError(
-            f"labels must name each of the {model.n_units} units once; got {len(names)}, {len(set(names))} of them "
+            f"labels must name each of the {model.n_units} units once; got {len(names)}, {n_different} of them "
             "different."
         )
     indptr, indices, values = model.couplings.csr()

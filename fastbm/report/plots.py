@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
+try:
+    import matplotlib
+except ImportError:
+    raise ImportError('pictures need Matplotlib: pip install "fastbm[plot]"') from None
 
 from ..inference.comparison import Comparison
 from ..inference.result import Inference
@@ -32,25 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "autocorrelation",
-    "campaign",
-    "coupling_matrix",
-    "couplings",
-    "covariances",
-    "energies",
-    "energy",
-    "figure",
-    "learning",
-    "magnetisation",
-    "means",
-    "overlaps",
-    "population_count",
-    "relaxation",
-    "swaps",
-    "temperatures",
-    "trace",
-    "triples",
-]
+    "autocorrelation", "campaign", "coupling_matrix", "couplings", "covariances", "energies", "energy", "figure",
+    "learning", "magnetisation", "means", "overlaps", "patterns", "population_count", "relaxation", "swaps",
+    "temperatures", "trace", "triples",
+]  # fmt: skip
 
 
 def figure(what: Any) -> Figure:

@@ -54,12 +54,29 @@ MEANING = {  # of streams by their last name: what they are, and their units whe
     "log_z_error": ("standard error of log_z", "nats"),
     "epoch_seconds": ("time of an epoch", "s"),
     "seconds": ("time of a cell", "s"),
+    "pseudo_likelihood": ("log pseudo-likelihood of a row", "nats"),
+    "holdout_pseudo_likelihood": ("log pseudo-likelihood of a held-out row", "nats"),
+    "log_likelihood": ("log-likelihood of a row", "nats"),
+    "holdout_log_likelihood": ("log-likelihood of a held-out row", "nats"),
+    "moment_error": ("root mean square difference of the pair moments", ""),
+    "gradient": ("size of the gradient", ""),
+}
+OBSERVED = {  # observables of ours
+    "magnetisation": "mean of the spins",
+    "overlap": "overlap of chains 2k and 2k + 1",
+    "link_overlap": "overlap of the links of chains 2k and 2k + 1",
+    "structure_factor": "structure factor of the spins at the smallest wave vector",
+    "overlap_structure_factor": "structure factor of overlaps at the smallest wave vector",
 }
 
 
-def meaning(name: str) -> dict[str, str]:
-    """Return the attributes that say what a stream with this last name holds, and in which units."""
-    told = zip(("long_name", "units"), MEANING.get(name, ("", "")), strict=True)
+def meaning(spec: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return the attributes that say what a stream holds, and in which units."""
+    group, _, last = name.rpartition("/")
+    found = MEANING.get(last, ("", ""))
+    if group == "observables" or (group == "ladder" and last != "states"):  # which have whatever names
+        found = (OBSERVED.get((spec["sample"].get("observables") or {}).get(last) or "", ""), "")
+    told = zip(("long_name", "units"), found, strict=True)
     return {key: text for key, text in told if text}
 
 
@@ -117,9 +134,9 @@ def described(
     found: dict[str, Stream] = {}
     there = {"samples+unit"}  # whose states are packed, so that no stream lies along it
     for name, stream in streams.items():
-        dims, last = names_of(spec, name, streams), name.rpartition("/")[2]
+        dims = names_of(spec, name, streams)
         there |= {f"{name.rpartition('/')[0]}+{dim}" for dim in dims}
-        attrs = dict(stream.attrs) | {"dims": " ".join(dims)} | meaning(last)
+        attrs = dict(stream.attrs) | {"dims": " ".join(dims)} | meaning(spec, name)
         found[name] = replace(stream, attrs=attrs)
     along = {
         name: array

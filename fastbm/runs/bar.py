@@ -18,7 +18,8 @@ import numpy as np
 
 from .loop import Progress, Task
 
-PATIENCE = 2.0  # seconds before a bar that nobody asked for
+PATIENCE = 1.0  # seconds before a bar that nobody asked for: with all imports it is there within two
+FIRST_LINE = 2.0  # seconds before the first line of a log file
 LINE_SECONDS = 60.0  # between two lines of a log file, at most
 REDRAWN = 0.25  # seconds between two looks of a notebook's bar
 LIKELIHOODS = {"pseudo_likelihood": "pseudo-likelihood", "log_likelihood": "log-likelihood"}
@@ -41,7 +42,7 @@ def drawing(progress: Any, task: Task) -> AbstractContextManager[Progress | None
     Parameters
     ----------
     progress : bool, callable or None
-        None draws a bar where someone looks, in a terminal or a notebook, once two seconds have passed; True draws it
+        None draws a bar where someone looks, in a terminal or a notebook, once a second has passed; True draws it
         at once and everywhere, in a log file as lines.
     task : Task
     """
@@ -78,12 +79,12 @@ class Bar:
     """
 
     def __init__(self, task: Task, patience: float, *, timed: bool) -> None:
-        self._task, self._patience, self._timed = task, patience, timed
+        self._patience, self._timed = patience, timed
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._drawn: _Drawn | None = None
         self._over = False
-        self._count, self._note = task.progress, ""
+        self._unit, self._count, self._note = task.unit, task.progress, ""
 
     def __enter__(self) -> Bar:
         self._since = time.monotonic()
@@ -98,6 +99,7 @@ class Bar:
 
     def __call__(self, task: Task, rows: Mapping[str, np.ndarray]) -> None:
         """Draw the bar, if it is time for it."""
+        self._unit = task.unit
         self._count = task.progress[0], task.progress[0] if task.done else task.progress[1]
         if self._drawn is None and time.monotonic() - self._since < self._patience:
             return
@@ -110,7 +112,7 @@ class Bar:
                 return
             if self._drawn is None:
                 self._drawn = _Cell() if _in_notebook() else _Line() if _in_terminal() else _Log()
-            self._drawn.draw(*self._count, self._task.unit, self._note)
+            self._drawn.draw(*self._count, self._unit, self._note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,11 +151,15 @@ class _Line:
             console=Console(stderr=True),
         )
         self._row: Any = None
+        self._unit = ""
 
     def draw(self, done: int, total: int, unit: str, note: str) -> None:
         if self._row is None:
             self._row = self._progress.add_task(unit, total=total, note=note)
             self._progress.start()
+        elif unit != self._unit:  # other steps, which take another time
+            self._progress.reset(self._row, total=total, completed=done, description=unit)
+        self._unit = unit
         self._progress.update(self._row, completed=done, total=total, note=note)
 
     def close(self, keep: bool) -> None:
@@ -165,14 +171,17 @@ class _Text:
     """A line of text: how much is done, the last metrics, and how much time is left."""
 
     def __init__(self) -> None:
-        self._since, self._first = time.monotonic(), -1
+        self._since = time.monotonic()
+        self._begun = ("", 0, 0.0)  # the present steps: their name, and where and when they began
 
     def line(self, done: int, total: int, unit: str, note: str) -> str:
-        self._first = done if self._first < 0 else self._first
         self.elapsed = time.monotonic() - self._since
+        if self._begun[0] != unit or done < self._begun[1]:
+            self._begun = (unit, done, self.elapsed)
+        _, first, begun = self._begun
         shown = _clock(self.elapsed)
-        if self._first < done < total:
-            shown = f"{_clock(self.elapsed * (total - done) / (done - self._first))} left"
+        if first < done < total:
+            shown = f"{_clock((self.elapsed - begun) * (total - done) / (done - first))} left"
         return ", ".join(part for part in (f"{unit} {done} of {total}", note, shown) if part)
 
 
@@ -201,7 +210,7 @@ class _Log(_Text):
 
     def __init__(self) -> None:
         super().__init__()
-        self._next, self._last = PATIENCE, ""
+        self._next, self._last = FIRST_LINE, ""
 
     def draw(self, done: int, total: int, unit: str, note: str) -> None:
         self._last = self.line(done, total, unit, note)

@@ -27,7 +27,7 @@ def to_xarray(run: Any) -> xarray.DataTree:
         group, _, last = name.rpartition("/")
         dims = _dims(run, name)
         values = _states(getattr(run, STATES[name]), xarray) if name in STATES else run.read(name)
-        nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values, meaning(last))
+        nodes.setdefault(group or "run", {})[last] = xarray.Variable(dims, values, meaning(run.config, name))
     found = {}
     for group, variables in nodes.items():
         coords = _coords(run, group, variables)

@@ -77,6 +77,8 @@ def execute(
         worker.halt = stop.asked
     if hasattr(worker, "enter"):  # its blocks are runs themselves, which the same stop stops
         worker.enter(stop, writer)
+    if progress is not None and hasattr(worker, "told"):  # it says how far it is inside of blocks too
+        worker.told = lambda: progress(task, {})
     if hasattr(worker, "n_written"):  # it may ask how many rows of each stream the run has written
         worker.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
     with stop, stop.breaking(False), single_threaded_blas():

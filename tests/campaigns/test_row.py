@@ -21,7 +21,8 @@ def test_a_row_of_samples_holds_their_averages() -> None:
     sample = {"n_sweeps": 40, "n_chains": 8, "beta": 0.3, "observables": observables}
     run = run_tables({"model": ISING, "sample": sample})
     row, (physics,) = columns_of(run), run.thermodynamics()
-    for name, estimate in zip(physics._fields[1:], physics[1:], strict=True):
+    assert physics.link_overlap.value == pytest.approx(row["links"])
+    for name, estimate in zip(physics._fields[1:-1], physics[1:-1], strict=True):
         assert (row.get(name), row.get(f"{name}_error")) == (estimate or (None, None))
     e, m = run.energy / 16, run.observables["m"]
     for name, values in {"energy_square": e**2, "m2": m**2, "m4": m**4, "links": run.observables["links"]}.items():

@@ -71,6 +71,7 @@ def test_a_file(tmp_path: Path) -> None:
         (lambda _: bin_times(3, 0.1), TypeError, "times of each unit; got int"),
         (lambda _: bin_times([0.1, 0.2], 0.1), TypeError, r"times\[0\] must be the times of one unit"),
         (lambda _: bin_times([[0.1, np.nan]], 0.1), ValueError, r"times\[0\] holds a time that is not finite"),
+        (lambda _: bin_times([["a"]], 0.1), TypeError, r"times\[0\] must be numbers"),
         (lambda _: bin_times([[], []], 0.1), ValueError, "pass stop"),
         (lambda _: bin_times([[-0.2]], 0.1), ValueError, "times begin at -0.2, before 0: pass start"),
         (lambda _: bin_times([[0.1]], 0.1, start=1.0, stop=1.05), ValueError, "no whole bin"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,26 @@ def test_what_notebooks_show_is_escaped_and_short() -> None:
     ):  # fmt: skip
         assert said in what._repr_html_() and "<i>" not in what._repr_html_()
         assert len(repr(what)) < 120 and "\n" not in repr(what)
+    rows = np.random.default_rng(1).integers(0, 2, (200, 4)) * 2 - 1
+    rows[:, 0] = rows[:, 1]
+    machine = bm.models.curie_weiss(4)
+    curves, fidelity = sampled.thermodynamics(), bm.fidelity(machine, rows)
+    for what in (
+        curves, fidelity, fidelity.mean, bm.pattern_frequencies(machine, rows),
+        bm.pair_information(rows, n_resamples=2), sampled.overlap_distribution(sampled.beta[0]),
+        bm.data.from_spike_times([[0.1, 0.2]] * 4, 0.01),
+        bm.BoltzmannClassifier().fit(rows[:, 1:] > 0, rows[:, 0]),
+    ):  # fmt: skip
+        assert len(repr(what)) < 250 and "\n" not in repr(what)
+    assert "specific heat" in curves._repr_html_() and "±" in curves._repr_html_()
+    assert "triple z" in fidelity._repr_html_()
+
+
+def test_without_matplotlib_its_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "fastbm.report.plots")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'pip install "fastbm\[plot\]"'):
+        importlib.import_module("fastbm.report.plots")
 
 
 @pytest.mark.filterwarnings("ignore")

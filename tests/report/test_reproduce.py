@@ -9,6 +9,10 @@ from fastbm.report.reproduce.found import Found, slope
 from fastbm.report.reproduce.studies import STUDIES, reproduce
 from tests.support import machines
 
+FILES = {
+    "mnist-classifier": "mnist.npz", "neurons-pairs": "example15.mat:spikes15", "neurons-entropy": "example50.mat",
+}  # fmt: skip
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "effort"), [("ising-scaling", 0.25), ("inverse-ising", 0.5), ("ais", 0.5)])
@@ -19,7 +23,9 @@ def test_studies_with_fewer_samples(name: str, effort: float) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", STUDIES)
 def test_studies(name: str) -> None:
-    check(reproduce(name, data=str(machines.data_file("mnist.npz")) if STUDIES[name].needs else None))
+    file, _, member = FILES.get(name, "").partition(":")
+    check(reproduce(name, data=f"{machines.data_file(file)}{member and ':'}{member}" if file else None))
+    assert bool(file) is bool(STUDIES[name].needs)
 
 
 def check(found: list[Found]) -> None:
@@ -51,6 +57,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         (["ising"], "2", "name must be one of"),
         (["mnist-classifier"], "2", "needs mnist.npz"),
         (["mnist-classifier", "--data", "no.npz"], "2", "no.npz does not exist"),
+        (["neurons-pairs"], "2", "needs a recording"),
+        (["neurons-pairs", "--data", "no.mat"], "2", "no.mat does not exist"),
+        (["neurons-entropy", "--data", "shifter"], "2", "published figures are of example50.mat"),
         (["ais", "--data", "no.npz"], "2", "leave --data out"),
     ):
         with pytest.raises(SystemExit, match=code):

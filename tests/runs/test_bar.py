@@ -13,6 +13,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.runs import bar
+from fastbm.runs.infer import call
 
 ROWS = {"metrics/pseudo_likelihood": np.array([-2.0, -1.25]), "metrics/moment_error": np.array([0.5, 0.125])}
 
@@ -82,7 +83,7 @@ def test_nobody_looks_at_a_log_file_that_was_not_asked_for(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("progress", "seconds", "there"), [(None, 1.0, True), (None, 0.1, False), (True, 0.1, True)])
+@pytest.mark.parametrize(("progress", "seconds", "there"), [(None, 1.0, True), (None, 0.05, False), (True, 0.1, True)])
 def test_a_terminal_has_a_bar_when_a_call_is_long_or_it_is_asked_for(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, progress: Any, seconds: float, there: bool
 ) -> None:
@@ -121,8 +122,8 @@ def test_a_notebook_has_a_bar_in_its_cell(clock: list[float], monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "IPython.display", display)  # type: ignore[arg-type]
     run(None, clock)
-    assert shown[0].startswith('<progress value="2" max="10"></progress> sweep 2 of 10, pseudo-likelihood -1.25')
-    assert shown[-2].endswith("0:08")
+    assert shown[0].startswith('<progress value="1" max="10"></progress> sweep 1 of 10, pseudo-likelihood -1.25')
+    assert shown[-2].endswith("0:09")
     assert shown[-1] == ""
 
 
@@ -132,6 +133,7 @@ def test_what_is_no_progress_is_refused_before_anything(tmp_path: Any) -> None:
         lambda: bm.sample(model, n_sweeps=3, out=tmp_path / "run.h5", progress="yes"),  # type: ignore[arg-type]
         lambda: bm.extend(bm.sample(model, n_sweeps=3), n_sweeps=2, progress=1),  # type: ignore[arg-type]
         lambda: bm.resume(tmp_path / "run.h5", progress=1),  # type: ignore[arg-type]
+        lambda: bm.infer(model, "exact", out=tmp_path / "run.h5", progress=1),  # type: ignore[arg-type]
     ):
         with pytest.raises(TypeError, match="progress must be True, False, None or a function"):
             act()
@@ -148,3 +150,40 @@ def test_a_run_goes_on_where_nobody_can_be_told(clock: list[float], monkeypatch:
     monkeypatch.setattr(sys, "stderr", None)
     run(True, clock)
     run(None, clock, 10.0)
+
+
+STEPS = {
+    "ais": "step", "gibbs": "sweep", "tempering": "sweep", "population-annealing": "part of the way",
+    "sampled-states": "sweep", "bethe": "sweep",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", STEPS)
+@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+def test_methods_of_inference_tell_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, method: str, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(call, "PAUSE", 0.0)
+    model = bm.models.sherrington_kirkpatrick(8, seed=1)
+    results, told = [], []
+    for out in (None, tmp_path / "run.h5"):
+        seen: list[tuple[str, int, int]] = []
+        progress = lambda task, rows, seen=seen: seen.append((task.unit, *task.progress))  # noqa: E731
+        results.append(bm.infer(model, method, progress=progress, out=out))
+        told.append([one for one in seen if one[0] == f"{method}: {STEPS[method]}"])
+        assert all(0 <= done <= total for _, done, total in seen)
+        assert seen[-1] == (method, 1, 1)
+    assert told[0]
+    assert told[1]
+    assert results[0].log_z == results[1].log_z == bm.infer(model, method).log_z
+
+
+def test_a_bar_follows_the_steps_of_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = to_terminal(monkeypatch)
+    for method in ("exact", "ais"):
+        bm.infer(bm.models.curie_weiss(6), method, progress=True)
+        assert f"{method} " in terminal.getvalue()
+        assert "1/1" in terminal.getvalue()
+        terminal.truncate(0)
+    bm.infer(bm.models.curie_weiss(6), "ais")
+    assert terminal.getvalue() == ""

@@ -118,6 +118,7 @@ def test_files_show_their_axes_without_fastbm(tmp_path: Path) -> None:
         assert tree["samples"]["states"].dims == ("draw", "chain", "unit_byte")
         np.testing.assert_array_equal(tree["tempering"]["beta"], bm.open(tmp_path / "ladder.h5").betas)
         assert tree["tempering"]["energy"].attrs["long_name"] == "energy"
+        assert tree["ladder"]["overlap"].attrs["long_name"] == "overlap of chains 2k and 2k + 1"
     with xarray.open_datatree(tmp_path / "fit.h5", engine="h5netcdf") as tree:
         assert tree["weights"]["weights"].dims == ("epoch", "visible", "hidden")
         assert tree["weights"].indexes["epoch"].tolist() == bm.open(tmp_path / "fit.h5").weights["epoch"].tolist()

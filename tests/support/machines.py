@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ import fastbm as bm
 from fastbm._base import threads
 from tests.twins import reference
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("FASTBM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))  # pytest --data FOLDER
 KINDS = ("visible", "restricted", "layers", "general", "sparse")
 UNITS = ("spin", "binary")
 SURE = 1e-6  # false-alarm rate of one test of a distribution: all of them together stay below 1e-4
@@ -116,7 +117,7 @@ def data_file(name: str) -> Path:
     """The path of a data set for developers; the test is skipped where it is absent."""
     path = DATA / name
     if not path.is_file():
-        pytest.skip(f"{path.name} is not in {path.parent}")
+        pytest.skip(f"{path.name} is not in {path.parent}; pytest --data FOLDER says where it is")
     return path
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..._base.steps import tell
 from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
 from ...sampling.engine.lanes import BLOCK, Lanes
@@ -85,6 +86,7 @@ class Walk:
         """Weigh and sweep at every step of `path`, up or down."""
         size = max(1, int(PIECE_SECONDS / self.step_seconds))
         for first in range(0, len(path) - 1, size):
+            tell("step", first, len(path) - 1)
             self._for_blocks(partial(self._follow_block, path=path[first : first + size + 1]))
 
     def finish(self) -> None:

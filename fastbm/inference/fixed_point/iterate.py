@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._base import checks, rng
 from ..._base.options import Above, Least, options
+from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ..estimator import Estimator
 
@@ -92,6 +93,7 @@ def settle(
     mixer = _Mixer(equations, depth) if depth >= 2 else None
     change, n_sweeps = np.full(n_lanes, np.inf), 0
     while n_sweeps < max_sweeps and not np.all(change <= tolerance):
+        tell("sweep", n_sweeps, max_sweeps)
         least = np.where(change <= tolerance, np.inf, lazy * change if lazy and n_sweeps else 0.0)
         mixing = mixer is not None and n_sweeps >= PLAIN_SWEEPS
         if mixing:

@@ -19,6 +19,7 @@ import numpy as np
 from ... import diagnostics
 from ..._base import checks, rng
 from ..._base.options import Above, Least, options
+from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling import Chains, make_chains
 from ...sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
@@ -86,6 +87,7 @@ def _recorded(chains: Chains | TemperedChains, n_sweeps: int, thin: int, burn_in
     left = n_sweeps // thin
     piece = max(1, PIECE_BYTES // (chains.n_chains * (-(-chains.n_units // 8) + 8)))
     while left:
+        tell("sweep", n_sweeps - left * thin, n_sweeps)
         rows = chains.record(min(piece, left), thin)
         yield rows["samples/states"], rows["samples/energy"]
         left -= len(rows["samples/energy"])
@@ -107,6 +109,7 @@ def visit_annealed(
     schedule = make_schedule(n_sweeps, "adaptive", knots)
     chains = AnnealedChains(model, n_chains, betas=schedule, order=order, seed=seed, threads=threads)
     while not chains.finished:
+        tell("sweep", chains.n_swept, n_sweeps)
         chains.advance(thin)
         yield chains.packed()[None], chains.energies()[None]
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..._base import arrays, rng
+from ..._base.steps import tell
 from ..._base.threads import fan_out
 from ...kernels.inference.marginal import set_fields, temper_marginal
 from .marginal import LANES, PAIR_SECONDS, PIECE_SECONDS, Marginal
@@ -76,6 +77,7 @@ def temper(
         own, ends = np.ascontiguousarray(swaps[c : c + 1].T), np.zeros(lanes, np.uint8)
         visited, trips = np.empty((burn_in + n_rounds, m), np.uint8), 0
         for first in range(0, len(visited), piece):
+            tell("round of tempering", c * len(visited) + first, n_ladders * len(visited))
             rows = visited[first : first + piece]
             trips += temper_marginal(
                 up, fields, sums, weights, bias, pulls, ladder, level, ends, mine, own, rows, first

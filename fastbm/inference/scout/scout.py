@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..._base import rng
+from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import free_spread
@@ -133,6 +134,7 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     chains.sweep(int(BURN_IN * rounds))
     visited = np.empty((LADDERS, rounds, model.n_units), np.uint8)
     for t in range(rounds):
+        tell("round of a look around", t, rounds)
         chains.sweep(1)
         visited[:, t] = chains.bits()
     if is_even(model, beta):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import diagnostics
 from ..._base.options import Least, options
+from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
@@ -174,7 +175,11 @@ def _record(
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
     for start in range(0, n_samples, piece):
         step = min(piece, n_samples - start)
-        rows = [chains.record(step, thin)] if up is None else [_counted(chains, thin, up) for _ in range(step)]
+        tell("sweep", start * thin, n_samples * thin)
+        if up is None:
+            rows = [chains.record(step, thin)]
+        else:
+            rows = [_counted(chains, thin, up, start + t, n_samples) for t in range(step)]
         energies[start : start + step] = np.concatenate([row["tempering/energy"] for row in rows])
         at_target[start : start + step] = np.concatenate([row["samples/energy"] for row in rows])
         if target is not None:
@@ -184,8 +189,11 @@ def _record(
     return energies, at_target
 
 
-def _counted(chains: TemperedChains | BasedChains, thin: int, up: np.ndarray) -> dict[str, np.ndarray]:
-    """Record one sample, and count the units that are up at every level."""
+def _counted(
+    chains: TemperedChains | BasedChains, thin: int, up: np.ndarray, t: int, n_samples: int
+) -> dict[str, np.ndarray]:
+    """Record sample `t` of `n_samples`, and count the units that are up at every level."""
+    tell("sweep", t * thin, n_samples * thin)
     row = chains.record(1, thin)
     assert isinstance(chains, TemperedChains)
     up += chains.engine.bits()[chains.lanes]

@@ -127,6 +127,10 @@ class BoltzmannClassifier:
             **self._options,
         }
 
+    def __repr__(self) -> str:
+        learned = f", {len(self.classes)} classes" if hasattr(self, "classes") else ""
+        return f"<BoltzmannClassifier: {self.method}{learned}>"
+
     def fit(self, data: Any, labels: Any) -> BoltzmannClassifier:
         """Learn one machine for each label.
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import checks, rng, threads as threads_module
+from ..._base import checks, html, rng, threads as threads_module
+from ..._base.shown import brief
 from ..._base.streams import Stream
 from ...data import datasets as data_module
 from ...data.rows import Rows
@@ -53,6 +54,9 @@ class Compared:
     error: np.ndarray
     machine_error: np.ndarray
     z: np.ndarray
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def root_mean_square(self) -> float:
@@ -107,6 +111,15 @@ class Fidelity:
     n_samples: int
     r_hat: float
     precise: bool
+
+    def __repr__(self) -> str:
+        worst = max(ORDERS, key=lambda name: getattr(self, name).largest_z)
+        found = f"{self.mean.data.size} units, {self.n_rows} rows, largest |z| {getattr(self, worst).largest_z:.3g}"
+        return f"<Fidelity: {found} ({worst.replace('_', ' ')})>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.summary().items()]
+        return html.table(rows)
 
     def plot(self) -> Any:
         """Draw moments of machine and data, and P(K): `plots.figure` of the comparison."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks
+from ..._base.shown import brief
 from ...data import datasets as data_module
 from ...inference.likelihood import log_likelihood
 from ...machine.machine import BoltzmannMachine, check_machine
@@ -43,6 +44,9 @@ class PatternFrequencies(NamedTuple):
     divergence: float
     independent_divergence: float
     noise: float
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def pattern_frequencies(

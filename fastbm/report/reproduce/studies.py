@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..._base import checks
-from . import glass, importance, inverse, ising
+from . import glass, importance, inverse, ising, neurons
 from .found import Found
 
 
@@ -34,6 +34,12 @@ STUDIES = {
     "ais": Study("log Z of machines taught by CD-1, CD-3 and PCD, annealed and exact", importance.ais),
     "mnist-classifier": Study(
         "ten visible machines classify MNIST in one shot", importance.mnist, "mnist.npz (--data PATH)"
+    ),
+    "neurons-pairs": Study(
+        "what pairs explain of groups of ten recorded cells", neurons.pairs, "a recording (--data FILE.mat:VARIABLE)"
+    ),
+    "neurons-entropy": Study(
+        "entropies of 50 recorded cells and of their pairwise machine", neurons.entropies, "example50.mat (--data PATH)"
     ),
 }
 

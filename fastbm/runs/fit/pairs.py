@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng
+from ..._base.shown import brief
 from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
 from ...data.packing import gather
@@ -53,6 +54,9 @@ class PairInformation(NamedTuple):
     ratio: float
     ratio_error: float
     block: int
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def pair_information(

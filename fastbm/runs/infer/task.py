@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..._base import checks
 from ..._base.halting import Halted, never
+from ..._base.steps import heard
 from ..._base.streams import Stream
 from ...inference.exact.method import Exact
 from ...inference.exact.settings import ExactSettings
@@ -21,6 +23,7 @@ from ...inference.result import to_json
 from ...inference.subject import Subject, clamp_of
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
+from .call import Call
 from .cells import Cells, Done, Handed, place_of
 
 RESULT = "result"
@@ -47,6 +50,8 @@ class CellsTask:
     ----------
     halt : function
         Asked for a stop inside of exact sums, and while workers compute.
+    told : function, optional
+        Called as a single cell goes, which `unit` and `progress` then tell of.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class CellsTask:
         self._models, self._cells, self._clamp, self._moments, self._threads = models, cells, clamp, moments, threads
         self._executor, self._worker_threads, self._compiling_apart = executor, worker_threads, compiling_apart
         self.halt: Callable[[], bool] = never
+        self.told: Callable[[], None] | None = None
+        self._within: Call | None = None
         self._n_done = 0
         self._sums: ExactSums | None = None
         self._seconds = np.zeros(2)  # spent on the present sums, and on compiling for them
@@ -94,12 +101,16 @@ class CellsTask:
 
     @property
     def unit(self) -> str:
-        """Name of what `progress` counts, "cell" or "piece"."""
+        """Name of what `progress` counts, "cell", "piece", or what a single cell tells of."""
+        if self._within is not None:
+            return self._within.unit
         return "cell" if self._sums is None or len(self._cells) > 1 else "piece"
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Cells done, and cells in all; pieces in place of cells where a single sum is under way."""
+        """Cells done, and cells in all; pieces or steps in place of cells where a single one is under way."""
+        if self._within is not None:
+            return self._within.progress
         if self._sums is not None and len(self._cells) == 1:
             return self._sums.progress
         return self._n_done, len(self._cells)
@@ -127,7 +138,22 @@ class CellsTask:
     def _do(self) -> Done:
         if self._handed is not None:
             return self._handed.do_next(self._made, self._n_done, self.halt)
-        return self._made.do(self._n_done, self._threads, self._executor)
+        with self._telling():
+            return self._made.do(self._n_done, self._threads, self._executor)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell how far a single cell is."""
+        if self.told is None or len(self._cells) > 1:
+            yield
+            return
+        told, self._within = self.told, Call(self._cells[0]["method"])
+        self._within.each = lambda task, rows: told()
+        try:
+            with heard(self._within.hear):
+                yield
+        finally:
+            self._within = None
 
     def _find_size(self, cell: Mapping[str, Any]) -> bool:
         """Find a size that is needed, and write it down; return whether there was one to be found."""
@@ -138,7 +164,8 @@ class CellsTask:
             return True
         if "budget" not in cell or (place := place_of(cell)) in self._sizes:
             return False
-        self._sizes[place] = self._made.size(self._n_done, self._threads, self._executor)
+        with self._telling():
+            self._sizes[place] = self._made.size(self._n_done, self._threads, self._executor)
         return True
 
     def leave(self) -> None:

@@ -24,6 +24,7 @@ from ..begin import begin
 from ..loop import Progress
 from ..spec import Given, describe, model_inputs
 from ..stop import Stop
+from .call import shown
 from .run import InferRun, Results
 
 SHORT_SECONDS = 0.5  # exact sums that take longer run as runs do: they can be stopped, and show how far they are
@@ -41,6 +42,7 @@ def infer(
     out: str | Path | None = None,
     overwrite: bool = False,
     executor: Executor | None = None,
+    progress: bool | Progress | None = None,
     **options: Any,
 ) -> Inference:
     """Infer log Z and moments of a machine.
@@ -80,6 +82,9 @@ def infer(
         chains (or more, of small layered machines) of each way, while trials, path and scout are done here; of many
         clamped patterns each after the first is a piece. All else runs whole on one worker, on `threads` of it, one
         unless given.
+    progress : bool or function, optional
+        As for `sample`: a bar on stderr; left out, in terminals and notebooks alone, after a second. A function is
+        called with a task and its rows as the method goes: the task's `unit` and `progress` say how far it is.
     **options
         Of the method: `n_chains`, `n_sweeps`, `burn_in`, `thin`, `n_betas`, `n_starts`, ...; an unknown one is refused
         with the list. Those of "exact" are
@@ -117,18 +122,22 @@ def infer(
     method, options = named(method, options)
     check_flags(moments, executor)
     common: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "seed": seed, "threads": threads}
-    at_once = method not in ("exact", "auto") or (method == "exact" and clamp is None and is_few(model))
-    if out is None and executor is None and at_once:
+    few = method == "exact" and clamp is None and is_few(model)
+    here = out is None and executor is None
+    if here and few and progress is None:  # what a bar costs would be much
         return infer_once(model, method, **common, **options)
-    if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
-        return infer_run(model, method, options, **common, out=out, overwrite=overwrite, executor=executor).inference
-    cell = make_cell(model, "model", method, options, executor=executor, **common)
-    if out is None and executor is None and cell["plan"]["seconds"] < SHORT_SECONDS:
-        known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
-        return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
-    about: dict[str, Any] = {"out": out, "overwrite": overwrite, "executor": executor}
-    run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **about)
-    return run._results()[0]
+    with shown(progress, method) as each:
+        if here and (few or method not in ("exact", "auto")):
+            return infer_once(model, method, **common, **options)
+        about: dict[str, Any] = {"out": out, "overwrite": overwrite, "executor": executor, "progress": each}
+        if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
+            return infer_run(model, method, options, **common, **about).inference
+        cell = make_cell(model, "model", method, options, executor=executor, **common)
+        if here and cell["plan"]["seconds"] < SHORT_SECONDS:
+            known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
+            return run_method(model, method, **common | known, plan=cell["plan"], **cell["options"])
+        run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **about)
+        return run._results()[0]
 
 
 def infer_run(

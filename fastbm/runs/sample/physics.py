@@ -47,7 +47,7 @@ class Thermodynamics(NamedTuple):
     on, and has no error; the susceptibility is that of this mean.
 
     Of overlaps q of chains 2k and 2k + 1 there are the spin-glass susceptibility n_units <q^2> and Binder's cumulant
-    of q, where overlaps were recorded.
+    of q, the mean of its modulus, and that of overlaps of links, where they were recorded.
     """
 
     beta: float
@@ -59,6 +59,8 @@ class Thermodynamics(NamedTuple):
     binder_cumulant: Estimate | None = None
     spin_glass_susceptibility: Estimate | None = None
     overlap_binder_cumulant: Estimate | None = None
+    abs_overlap: Estimate | None = None
+    link_overlap: Estimate | None = None
 
 
 class Curves(list[Thermodynamics]):
@@ -66,6 +68,23 @@ class Curves(list[Thermodynamics]):
 
     What is not known at a temperature is NaN.
     """
+
+    def to_dataframe(self) -> Any:
+        """Return the rows as a data frame of pandas, errors in columns of their own."""
+        from ..._base.frame import to_frame
+
+        return to_frame(as_rows(self), "beta")
+
+    def __repr__(self) -> str:
+        betas = f", beta = {self[0].beta:g} to {self[-1].beta:g}" if self else ""
+        return f"<Thermodynamics: {len(self)} temperatures{betas}>"
+
+    def _repr_html_(self) -> str:
+        from ..._base import html  # only notebooks ask
+
+        known = [name for name in Thermodynamics._fields[1:] if any(getattr(row, name) is not None for row in self)]
+        rows = [[f"{row.beta:g}", *(_shown(getattr(row, name)) for name in known)] for row in self]
+        return html.table(rows, ["beta", *(name.replace("_", " ") for name in known)])
 
     def __getattr__(self, name: str) -> np.ndarray:
         """Return a column."""
@@ -80,10 +99,13 @@ def thermodynamics(run: Samples) -> Curves:
     _check_series(run)
     check_one_pattern(run, "thermodynamics")
     spins, pairs, even = magnetisations(run), recorded(run, "overlap"), is_even(run)
-    return Curves(averages_at(run, at, spins, pairs, even=even) for at in temperatures(run))
+    links = recorded(run, "link_overlap")
+    return Curves(averages_at(run, at, spins, pairs, even=even, links=links) for at in temperatures(run))
 
 
-def averages_at(run: Samples, at: At, spins: Series, pairs: Series, *, even: bool) -> Thermodynamics:
+def averages_at(
+    run: Samples, at: At, spins: Series, pairs: Series, *, even: bool, links: Series | None = None
+) -> Thermodynamics:
     """Return averages at one temperature, given the magnetisations and the overlaps of the run."""
     n_units, beta, energy = run._start.n_units, at.beta, at.energy
     heat = diagnostics.specific_heat(energy, beta, n_units)
@@ -95,16 +117,24 @@ def averages_at(run: Samples, at: At, spins: Series, pairs: Series, *, even: boo
     if (m := spins.at(at)) is not None:
         row = Thermodynamics(*row[:3], *_magnetic(m, beta, n_units, even=even))
     if (q := pairs.at(at)) is not None:
-        chi, binder = _of_overlaps(q, n_units)
-        row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder)
+        chi, binder, modulus = _of_overlaps(q, n_units)
+        row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder, abs_overlap=modulus)
+    if links is not None and (q := links.at(at)) is not None:
+        n_links = max(1, len(run._start.couplings.csr()[1]) // 2)
+        row = row._replace(link_overlap=Estimate(float(q.mean()), observable_error(q, 2.0 / n_links)))
     return row
 
 
-def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate]:
+def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate, Estimate]:
     """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
-    flip = unseen_error(q.size, 2.0 / n_units)
-    square = Estimate(n_units * float((q * q).mean()), n_units * observable_error(q * q, 2.0 / n_units))
-    return square, floored(diagnostics.binder_cumulant(q), flip)
+    step = 2.0 / n_units
+    square = Estimate(n_units * float((q * q).mean()), n_units * observable_error(q * q, step))
+    modulus = Estimate(float(np.abs(q).mean()), observable_error(np.abs(q), step))
+    return square, floored(diagnostics.binder_cumulant(q), unseen_error(q.size, step)), modulus
+
+
+def _shown(estimate: Estimate | None) -> str:
+    return "" if estimate is None else f"{estimate.value:.5g} ± {estimate.error:.2g}"
 
 
 def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
@@ -190,6 +220,11 @@ class CorrelationLengths(NamedTuple):
     beta: np.ndarray
     value: np.ndarray
     error: np.ndarray
+
+    def __repr__(self) -> str:
+        from ..._base.shown import brief
+
+        return brief(self)
 
 
 def correlation_length(run: Samples, of: str) -> CorrelationLengths:

@@ -69,7 +69,8 @@ class Samples(Run):
 
         Only of sampler="tempering" with record="all"; the temperatures are `betas`.
         """
-        self._need("ladder/states", 'states at every temperature (record="all")')
+        if "ladder/states" not in self.streams:
+            raise AttributeError('this run has no states at every temperature: tempering with record="all" keeps them.')
         lazy = LazyStates(self._reader, "ladder/states", self._start.convention)
         return np.asarray(lazy) if isinstance(self._reader, Memory) else lazy
 

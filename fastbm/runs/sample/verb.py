@@ -128,7 +128,7 @@ def sample(
         thread unless `threads` is given. See Notes.
     progress : bool or function, optional
         True draws a bar on stderr: in a terminal, in a notebook, or as lines in a log file. By default one is drawn in
-        terminals and notebooks once a call has taken two seconds; False draws none. A function is called after each
+        terminals and notebooks once a call has taken a second; False draws none. A function is called after each
         block with the run's task (`task.progress`: units done, and in all) and its rows.
     stop
         For the command line: the signals that stop a run.
