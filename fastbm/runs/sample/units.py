@@ -77,7 +77,7 @@ def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> tu
 def _of_units(
     counts: np.ndarray, half: int, model: BoltzmannMachine, chains: np.ndarray, distances: list[int] | None
 ) -> Agreement:
-    r_hat = bit_r_hat(counts[:, chains], half)
+    r_hat = bit_r_hat(counts, half, chains)
     worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
     i, n_units = worst % model.n_units, model.n_units
     name = f"mean of unit {model.name_of(i)}"

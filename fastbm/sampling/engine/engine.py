@@ -265,7 +265,7 @@ class Engine:
 
         Mutates its part of `packed`, `energies`.
         """
-        packed, energies = packed[:, self.blocks[k]], energies[:, self.blocks[k]]
+        block, energies = self.blocks[k], energies[:, self.blocks[k]]
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
@@ -273,15 +273,13 @@ class Engine:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return
-                group = np.empty(packed[some].shape, np.uint8)
-                energies[some] = self._record_group(k, sites, thin, group)
-                packed[some] = group
+                energies[some] = self._record_group(k, sites, thin, packed[some])
             else:
                 for one in range(t, min(t + max(1, together), len(packed))):
                     self._sweep_block(k, self.n_swept + one * thin, thin)
                     if self._broken:
                         return
-                    self._pack_block(k, packed[one])
+                    self._pack_block(k, packed[one, block])
                     if not together and self._stopped():
                         return
                     energies[one] = self._energies_block(k)
@@ -294,7 +292,7 @@ class Engine:
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         """Take samples of block `k` in one call, and return their energies; rows of `sites` as `_rows_of` has them.
 
-        Mutates `packed`.
+        Mutates the rows of its chains in `packed` (n_samples, n_chains, ceil(n_units / 8)).
         """
         raise NotImplementedError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .words import Unfit, WordChains, check_words
+
+if TYPE_CHECKING:
+    from .edges import EdgeNumbers
 
 MOST_NEIGHBOURS = MANY
 
@@ -81,6 +84,7 @@ class LookupChains(WordChains):
         neighbours[rows, columns], near[rows, columns] = indices, rises
         self._graph = (neighbours, near, np.ascontiguousarray(fields[0], np.float64))
         self._set_edges()
+        self._numbers: EdgeNumbers | None = None
         self._rescale()
         self.detail = {
             "kernel": self.kernel,
@@ -134,16 +138,67 @@ class LookupChains(WordChains):
         return table
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        graph = (*self._graph, self._counted[k])
-        chains = (self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16))
-        own = None if self._hold is None else True
+        (graph, table), chains = self._model_of(k), self._chains_of(k)
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_lookup(self.up[k], graph, self._tables[k], chains, rows, count, self._many, own)
+            self._flips[k] += sweep_lookup(self.up[k], graph, table, chains, rows, count, self._many, self._own)
+
+    def _model_of(self, k: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        return (*self._graph, self._counted[k]), self._tables[k]
+
+    def _chains_of(self, k: int) -> tuple[np.ndarray, float, np.ndarray]:
+        return self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16)
+
+    @property
+    def _own(self) -> bool | None:
+        """True where thresholds depend on the unit's own bit."""
+        return None if self._hold is None else True
+
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling.record_lookup import record_lookup
+
+        assert self._numbers is not None
+        block, numbers = self.blocks[k], self._numbers
+        sums, ways = np.empty((len(packed), 32 * WORDS)), (self._many, self._own, numbers.many_digits)
+        visits = (sites, thin, block.start, block.stop)
+        self._flips[k] += record_lookup(
+            self.up[k], self._model_of(k), self._chains_of(k), visits, ways, numbers.arrays, packed, sums
+        )
+        return numbers.energies_of(sums)[:, : self.lanes.used(k)]
+
+    def _prepare_energies(self) -> None:
+        from .edges import EdgeNumbers  # many runs need none
+
+        if self._numbers is None:
+            self._numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            self._in_groups = self._numbers.exact
 
     def _energies_block(self, k: int) -> np.ndarray:
+        assert self._numbers is not None
+        if not self._numbers.exact:
+            return self._summed(k)
+        return self._numbers.energies(self.up[k])[: self.lanes.used(k)]
+
+    def _summed(self, k: int) -> np.ndarray:
+        """Sum energies of block `k` coupling by coupling, in float64."""
         energies = np.full(32 * WORDS, self._constant)
         energies_words(self.up[k], *self._energy, energies)
         return energies[: self.lanes.used(k)]
+
+    def quick_energies(self) -> np.ndarray:
+        """Return energies without offset, (n_chains,), summed coupling by coupling."""
+        return np.concatenate(self._for_blocks(self._summed, 1))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If energies have come apart from the states.
+        """
+        if self._numbers is not None and self._numbers.exact:
+            self._numbers.check(self._energies_block(0), self._summed(0))
+        return super().state()
 
 
 def in_bytes(table: np.ndarray) -> np.ndarray:
