@@ -1,8 +1,8 @@
 """Vector code that no loop compiles to: numbers of edges, summed where their units are unlike, five edges at a time.
 
 Where five edges are unlike is one of 32 patterns, and a pattern has a sum: these are one register, or one for each
-digit, in which every lane of 16 bits looks its own chain's up. Eight rows of bits, one an edge, become a byte a chain by
-one instruction, which multiplies matrices of 8 x 8 bits; the last three rows are zeros. Every second chain is in the
+digit, in which every lane of 16 bits looks its own chain's up. Eight rows of bits, one an edge, become a byte a chain
+by one instruction, which multiplies matrices of 8 x 8 bits; the last three rows are zeros. Every second chain is in the
 high bytes of lanes; of a lane no more than the five lowest bits are looked at.
 """
 
@@ -32,7 +32,7 @@ _PIECE = GROUPS << 15  # groups of edges, whose digits add up to less than 2^32
 def looks_up() -> bool:
     """Tell whether there is code for sums of edges on the processor that kernels are compiled for."""
     features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
-    return not _PLAIN and _NEEDED <= set(features.split(","))
+    return not _PLAIN and set(features.split(",")) >= _NEEDED
 
 
 LOOKS_UP = looks_up()

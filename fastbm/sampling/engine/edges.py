@@ -25,6 +25,10 @@ class EdgeNumbers:
     ----------
     exact : bool
         Whether the roundings of all couplings together are at most `ENERGY_ERROR`; else there are no numbers.
+    unit : float
+        Of which energies are whole numbers, but for a constant.
+    margin : float
+        What energies may be off from those that are summed in float64.
     """
 
     def __init__(self, couplings: Couplings, bias: np.ndarray, *, binary: bool) -> None:
@@ -44,25 +48,26 @@ class EdgeNumbers:
         self._constant = 0.0 if binary else float(bias.sum() - weights.sum())
         self._most = float(np.abs(weights).sum() + np.abs(bias).sum())
         self.exact = self._count(np.append(values, np.zeros(left))) and self._rounded <= ENERGY_ERROR * self._most
+        self.margin = 2.0 * ENERGY_ERROR * self._most
         self._tables = self._tabulate() if self.exact and LOOKS_UP else np.zeros((0, self._n_digits, 32), np.uint16)
 
     def _count(self, values: np.ndarray) -> bool:
         """Find a unit and numbers of it, first such that need few digits; return whether there are any."""
         sizes = np.abs(values)
         most, total = float(sizes.reshape(-1, EDGES).sum(axis=1).max()), float(sizes.sum())
-        self._unit, self._n_digits, self._rounded = float(sizes[sizes > 0].min(initial=math.inf)), FEW_DIGITS, 0.0
+        self.unit, self._n_digits, self._rounded = float(sizes[sizes > 0].min(initial=math.inf)), FEW_DIGITS, 0.0
         if not total:
-            self._unit = 1.0
-        if most / self._unit < 1 << DIGIT * FEW_DIGITS:
-            self._numbers = np.rint(values / self._unit)
-            if np.array_equal(self._numbers * self._unit, values):
+            self.unit = 1.0
+        if most / self.unit < 1 << DIGIT * FEW_DIGITS:
+            self._numbers = np.rint(values / self.unit)
+            if np.array_equal(self._numbers * self.unit, values):
                 return True
         self._n_digits = MANY_DIGITS if len(values) < MANY else SOME_DIGITS
         if not math.isfinite(total):
             return False
         room = DIGIT * self._n_digits - math.frexp(most)[1], FLOAT_BITS - math.frexp(total)[1]
         exponent = min(room) - 1  # as numbers are rounded up
-        self._unit, self._numbers = math.ldexp(1.0, -exponent), np.rint(np.ldexp(values, exponent))
+        self.unit, self._numbers = math.ldexp(1.0, -exponent), np.rint(np.ldexp(values, exponent))
         self._rounded = float(np.abs(np.ldexp(self._numbers, -exponent) - values).sum())
         return True
 
@@ -94,7 +99,7 @@ class EdgeNumbers:
 
     def energies_of(self, sums: np.ndarray) -> np.ndarray:
         """Return energies without offset from sums of numbers."""
-        found: np.ndarray = self._constant + self._unit * sums
+        found: np.ndarray = self._constant + self.unit * sums
         return found
 
     def check(self, kept: np.ndarray, full: np.ndarray) -> None:
@@ -106,7 +111,7 @@ class EdgeNumbers:
             If they have come apart.
         """
         c = int(np.argmax(np.abs(kept - full)))
-        if abs(kept[c] - full[c]) > 2.0 * ENERGY_ERROR * self._most:
+        if abs(kept[c] - full[c]) > self.margin:
             raise RuntimeError(
                 f"the energy of a chain, {kept[c]!r}, is not that of its state, {full[c]!r}: the memory of this "
                 "machine or its compiled kernels are damaged. What was committed before is sound; resume the run "

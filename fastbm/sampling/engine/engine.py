@@ -206,6 +206,16 @@ class Engine:
             self._broken = True
         return self._broken
 
+    def _seconds(self, n_sweeps: float) -> float:
+        """Return about how many seconds the work of so many sweeps of all chains takes one thread."""
+        return float(n_sweeps * self.n_units * self.n_chains * self.attempt_seconds)
+
+    def _n_threads(self, n_sweeps: float) -> int:
+        """Return on how many threads blocks are worth their while for so many sweeps."""
+        n_blocks = len(self.blocks)
+        worth = self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * n_blocks)
+        return min(self.threads, n_blocks) if worth else 1
+
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
         """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
 
@@ -215,12 +225,10 @@ class Engine:
             If a stop is asked for within `function`, or before a block where all take long and need not be done as a
             whole.
         """
-        seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
-        asks = seconds > PIECE_SECONDS and not whole
-        worth = seconds >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
-        threads = self.threads if worth else 1
+        asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
+        threads = self._n_threads(n_sweeps)
         found: list[Any] = []
-        if threads == 1 or len(self.blocks) == 1:
+        if threads == 1:
             for k in range(len(self.blocks)):
                 found.append(None if asks and self._stopped() else function(k))
         else:
