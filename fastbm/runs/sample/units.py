@@ -21,6 +21,7 @@ from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
 FEWEST, MOST = 32, 1024  # states of each chain
+MANY_UNITS = 4096  # from which counting digits pays
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
 
@@ -70,7 +71,11 @@ def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> tu
     n_samples, n_chains = packed.shape[:2]
     shifts = np.array([-1] if distances is None else distances)
     counts, n_up = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16), np.empty((n_samples, n_chains), np.int64)
-    count_by_chain(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
+    count = count_by_chain
+    if n_units >= MANY_UNITS:
+        from ...kernels.digits import count_digits_by_chain as count  # most machines are smaller
+
+    count(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
     return counts, n_up
 
 
