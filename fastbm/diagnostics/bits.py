@@ -6,32 +6,36 @@ Laplace's fraction, (count + 1) / (n + 2): what was seen once, or never, in one 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ..kernels.bits import sum_counts
 from .ranks import R_HAT_LIMIT, split_ratio
 
 FALSE_ALARM = 1e-3  # of all quantities of one look together
 
 
-def bit_r_hat(counts: Any, n: int) -> np.ndarray:
+def bit_r_hat(counts: np.ndarray, n: int, chains: np.ndarray | None = None) -> np.ndarray:
     """Return split R-hat of each quantity, (n_quantities,).
 
     Parameters
     ----------
-    counts : (2, n_chains, n_quantities) array
+    counts : (2, n_chains, n_quantities) array of integers
         How often each was 1 in either half of every chain.
     n : int
         Samples of a half.
+    chains : (k,) int array, optional
+        Those that are compared; all unless given.
+
+    Notes
+    -----
+    Sums of counts and of their squares are whole numbers, so that they tell both variances without rounding.
     """
-    found = np.asarray(counts, np.float64)
-    found = found.reshape(-1, found.shape[-1])
-    m = len(found)
-    smoothed = (found + 1.0) / (n + 2.0)
-    within = (smoothed * (1.0 - smoothed)).sum(axis=0) / m
-    apart = found - found.sum(axis=0) / m
-    between = (apart * apart).sum(axis=0) / ((m - 1) * n)
+    chains = np.arange(counts.shape[1]) if chains is None else chains
+    totals, squares = np.zeros((2, counts.shape[2]), np.int64)
+    sum_counts(counts, chains, totals, squares)
+    m = 2 * len(chains)
+    within = (n * totals - squares + (n + 1) * m) / (m * (n + 2.0) ** 2)
+    between = (m * squares - totals * totals) / (m * (m - 1.0) * n)
     return np.asarray(split_ratio(within, between, n))
 
 

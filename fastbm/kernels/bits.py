@@ -266,6 +266,29 @@ def count_by_chain(packed, bits, shifts, counts, sums):
             last = t == half - 1 or t == n_samples - 1
             if last or (t if t < half else t - half) % MOST_IN_BYTES == MOST_IN_BYTES - 1:
                 h = 0 if t < half else 1
+                row = counts[h, c]
                 for i in range(few.shape[0]):
-                    counts[h, c, i] += np.uint16(few[i])
+                    row[i] += np.uint16(few[i])
+                for i in range(few.shape[0]):
                     few[i] = 0
+
+
+TOGETHER = 1024  # quantities whose sums stay in the cache
+
+
+@kernel
+def sum_counts(counts, chains, totals, squares):
+    """Sum the counts of some chains in both halves of a run, and their squares.
+
+    Mutates `totals` and `squares` (n_quantities,) int64, which are 0; `counts` is (2, n_chains, n_quantities).
+    Cost: one pass over the counts of the `chains` (k,).
+    """
+    for first in range(0, totals.shape[0], TOGETHER):
+        total, square = totals[first : first + TOGETHER], squares[first : first + TOGETHER]
+        for half in range(2):
+            for c in chains:
+                row = counts[half, c, first : first + TOGETHER]
+                for k in range(total.shape[0]):
+                    count = np.int64(row[k])
+                    total[k] += count
+                    square[k] += count * count

@@ -36,49 +36,62 @@ def _transpose(square):
 
 
 @inlined
-def _gather(up, first, n_words, start, square):
-    """Copy the words of 32 units to the rows of a square, from a place in the first row on. Mutates `square`."""
-    for k in range(max(0, min(32, up.shape[0] - first))):
-        for w in range(n_words):
-            square[start + LANES * k + w] = up[first + k, w]
+def _gather(up, first, n_groups, squares):
+    """Copy the words of so many groups of 32 units to squares. Mutates `squares`.
+
+    A word of chains has `n_groups` columns of a square: 4, or all 16.
+    """
+    for k in range(32):
+        end = min(n_groups, (up.shape[0] - first - k + 31) >> 5)
+        for w in range(up.shape[1]):
+            place = 32 * LANES * (w * n_groups >> 4) + LANES * k + (w * n_groups & 15)
+            row = squares[place : place + n_groups]
+            if end == n_groups:
+                for group in range(n_groups):
+                    row[group] = up[first + k + 32 * group, w]
+                continue
+            for group in range(n_groups):
+                row[group] = up[first + k + 32 * group, w] if group < end else _NONE
 
 
 @inlined
-def _scatter(square, n_words, step, n_columns, rows, column):
-    """Write each chain's words to its row, from a column on; its words are `step` apart. Mutates `rows`."""
-    for k in range(32):
-        for w in range(min(n_words, (rows.shape[0] - k + 31) >> 5)):
-            for group in range(n_columns):
-                rows[32 * w + k, column + group] = square[LANES * k + step * group + w]
+def _scatter(squares, n_words, n_groups, rows, column):
+    """Write each chain's words to its row, from a column on. Mutates `rows`."""
+    n_columns = min(n_groups, rows.shape[1] - column)
+    for w in range(n_words):
+        for k in range(min(32, rows.shape[0] - 32 * w)):
+            place = 32 * LANES * (w * n_groups >> 4) + LANES * k + (w * n_groups & 15)
+            row, found = rows[32 * w + k, column : column + n_columns], squares[place : place + n_groups]
+            if n_columns == n_groups:
+                for group in range(n_groups):
+                    row[group] = found[group]
+            else:
+                for group in range(n_columns):
+                    row[group] = found[group]
 
 
 @kernel
 def pack_words(up, rows):
     """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / 32)) uint32.
 
-    `up` is (n_units, words) uint32. 128 units are written at once, as columns of `rows` lie far from each other.
+    `up` is (n_units, words) uint32. 512 units are written at once, a cache line of a row of `rows`, as rows lie far
+    from each other; where no more than 128 are left, these.
     Cost: about 6 vector operations for 512 bits, and a copy of a word.
     """
-    few = up.shape[1] == 4
-    n_squares, step = (1, 4) if few else (4, 32 * LANES)
-    squares = np.zeros(n_squares * 32 * LANES, np.uint32)
-    for column in range(0, rows.shape[1], 4):
-        n_columns = min(4, rows.shape[1] - column)
-        if 32 * (column + 4) > up.shape[0]:
-            squares[:] = _NONE
-        for group in range(4):
-            if few:
-                _gather(up, 32 * (column + group), 4, 4 * group, squares)
-            else:
-                _gather(up, 32 * (column + group), LANES, 32 * LANES * group, squares)
-        for s in range(n_squares):
-            _transpose(squares[32 * LANES * s :])
-        if few and n_columns == 4:
-            _scatter(squares, 4, 4, 4, rows, column)
-        elif n_columns == 4:
-            _scatter(squares, LANES, 32 * LANES, 4, rows, column)
+    n_words = up.shape[1]
+    squares = np.empty(n_words * 32 * LANES, np.uint32)
+    for column in range(0, rows.shape[1], LANES):
+        few = rows.shape[1] - column <= 4
+        if few:
+            _gather(up, 32 * column, 4, squares)
         else:
-            _scatter(squares, up.shape[1], step, n_columns, rows, column)
+            _gather(up, 32 * column, LANES, squares)
+        for s in range(n_words // 4 if few else n_words):
+            _transpose(squares[32 * LANES * s :])
+        if few:
+            _scatter(squares, n_words, 4, rows, column)
+        else:
+            _scatter(squares, n_words, LANES, rows, column)
 
 
 @kernel
@@ -117,12 +130,13 @@ def energies_words(up, edges, weights, ends, bias, conjunction, energies):
             add_unlike_edges(*where, edges.ctypes.data, weights.ctypes.data, edges.shape[0])
         add_unlike_edges(*where, ends.ctypes.data, bias.ctypes.data, ends.shape[0])
     else:
-        _add_plainly(up, edges, weights, conjunction, energies)
-        _add_plainly(up, ends, bias, False, energies)
+        add_plainly(up, edges, weights, conjunction, energies)
+        add_plainly(up, ends, bias, False, energies)
 
 
 @inlined
-def _add_plainly(up, edges, weights, conjunction, energies):
+def add_plainly(up, edges, weights, conjunction, energies):
+    """Add weights of edges as `energies_words` does. Mutates `energies`."""
     for e in range(edges.shape[0]):
         i, j = edges[e]
         for w in range(up.shape[1]):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import rng, threads as threads_module
+from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import couple_chains, make_chains, resolve_order
 from .engine.engine import start_bits
@@ -57,6 +58,10 @@ class ByReplica:
     def swap(self, before: np.ndarray, level: np.ndarray) -> None:
         """Let replicas that stood at levels `before` stand at `level`."""
         self.restore(level)
+
+    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
+        """Do nothing; tell so."""
+        return False
 
     def restore(self, level: np.ndarray) -> None:
         """Give lanes the temperatures that go with levels."""
@@ -124,6 +129,23 @@ class ByLevel:
         risen = np.zeros((level.shape[1] - 1, self.n_ladders), np.uint8)
         risen[before[ladder, replica], ladder] = 1
         self.engine.exchange(np.packbits(risen, axis=1, bitorder="little").view("<u4"))
+
+    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
+        """Do some of `n_rounds` times so many sweeps, and swaps after each, in one call; tell whether it could be done.
+
+        The arguments are as `LookupChains.temper` takes them.
+
+        Raises
+        ------
+        Halted
+            If a stop is asked for and the work takes longer than that between two looks for one.
+        """
+        most = self.engine.most_rounds(n_sweeps)
+        if not most:
+            return False
+        if n_rounds > most and self.engine.halt():
+            raise Halted
+        return self.engine.temper(n_sweeps, min(most, n_rounds), parity, ladders)
 
     def restore(self, level: np.ndarray) -> None:
         """Do nothing: lanes keep their temperatures."""

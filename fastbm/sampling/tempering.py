@@ -165,10 +165,20 @@ class TemperedChains(Adapter):
         """Advance every replica by `n_sweeps` sweeps, with the swaps that fall among them."""
         end = self.n_swept + n_sweeps
         while self.n_swept < end:
+            if self._swept_and_swapped(end - self.n_swept):
+                continue
             to_swap = self.swap_every - self.n_swept % self.swap_every
             self.engine.sweep(min(to_swap, end - self.n_swept))
             if self.n_swept % self.swap_every == 0:
                 self._swap()
+
+    def _swept_and_swapped(self, n_sweeps: int) -> bool:
+        """Do some of `n_sweeps` sweeps and their swaps in one call; tell whether it could be done."""
+        every = self.swap_every
+        if self._moves is not None or self.n_swept % every or n_sweeps < every:
+            return False
+        ladders = (self.level, self._swaps, self._counts, self._end, self._trips, self.betas, self.n_chains)
+        return self._place.rounds(every, n_sweeps // every, self.n_swept // every % 2, ladders)
 
     def _swap(self) -> None:
         """Move clusters, then try to swap every second pair of neighbouring temperatures."""

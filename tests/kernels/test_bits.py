@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.bits import BITS, MASKS, count_by_chain, fill_tables, pack_lanes
+from fastbm.kernels.digits import count_digits_by_chain
 from fastbm.kernels.vectors import has_look_up
 from fastbm.sampling.engine.layered import TABLES_FROM, BitProduct
 from tests.twins import sampling as slow
@@ -133,14 +135,15 @@ def test_bits_are_those_of_a_processor_without_look_up(environment: dict[str, st
 
 @pytest.mark.parametrize(("n_samples", "n_chains", "n_units"), [(600, 3, 10), (32, 5, 100), (4, 1, 1), (514, 2, 7)])
 @pytest.mark.parametrize("shifts", [(-1,), (0,), (1, 3)])
+@pytest.mark.parametrize("count", [count_by_chain, count_digits_by_chain])
 def test_counts_of_chains_are_those_of_bits(
-    n_samples: int, n_chains: int, n_units: int, shifts: tuple[int, ...]
+    n_samples: int, n_chains: int, n_units: int, shifts: tuple[int, ...], count: Callable[..., None]
 ) -> None:
     up = np.random.default_rng(0).integers(0, 2, (n_samples, n_chains, n_units))
     shifts = tuple(min(d, n_units - 1) for d in shifts)
     counts = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16)
     sums = np.empty((n_samples, n_chains), np.int64)
-    count_by_chain(np.packbits(up, axis=2, bitorder="little"), BITS, np.array(shifts), counts, sums)
+    count(np.packbits(up, axis=2, bitorder="little"), BITS, np.array(shifts), counts, sums)
     own = np.concatenate([up if d < 0 else up != np.roll(up, d, axis=2) for d in shifts], axis=2)
     half = n_samples // 2
     assert np.array_equal(counts, [own[:half].sum(axis=0), own[half:].sum(axis=0)])

@@ -13,6 +13,8 @@ from fastbm._base import rng
 from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.tempering import count_round_trips, swap_neighbours
 from fastbm.sampling import houdayer
+from fastbm.sampling.engine import edges
+from fastbm.sampling.engine.lookup import LookupChains
 from fastbm.sampling.ladder import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
 from tests.support import machines
@@ -367,3 +369,25 @@ def test_flips_of_ladders_that_fill_up_words_do_not_count() -> None:
     before = chains.engine.bits()[chains.lanes]
     chains.engine.sweep(1)
     assert chains.n_flips == (before != chains.engine.bits()[chains.lanes]).sum() > 0
+
+
+@pytest.mark.parametrize("way", ["every decision is close", "one call a sweep", "couplings far apart"])
+def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Swaps are those that energies summed in float64 decide, for ladders that fill words and those beyond."""
+    model = bm.models.edwards_anderson((4, 4, 3), distribution="gaussian", field=0.2, seed=3)
+
+    def ladders() -> TemperedChains:
+        return TemperedChains(model, 40, np.linspace(0.2, 1.0, 5), kernel="lookup", seed=4, swap_every=2, threads=1)
+
+    plain = ladders()
+    if way == "one call a sweep":
+        monkeypatch.setattr(LookupChains, "most_rounds", lambda *_: 0)
+    else:
+        monkeypatch.setattr(edges, "ENERGY_ERROR", 10.0 if way == "every decision is close" else 0.0)
+    other = ladders()
+    for chains in (plain, other):
+        for n_sweeps in (3, 40, 2, 1, 30):
+            chains.sweep(n_sweeps)
+    assert all(np.array_equal(array, other.state()[name]) for name, array in plain.state().items())
+    assert plain.accepted.sum() > 100
+    assert plain.round_trips.sum() > 0

@@ -21,6 +21,7 @@ from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
 FEWEST, MOST = 32, 1024  # states of each chain
+MANY_UNITS = 4096  # from which counting digits pays
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
 
@@ -70,14 +71,18 @@ def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> tu
     n_samples, n_chains = packed.shape[:2]
     shifts = np.array([-1] if distances is None else distances)
     counts, n_up = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16), np.empty((n_samples, n_chains), np.int64)
-    count_by_chain(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
+    count = count_by_chain
+    if n_units >= MANY_UNITS:
+        from ...kernels.digits import count_digits_by_chain as count  # most machines are smaller
+
+    count(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
     return counts, n_up
 
 
 def _of_units(
     counts: np.ndarray, half: int, model: BoltzmannMachine, chains: np.ndarray, distances: list[int] | None
 ) -> Agreement:
-    r_hat = bit_r_hat(counts[:, chains], half)
+    r_hat = bit_r_hat(counts, half, chains)
     worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
     i, n_units = worst % model.n_units, model.n_units
     name = f"mean of unit {model.name_of(i)}"

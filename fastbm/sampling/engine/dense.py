@@ -121,15 +121,17 @@ class DenseChains(CoolingChains):
         up = self.up[k]
         chains = (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
         visits, ways = (sites, thin), (self._hold, *((True, None) if self._one_by_one else (None, True)))
-        energies = np.empty(packed.shape[:2])
+        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        energies = np.empty(own.shape[:2])
         if self._by_fields:
-            room = room_of_record(up, self._fields[k], self._rises, packed.shape[1])
-            n_flips = record_refined(up, chains, visits, ways, self._refined[k].arrays, room, packed, energies)
+            room = room_of_record(up, self._fields[k], self._rises, own.shape[1])
+            n_flips = record_refined(up, chains, visits, ways, self._refined[k].arrays, room, own, energies)
             energies = self._above_all_down(k, energies)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
-            n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, packed, energies)
+            n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, own, energies)
+        packed[:, self.blocks[k]] = own
         self._flips[k] += n_flips
         return energies
 

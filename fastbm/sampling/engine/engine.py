@@ -206,6 +206,16 @@ class Engine:
             self._broken = True
         return self._broken
 
+    def _seconds(self, n_sweeps: float) -> float:
+        """Return about how many seconds the work of so many sweeps of all chains takes one thread."""
+        return float(n_sweeps * self.n_units * self.n_chains * self.attempt_seconds)
+
+    def _n_threads(self, n_sweeps: float) -> int:
+        """Return on how many threads blocks are worth their while for so many sweeps."""
+        n_blocks = len(self.blocks)
+        worth = self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * n_blocks)
+        return min(self.threads, n_blocks) if worth else 1
+
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
         """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
 
@@ -215,12 +225,10 @@ class Engine:
             If a stop is asked for within `function`, or before a block where all take long and need not be done as a
             whole.
         """
-        seconds = n_sweeps * self.n_units * self.n_chains * self.attempt_seconds
-        asks = seconds > PIECE_SECONDS and not whole
-        worth = seconds >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
-        threads = self.threads if worth else 1
+        asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
+        threads = self._n_threads(n_sweeps)
         found: list[Any] = []
-        if threads == 1 or len(self.blocks) == 1:
+        if threads == 1:
             for k in range(len(self.blocks)):
                 found.append(None if asks and self._stopped() else function(k))
         else:
@@ -265,7 +273,7 @@ class Engine:
 
         Mutates its part of `packed`, `energies`.
         """
-        packed, energies = packed[:, self.blocks[k]], energies[:, self.blocks[k]]
+        block, energies = self.blocks[k], energies[:, self.blocks[k]]
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
@@ -273,15 +281,13 @@ class Engine:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return
-                group = np.empty(packed[some].shape, np.uint8)
-                energies[some] = self._record_group(k, sites, thin, group)
-                packed[some] = group
+                energies[some] = self._record_group(k, sites, thin, packed[some])
             else:
                 for one in range(t, min(t + max(1, together), len(packed))):
                     self._sweep_block(k, self.n_swept + one * thin, thin)
                     if self._broken:
                         return
-                    self._pack_block(k, packed[one])
+                    self._pack_block(k, packed[one, block])
                     if not together and self._stopped():
                         return
                     energies[one] = self._energies_block(k)
@@ -294,7 +300,7 @@ class Engine:
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         """Take samples of block `k` in one call, and return their energies; rows of `sites` as `_rows_of` has them.
 
-        Mutates `packed`.
+        Mutates the rows of its chains in `packed` (n_samples, n_chains, ceil(n_units / 8)).
         """
         raise NotImplementedError
 

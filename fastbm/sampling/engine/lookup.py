@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .words import Unfit, WordChains, check_words
+
+if TYPE_CHECKING:
+    from .edges import EdgeNumbers
 
 MOST_NEIGHBOURS = MANY
 
@@ -48,7 +51,9 @@ class LookupChains(WordChains):
     _spare = 1
 
     def _allocate(self) -> None:
-        super()._allocate()
+        self._ups = arrays.zeros((len(self.blocks), self.n_units + self._spare, WORDS), np.uint32)
+        self._streams = arrays.zeros((len(self.blocks), 4 * 16 * WORDS), np.uint32)
+        self.up, self.lane_streams = list(self._ups), list(self._streams)
         self.count_flips_of(np.ones(self.n_chains, np.bool_))
 
     def count_flips_of(self, chains: np.ndarray) -> None:
@@ -81,6 +86,7 @@ class LookupChains(WordChains):
         neighbours[rows, columns], near[rows, columns] = indices, rises
         self._graph = (neighbours, near, np.ascontiguousarray(fields[0], np.float64))
         self._set_edges()
+        self._numbers: EdgeNumbers | None = None
         self._rescale()
         self.detail = {
             "kernel": self.kernel,
@@ -103,47 +109,123 @@ class LookupChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
-        made: dict[tuple[float, ...], np.ndarray] = {}
-        self._tables, self._betas = [], []
+        self._betas = []
         for block in self.blocks:
             betas = self.beta[block][::32]
-            if (betas == betas[0]).all():
-                betas = betas[:1]
-            else:
-                betas = np.concatenate([betas, np.repeat(betas[-1:], WORDS - len(betas))])
-            key = tuple(betas.tolist())
-            if key not in made:
-                made[key] = self._table(betas)
-            self._tables.append(made[key])
-            self._betas.append(betas)
+            self._betas.append(np.concatenate([betas, np.repeat(betas[-1:], WORDS - len(betas))]))
+        if all((betas == betas[0]).all() for betas in self._betas):
+            self._betas = [betas[:1] for betas in self._betas]
+        keys = [tuple(betas.tolist()) for betas in self._betas]
+        kinds = list(dict.fromkeys(keys))
+        self._made = self._make_tables(kinds)
+        self._which = np.array([kinds.index(key) for key in keys])
+        self._tables = [self._made[which] for which in self._which]
 
     @property
     def _keep(self) -> float:
         """The part of proposals that are not dropped, -1 by Gibbs."""
         return -1.0 if self._hold is None else 1.0 - float(self._hold) / 2.0**32
 
-    def _table(self, betas: np.ndarray) -> np.ndarray:
-        """Return the thresholds' first bits, as the processor looks them up."""
+    def _make_tables(self, kinds: list[tuple[float, ...]]) -> np.ndarray:
+        """Return the thresholds' first bits, as the processor looks them up, for all temperatures of blocks."""
         own = self._hold is not None
         _, near, fields = self._graph
-        bits = near.shape[1] + own
-        table = arrays.zeros((self.n_units, len(betas), n_entries(bits)), np.uint16)
-        fill_thresholds(near, fields, betas, self._keep, own, table)
-        if best_form() == SHUFFLE:
-            table = in_bytes(table)
-        return table
+        shape = (len(kinds), self.n_units, len(kinds[0]), n_entries(near.shape[1] + own))
+        tables = arrays.zeros(shape, np.uint16)
+        for table, betas in zip(tables, kinds, strict=True):
+            fill_thresholds(near, fields, np.array(betas), self._keep, own, table)
+            if best_form() == SHUFFLE:
+                table[:] = in_bytes(table)
+        return tables
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        graph = (*self._graph, self._counted[k])
-        chains = (self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16))
-        own = None if self._hold is None else True
+        (graph, table), chains = self._model_of(k), self._chains_of(k)
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_lookup(self.up[k], graph, self._tables[k], chains, rows, count, self._many, own)
+            self._flips[k] += sweep_lookup(self.up[k], graph, table, chains, rows, count, self._many, self._own)
+
+    def _model_of(self, k: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        return (*self._graph, self._counted[k]), self._tables[k]
+
+    def _chains_of(self, k: int) -> tuple[np.ndarray, float, np.ndarray]:
+        return self._betas[k], self._keep, self.lane_streams[k].reshape(WORDS, 4, 16)
+
+    @property
+    def _own(self) -> bool | None:
+        """True where thresholds depend on the unit's own bit."""
+        return None if self._hold is None else True
+
+    def temper(self, thin: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
+        """Do `n_rounds` times `thin` sweeps, and swap levels after each, in one call; tell whether it could be done.
+
+        `ladders` is as `fastbm.kernels.sampling.temper_lookup` takes them.
+        """
+        from ...kernels.sampling.temper_lookup import temper_lookup
+
+        self._prepare_energies()
+        assert self._numbers is not None
+        if not self._numbers.exact:
+            return False
+        model = (*self._graph, np.array(self._counted), self._made, self._which)
+        chains = (np.array(self._betas), self._keep, self._streams.reshape(-1, WORDS, 4, 16))
+        visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
+        edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
+        ways = (self._many, self._own, self._numbers.many_digits)
+        self._flips[0] += temper_lookup(self._ups, model, chains, visits, ways, edges, ladders)
+        self.n_swept += n_rounds * thin
+        return True
+
+    def most_rounds(self, n_sweeps: int) -> int:
+        """Return how many times so many sweeps may be done in one call of `temper`: none where threads would help."""
+        if self._n_threads(n_sweeps) > 1:
+            return 0
+        return int(self._longest_piece() // (self.n_units * n_sweeps * len(self.blocks)))
+
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling.record_lookup import record_lookup
+
+        assert self._numbers is not None
+        block, numbers = self.blocks[k], self._numbers
+        sums, ways = np.empty((len(packed), 32 * WORDS)), (self._many, self._own, numbers.many_digits)
+        visits = (sites, thin, block.start, block.stop)
+        self._flips[k] += record_lookup(
+            self.up[k], self._model_of(k), self._chains_of(k), visits, ways, numbers.arrays, packed, sums
+        )
+        return numbers.energies_of(sums)[:, : self.lanes.used(k)]
+
+    def _prepare_energies(self) -> None:
+        from .edges import EdgeNumbers  # many runs need none
+
+        if self._numbers is None:
+            self._numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            self._in_groups = self._numbers.exact
 
     def _energies_block(self, k: int) -> np.ndarray:
+        assert self._numbers is not None
+        if not self._numbers.exact:
+            return self._summed(k)
+        return self._numbers.energies(self.up[k])[: self.lanes.used(k)]
+
+    def _summed(self, k: int) -> np.ndarray:
+        """Sum energies of block `k` coupling by coupling, in float64."""
         energies = np.full(32 * WORDS, self._constant)
         energies_words(self.up[k], *self._energy, energies)
         return energies[: self.lanes.used(k)]
+
+    def quick_energies(self) -> np.ndarray:
+        """Return energies without offset, (n_chains,), summed coupling by coupling."""
+        return np.concatenate(self._for_blocks(self._summed, 1))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If energies have come apart from the states.
+        """
+        if self._numbers is not None and self._numbers.exact:
+            self._numbers.check(self._energies_block(0), self._summed(0))
+        return super().state()
 
 
 def in_bytes(table: np.ndarray) -> np.ndarray:

@@ -152,19 +152,22 @@ class SparseChains(CoolingChains):
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         self._kept[k] = None
-        energies = np.empty(packed.shape[:2])
+        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        energies = np.empty(own.shape[:2])
         units = (float(self.units.lo), float(self.units.span))
         if self._levels is not None:
             groups = (self._levels.spread(self.up[k]), self._levels.ranks, self.up[k])
             arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], self.lane_streams[k])
             machine = (self.couplings.csr(), self._biases[k], units)
-            self._flips[k] += record_levels(groups, arrays, thin, self._hold, machine, packed, energies)
+            self._flips[k] += record_levels(groups, arrays, thin, self._hold, machine, own, energies)
+            packed[:, self.blocks[k]] = own
             return energies
         chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
         how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
         self._flips[k] += record_sparse(
-            self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, packed, energies
+            self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, own, energies
         )
+        packed[:, self.blocks[k]] = own
         return energies
 
     def _energies_block(self, k: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import ClassVar
 
 import numpy as np
@@ -69,6 +70,9 @@ class WordChains(Engine):
         return np.concatenate(found)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        if self.n_units % 32 == 0 and sys.byteorder == "little":
+            pack_words(self.up[k][: self.n_units], packed.view(np.uint32))
+            return
         rows = np.empty((len(packed), -(-self.n_units // 32)), np.uint32)
         pack_words(self.up[k][: self.n_units], rows)
         packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, : packed.shape[1]]

@@ -1,0 +1,119 @@
+"""Couplings and biases in whole numbers, whose sums no order of additions changes, and energies from these."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...kernels.patterns import WORDS
+from ...kernels.unlike import DIGIT, EDGES, FEW_DIGITS, LOOKS_UP, MANY_DIGITS, SOME_DIGITS, sum_unlike
+from ...machine.couplings import Couplings
+
+ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
+FLOAT_BITS = 53  # of a float64
+MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
+
+
+class EdgeNumbers:
+    """Numbers of edges that an energy has where their units are unlike, in multiples of a unit.
+
+    A unit that is up is unlike one beyond the last, so that biases are edges too; and so are binary couplings, by
+    x_i x_j = (x_i + x_j - u_ij) / 2, u being 1 where both are unlike.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether the roundings of all couplings together are at most `ENERGY_ERROR`; else there are no numbers.
+    unit : float
+        Of which energies are whole numbers, but for a constant.
+    margin : float
+        What energies may be off from those that are summed in float64.
+    """
+
+    def __init__(self, couplings: Couplings, bias: np.ndarray, *, binary: bool) -> None:
+        indptr, indices, values = couplings.csr()
+        n_units = couplings.n_units
+        rows = np.repeat(np.arange(n_units, dtype=np.int32), np.diff(indptr))
+        once = rows < indices
+        weights = values[once]
+        of_units = -2.0 * bias
+        if binary:
+            of_units = -bias - 0.5 * np.bincount(rows, values, n_units)
+        units = np.flatnonzero(of_units).astype(np.int32)
+        values = np.concatenate([(0.5 if binary else 2.0) * weights, of_units[units]])
+        ends = np.stack([np.append(rows[once], units), np.append(indices[once], np.full_like(units, n_units))], axis=1)
+        left = -len(values) % EDGES or (EDGES if not len(values) else 0)
+        self._edges = np.concatenate([ends, np.full((left, 2), n_units, np.int32)], dtype=np.int32)
+        self._constant = 0.0 if binary else float(bias.sum() - weights.sum())
+        self._most = float(np.abs(weights).sum() + np.abs(bias).sum())
+        self.exact = self._count(np.append(values, np.zeros(left))) and self._rounded <= ENERGY_ERROR * self._most
+        self.margin = 2.0 * ENERGY_ERROR * self._most
+        self._tables = self._tabulate() if self.exact and LOOKS_UP else np.zeros((0, self._n_digits, 32), np.uint16)
+
+    def _count(self, values: np.ndarray) -> bool:
+        """Find a unit and numbers of it, first such that need few digits; return whether there are any."""
+        sizes = np.abs(values)
+        most, total = float(sizes.reshape(-1, EDGES).sum(axis=1).max()), float(sizes.sum())
+        self.unit, self._n_digits, self._rounded = float(sizes[sizes > 0].min(initial=math.inf)), FEW_DIGITS, 0.0
+        if not total:
+            self.unit = 1.0
+        if most / self.unit < 1 << DIGIT * FEW_DIGITS:
+            self._numbers = np.rint(values / self.unit)
+            if np.array_equal(self._numbers * self.unit, values):
+                return True
+        self._n_digits = MANY_DIGITS if len(values) < MANY else SOME_DIGITS
+        if not math.isfinite(total):
+            return False
+        room = DIGIT * self._n_digits - math.frexp(most)[1], FLOAT_BITS - math.frexp(total)[1]
+        exponent = min(room) - 1  # as numbers are rounded up
+        self.unit, self._numbers = math.ldexp(1.0, -exponent), np.rint(np.ldexp(values, exponent))
+        self._rounded = float(np.abs(np.ldexp(self._numbers, -exponent) - values).sum())
+        return True
+
+    def _tabulate(self) -> np.ndarray:
+        """Return the sums of every group of edges, less what they are at least, in digits."""
+        numbers = self._numbers.astype(np.int64).reshape(-1, EDGES)
+        sums = -np.minimum(numbers, 0).sum(axis=1)[:, None]
+        for j in range(EDGES):
+            sums = np.concatenate([sums, sums + numbers[:, j : j + 1]], axis=1)
+        shifts = DIGIT * np.arange(self._n_digits)[:, None]
+        return np.ascontiguousarray((sums[:, None, :] >> shifts) & ((1 << DIGIT) - 1), np.uint16)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Edges, numbers and tables, as kernels take them."""
+        return self._edges, self._numbers, self._tables
+
+    @property
+    def many_digits(self) -> bool | None:
+        """True where there are more digits than one."""
+        return None if self._n_digits == FEW_DIGITS else True
+
+    def energies(self, up: np.ndarray) -> np.ndarray:
+        """Return energies without offset of the chains of a block."""
+        sums: np.ndarray = np.empty((1, 32 * WORDS))
+        sum_unlike(up[None], *self.arrays, self.many_digits, sums)
+        found: np.ndarray = self.energies_of(sums)[0]
+        return found
+
+    def energies_of(self, sums: np.ndarray) -> np.ndarray:
+        """Return energies without offset from sums of numbers."""
+        found: np.ndarray = self._constant + self.unit * sums
+        return found
+
+    def check(self, kept: np.ndarray, full: np.ndarray) -> None:
+        """Hold energies against their sums in float64.
+
+        Raises
+        ------
+        RuntimeError
+            If they have come apart.
+        """
+        c = int(np.argmax(np.abs(kept - full)))
+        if abs(kept[c] - full[c]) > self.margin:
+            raise RuntimeError(
+                f"the energy of a chain, {kept[c]!r}, is not that of its state, {full[c]!r}: the memory of this "
+                "machine or its compiled kernels are damaged. What was committed before is sound; resume the run "
+                "elsewhere."
+            )
