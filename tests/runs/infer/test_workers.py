@@ -91,9 +91,9 @@ import fastbm as bm
 def work(executor):
     bm.infer(bm.models.sherrington_kirkpatrick(36, seed=1), "exact", threads=1, out=sys.argv[1], executor=executor)
     few, layers = bm.models.sherrington_kirkpatrick(12, seed=1), bm.models.restricted(8, 6, seed=2)
-    about = {"beta": [0.2, 1.0], "seed": [0, 1], "executor": executor}
+    about = {"beta": 0.5, "seed": [0, 1], "executor": executor}
     walks = {"n_chains": 200, "n_betas": 50}
-    methods = {"exact": {}, "ais": walks, "gibbs": {"n_sweeps": 100}, "importance-sampling": {}, "mean-field": {}}
+    methods = {"exact": {}, "ais": walks, "gibbs": {"n_sweeps": 100}, "mean-field": {}}
     bm.compare({"few": few, "layers": layers}, methods, out=sys.argv[1] + ".compare", **about)
     rules = ["exact", "pseudolikelihood", {"method": "rise", "l1": 0.02}]
     bm.compare_rules(few, rules, n_rows=[100, 200], out=sys.argv[1] + ".rules", **about)
