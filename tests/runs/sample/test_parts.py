@@ -19,7 +19,7 @@ import fastbm as bm
 from fastbm import cli
 from fastbm.runs import workers
 from fastbm.runs.sample import part, parts
-from fastbm.runs.workers.pool import Pool
+from fastbm.runs.workers.processes import Pool
 from fastbm.sampling.parts import cuts
 from fastbm.sampling.samplers import read_settings
 from fastbm.store import commit
