@@ -19,7 +19,7 @@ from ..runs.stop import SIGNALS, Stop
 from ..runs.toml.text import read as read_file
 from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
 from ..runs.workers.jobs import Job
-from ..runs.workers.pool import Pool
+from ..runs.workers.processes import Pool
 from ..store.names import is_campaign
 from . import grid
 from .campaign import Campaign, open_campaign

@@ -27,7 +27,7 @@ def hired(said: Mapping[str, Any], *, exact: bool = True) -> Iterator[dict[str, 
     elif "mpi" in said:
         executor = workers.mpi()
     elif "workers" in said:
-        from ..runs.workers.pool import Pool
+        from ..runs.workers.processes import Pool
 
         executor = Pool(said["workers"], PRELOADED)
     else:

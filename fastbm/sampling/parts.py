@@ -17,7 +17,6 @@ from .._base.streams import Stream
 from .best import Best
 from .engine.choice import KERNELS
 from .engine.engine import Engine
-from .engine.lookup import LookupChains
 from .engine.words import WordChains
 from .exact import Exact
 from .population import PopulationAnnealing
@@ -62,8 +61,8 @@ def _chains_together(s: SampleSettings) -> int:
     """Return how many chains a kernel sweeps together at least without loss: of ladders an even number."""
     own = s.own
     if isinstance(own, Tempering):
-        if own.kernel == "lookup":
-            return LookupChains.word_chains
+        if own.kernel == "lookup":  # whose words have a ladder in each bit, and which is soon done with a level
+            return PART_CHAINS
         return 2 * max(1, -(-PART_CHAINS // (2 * own.replicas)))
     kernel = KERNELS[str(own.kernel)] if isinstance(own, SingleUnit) else Engine
     return kernel.block_lanes if issubclass(kernel, WordChains) else PART_CHAINS

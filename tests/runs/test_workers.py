@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,5 +141,6 @@ def test_a_pool_imports_no_dask_no_mpi_and_no_loky() -> None:
 
 
 def test_what_is_no_number_of_workers_is_refused() -> None:
+    import_module("fastbm.runs.workers.coordinator")  # with all beside it, of which none may hide a public name
     with pytest.raises(ValueError, match="n_workers must be"):
         bm.workers.pool(0)

@@ -182,13 +182,13 @@ def sample(
     Notes
     -----
     With an `executor` chains are computed apart, 64 at a time (128 of "lookup", 512 of "multispin"), of tempering whole
-    ladders of about 64 replicas; how they are cut depends on the settings alone. Temperatures, ladder, schedule and
-    kernel are settled here first. With `out`, which all workers must see, each part is a run in ``OUT.chains/`` until
-    the parts are joined here: one whose worker was killed goes on by another, and `resume` goes on from what there is,
-    with an executor or without. Without `out` parts are sent back as they are done. Observables that are functions are
-    of all chains, and measured here as parts are joined. What couples all chains is not cut and done here, with a
-    warning: `until`, ``burn_in="auto"``, a population, several clamped patterns; nor are "exact" draws, and what is no
-    more than one part.
+    ladders of 64 replicas together or more (64 ladders of "lookup"); how they are cut depends on the settings alone.
+    Temperatures, ladder, schedule and kernel are settled here first. With `out`, which all workers must see, each part
+    is a run in ``OUT.chains/`` until the parts are joined here: one whose worker was killed goes on by another, and
+    `resume` goes on from what there is, with an executor or without. Without `out` parts are sent back as they are
+    done. Observables that are functions are of all chains, and measured here as parts are joined. What couples all
+    chains is not cut and done here, with a warning: `until`, ``burn_in="auto"``, a population, several clamped
+    patterns; nor are "exact" draws, and what is no more than one part.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from ...store.names import Names, unfinished
 from ..loop import Progress
 from ..stop import Stop
 from .jobs import BUSY, FAILED, FINISHED, STOPPED, Job, Outcome, do_job
-from .pool import Pool, do_in_pool
+from .processes import Pool, do_in_pool
 
 MOST_TRIES = 2  # again, of jobs that could not be done where they were: file systems that are shared have moments
 MOST_IN_VAIN = 3  # pools that broke one after the other with nothing done
