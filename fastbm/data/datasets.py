@@ -208,6 +208,24 @@ def holding_out(n_rows: int, holdout: float, seed: int) -> Callable[[int, int], 
     return drawn
 
 
+def fold_of(n_rows: int, folds: int, fold: int) -> Callable[[int, int], np.ndarray]:
+    """Return a function that tells which rows are those of a fold, as `holding_out` does.
+
+    Folds are contiguous blocks, as even as can be: fold k of n has the rows from k n_rows // n to before
+    (k + 1) n_rows // n. Neighbours in time, which depend on one another, so are hardly ever on both sides.
+    """
+    if folds > n_rows:
+        raise ValueError(f"data.folds must be at most the number of rows, {n_rows}; got {folds}.")
+    begin, end = fold * n_rows // folds, (fold + 1) * n_rows // folds
+
+    def held(first: int, last: int) -> np.ndarray:
+        places = np.arange(first, last)
+        found: np.ndarray = (places >= begin) & (places < end)
+        return found
+
+    return held
+
+
 def check_rows(data: Any, argument: str = "data") -> np.ndarray:
     """Check that data are a table with at least one row."""
     rows = checks.any_array(argument, data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -69,6 +69,9 @@ class Source:
         The first so many.
     holdout : float
         Part of the rows that is drawn, by `seed`, to be held out.
+    folds, fold : int, optional
+        In place of `holdout`, hold out fold `fold` of `folds`, counted from 0, for cross-validation. Folds are
+        contiguous blocks of rows, as neighbours in time depend on one another.
     held : bool
         Take the rows that are held out in place of the others.
     side : int, optional
@@ -82,6 +85,8 @@ class Source:
     seed: int = 0
     held: bool = False
     side: int | None = None
+    folds: int | None = None
+    fold: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, (str, Path)):
@@ -94,10 +99,33 @@ class Source:
         checks.whole("data.seed", self.seed, most=None)
         if not isinstance(self.held, bool):
             raise TypeError(f"data.held must be True or False; got {self.held!r}.")
-        if self.held and not self.holdout:
+        self._check_folds()
+        if self.held and not self.splits:
             raise ValueError(
                 "data.held takes the rows that holdout draws, but holdout is 0. Give it, or leave held out."
             )
+
+    def _check_folds(self) -> None:
+        if self.folds is None and self.fold is None:
+            return
+        if self.folds is None or self.fold is None:
+            raise ValueError("data.folds cuts the rows, and data.fold tells which part is held out: give both.")
+        if self.holdout:
+            raise ValueError("data.holdout draws held-out rows, data.fold takes a block of them: give one.")
+        folds = checks.whole("data.folds", self.folds, least=2)
+        if checks.whole("data.fold", self.fold) >= folds:
+            raise ValueError(f"data.fold must be below data.folds, {folds}, as it counts from 0; got {self.fold}.")
+
+    @property
+    def splits(self) -> bool:
+        """Whether some of the rows are held out."""
+        return bool(self.holdout) or self.folds is not None
+
+    def held_out(self, n_rows: int) -> Callable[[int, int], np.ndarray]:
+        """Return a function that tells which of `n_rows` rows, from one to before another, are held out."""
+        if self.folds is None or self.fold is None:
+            return datasets.holding_out(n_rows, self.holdout, self.seed)
+        return datasets.fold_of(n_rows, self.folds, self.fold)
 
     @property
     def in_file(self) -> bool:
@@ -115,7 +143,8 @@ class Source:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the source as plain values, for the spec of a run."""
-        return asdict(self)
+        named = asdict(self)
+        return named if self.folds is not None else {k: v for k, v in named.items() if k not in ("folds", "fold")}
 
     def n_rows(self) -> int:
         """Return how many rows there are, with those that are held out."""
@@ -140,11 +169,11 @@ class Source:
         """Yield the rows, a block at a time."""
         with self._table() as table:
             n_rows, step = self._limit(len(table)), max(NUMBERS // max(table.shape[1], 1), 1)
-            is_held = datasets.holding_out(n_rows, self.holdout, self.seed)
+            is_held = self.held_out(n_rows)
             for first in range(0, n_rows, step):
                 last = min(first + step, n_rows)
                 block = np.asarray(table[first:last])
-                if self.holdout:
+                if self.splits:
                     block = block[is_held(first, last) == self.held]
                 if self.threshold is not None:
                     block = _above(block, self.threshold)

@@ -154,6 +154,10 @@ def test_bad_forms_are_named(data: Any, error: str) -> None:
         (ValueError, "data.held takes the rows that holdout draws, but holdout is 0", {"held": True}),
         (TypeError, "data.held must be True or False", {"held": 1, "holdout": 0.2}),
         (TypeError, "source must be a text or a Path; got 3", {"name": 3}),
+        (ValueError, "data.folds cuts the rows.* give both", {"folds": 3}),
+        (ValueError, "data.holdout draws .* data.fold takes a block", {"folds": 3, "fold": 0, "holdout": 0.2}),
+        (ValueError, "data.folds must be at least 2", {"folds": 1, "fold": 0}),
+        (ValueError, "data.fold must be below data.folds, 3, as it counts from 0; got 3", {"folds": 3, "fold": 3}),
     ],
 )
 def test_bad_sources_are_named(error: type[Exception], text: str, options: dict[str, Any]) -> None:
@@ -223,6 +227,29 @@ def test_labels_in_a_run_file_fit_the_source(folder: Path) -> None:
     for name in ("table", "nothing"):
         with pytest.raises(ValueError, match=f"{name} must have one entry for each row; got shape"):
             arguments(table | {"labels": f"{folder}/a.h5:{name}"}, seed=0)
+
+
+def test_folds_are_blocks_that_cover_the_rows_once(folder: Path) -> None:
+    with h5py.File(folder / "a.h5", "a") as file:
+        file["labels"] = np.arange(300)
+    held = []
+    for fold in range(7):
+        found = arguments(
+            {"source": f"{folder}/a.h5:x", "labels": f"{folder}/a.h5:labels", "folds": 7, "fold": fold}, seed=0
+        )
+        (rows, _), (out, _) = read(found["data"], None), read(found["holdout"], None)
+        assert np.array_equal(rows[:], bits()[found["labels"]])
+        assert np.array_equal(out[:], bits()[found["holdout_labels"]])
+        assert sorted([*found["labels"], *found["holdout_labels"]]) == list(range(300))
+        held += found["holdout_labels"].tolist()
+    assert held == list(range(300))
+    for bad, error in (
+        ({"folds": 301, "fold": 0}, "at most the number of rows, 300"),
+        ({"fold": 0}, "give both"),
+        ({"folds": 2, "fold": 0, "holdout_source": "a.h5:x"}, "data.folds takes held-out rows of"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            arguments({"source": f"{folder}/a.h5:x", **bad}, seed=0)
 
 
 @pytest.mark.parametrize("options", METHODS.values(), ids=list(METHODS))

@@ -19,6 +19,8 @@ KEYS = {
     "max_rows": int,
     "units": str,
     "holdout": float,
+    "folds": int,
+    "fold": int,
     "holdout_source": str,
     "holdout_labels": str,
 }
@@ -34,21 +36,21 @@ def arguments(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """
     _check(table)
     common = {name: table[name] for name in ("threshold", "side") if name in table}  # of both sources
-    part = table.get("holdout", 0.0)
-    source = Source(table["source"], max_rows=table.get("max_rows"), holdout=part, seed=seed, **common)
+    parts = {name: table[name] for name in ("max_rows", "holdout", "folds", "fold") if name in table}
+    source = Source(table["source"], seed=seed, **parts, **common)
     n_rows = source.n_rows()
     found: dict[str, Any] = {"data": source}
     if "units" in table:
         found["units"] = table["units"]
     labels = _labels(table, source)
-    held = datasets.holding_out(n_rows, part, seed)(0, n_rows)
-    if part:
+    held = source.held_out(n_rows)(0, n_rows)
+    if source.splits:
         found["holdout"] = source.opposite()
     elif "holdout_source" in table:
         found["holdout"] = Source(table["holdout_source"], **common)
     if labels is not None:
         found["labels"] = labels[:n_rows][~held]
-    if labels is not None and part:
+    if labels is not None and source.splits:
         found["holdout_labels"] = labels[:n_rows][held]
     elif "holdout_labels" in table:
         found["holdout_labels"] = _read(table["holdout_labels"])
@@ -58,8 +60,9 @@ def arguments(table: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def _check(table: Mapping[str, Any]) -> None:
     if "source" not in table:
         raise ValueError('[data] needs a source, for instance source = "sklearn:digits".')
-    if "holdout_source" in table and table.get("holdout"):
-        raise ValueError("data.holdout draws held-out rows from the source, holdout_source names others: give one.")
+    for name in ("holdout", "folds"):
+        if "holdout_source" in table and table.get(name):
+            raise ValueError(f"data.{name} takes held-out rows of the source, holdout_source names others: give one.")
     if "holdout_labels" in table and "holdout_source" not in table:
         raise ValueError("data.holdout_labels are those of data.holdout_source. Give that too, or leave them out.")
 
