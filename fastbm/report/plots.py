@@ -372,19 +372,23 @@ def temperatures(result: Any, ax: Axes | None = None, *, quantity: str = "log_z"
     return _drawn(ax, draw_quantity, curves_of(result), quantity, names[quantity])
 
 
-def campaign(table: Any, x: str, y: str | None = None, *, group: str | None = None, ax: Axes | None = None) -> Axes:
+def campaign(
+    table: Any, x: str | None = None, y: str | None = None, *, group: str | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw a column of a campaign's table over a key of its grid, with error bars.
 
     Parameters
     ----------
     table : Table or Campaign
-    x : str
-        A column of numbers, such as "beta".
+    x : str, optional
+        A column of numbers, such as "beta": unless given the key of the grid with the most of them, or the temperatures
+        of ladders, "beta".
     y : str, optional
-        The column that is drawn; Binder's cumulant, log Z, the holdout or the energy unless given, the first there is.
+        The column that is drawn; the correlation length over L, Binder's cumulant, the holdout, errors of log Z, log Z
+        or the energy unless given, the first there is.
     group : str, optional
-        A curve for each of its values, such as "shape". Other keys of the grid, as samples of disorder, are averaged
-        over, with jackknife errors.
+        A curve for each of its values, such as "shape"; unless given the methods of a comparison, "method", or the next
+        key of the grid. Other keys, as samples of disorder, are averaged over, with jackknife errors.
     ax : matplotlib.axes.Axes, optional
     """
     return _drawn(ax, draw_campaign, getattr(table, "table", table), x, y, group)
