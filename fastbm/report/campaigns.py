@@ -21,6 +21,7 @@ from ..campaigns.view import View, panels, with_error
 from ..runs import workers
 from ..runs.stop import SIGNALS, Stop
 
+SIZES = ("shape", "n")  # keys whose values are sizes
 MOST_TEXTS = 5  # of cells that failed
 
 
@@ -142,7 +143,7 @@ def show_results(console: Console, campaign: Campaign) -> None:
 
 def _crossings(shown: View) -> Iterator[str]:
     """Yield where curves of sizes cross, of what crosses at a transition."""
-    if shown.y not in RATIOS or shown.group is None or len(shown.curves) < 2:
+    if shown.y not in RATIOS or shown.group not in SIZES or len(shown.curves) < 2:
         return
     with suppress(ValueError):
         for one in shown.table.crossing(shown.y, x=shown.x, group=shown.group, pairs="all")[:MOST_TEXTS]:

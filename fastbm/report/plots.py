@@ -380,15 +380,10 @@ def campaign(
     Parameters
     ----------
     table : Table or Campaign
-    x : str, optional
-        A column of numbers, such as "beta": unless given the key of the grid with the most of them, or the temperatures
-        of ladders, "beta".
-    y : str, optional
-        The column that is drawn; the correlation length over L, Binder's cumulant, the holdout, errors of log Z, log Z
-        or the energy unless given, the first there is.
-    group : str, optional
-        A curve for each of its values, such as "shape"; unless given the methods of a comparison, "method", or the next
-        key of the grid. Other keys, as samples of disorder, are averaged over, with jackknife errors.
+    x, y, group : str, optional
+        A column of numbers, the column that is drawn over it, and one for each value of which there is a curve:
+        "beta", "binder_cumulant", "shape". Other keys of the grid are averaged over, with jackknife errors. Temperatures
+        of ladders are "beta", methods of comparisons "method". docs/campaigns.md says what is chosen unless given.
     ax : matplotlib.axes.Axes, optional
     """
     return _drawn(ax, draw_campaign, getattr(table, "table", table), x, y, group)

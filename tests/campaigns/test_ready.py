@@ -63,3 +63,13 @@ def run(out: Path, name: str, *words: str) -> None:
     with start("run", RUNS / f"{name}.toml", "--out", out, "-q", *words, before="") as child:
         child.communicate()
     assert child.returncode == 0
+
+
+@pytest.mark.long  # ten minutes of two cores
+def test_the_glass_of_three_dimensions_has_its_transition(tmp_path: Path) -> None:
+    """T_c = 1.102(3), Baity-Jesi et al., Phys. Rev. B 88, 224416 (2013), doi:10.1103/PhysRevB.88.224416."""
+    run(tmp_path / "glass", "binder3d", "--workers", "2")
+    found = bm.open(tmp_path / "glass").table.crossing("overlap_xi_over_length", degree=2, pairs="all")
+    widest = next(one for one in found if one.groups == ((4, 4, 4), (8, 8, 8)))
+    assert widest.error < 0.05 and abs(widest.x - 1.0 / 1.102) < 4.0 * widest.error
+    assert widest.y == pytest.approx(0.65, abs=0.1)
