@@ -382,8 +382,8 @@ def campaign(
     table : Table or Campaign
     x, y, group : str, optional
         A column of numbers, the column that is drawn over it, and one for each value of which there is a curve:
-        "beta", "binder_cumulant", "shape". Other keys of the grid are averaged over, with jackknife errors. Temperatures
-        of ladders are "beta", methods of comparisons "method". docs/campaigns.md says what is chosen unless given.
+        "beta", "binder_cumulant", "shape". Other keys of the grid are averaged over, with jackknife errors. "beta" may
+        be the temperatures of ladders, "method" those of comparisons. docs/campaigns.md says what is chosen.
     ax : matplotlib.axes.Axes, optional
     """
     return _drawn(ax, draw_campaign, getattr(table, "table", table), x, y, group)
