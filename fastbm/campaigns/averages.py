@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics.jackknife import Estimate, cut_blocks, of_sums
+from ..diagnostics.jackknife import Estimate, cut_blocks, of_sums, student_widening
 from .columns import hashable, numbers
 
 Function = Callable[..., Any]
@@ -26,9 +26,16 @@ def binder(square: np.ndarray, fourth: np.ndarray) -> np.ndarray:
     return 1.0 - fourth / (3.0 * square**2)
 
 
+def xi_over_length(square: np.ndarray, structure: np.ndarray, n_units: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the second-moment correlation length of averaged structure factors, over the size of the lattice."""
+    return np.sqrt(n_units * square / structure - 1.0) / (2.0 * length * np.sin(np.pi / length))
+
+
 RATIOS: dict[str, Named] = {
     "binder_cumulant": (binder, ("m2", "m4")),
     "overlap_binder_cumulant": (binder, ("q2", "q4")),
+    "xi_over_length": (xi_over_length, ("m2", "structure_factor", "n_units", "length")),
+    "overlap_xi_over_length": (xi_over_length, ("q2", "overlap_structure_factor", "n_units", "length")),
 }
 WORST: dict[str, Function] = {"r_hat": np.nanmax, "ess": np.nanmin}  # of diagnostics the worst is told
 N = "n"
@@ -92,6 +99,32 @@ def _averages(places: np.ndarray, columns: Mapping[str, np.ndarray], functions: 
     return row
 
 
+def together(function: Function, values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a function of means at several places over the same samples, (n,), and its spread, (n, n_samples).
+
+    `values` are (n_samples, n), NaN where a sample is missing; the squares of a row of the spread add up to the
+    jackknife variance at its place, products of two rows to the covariance.
+    """
+    there = ~np.isnan(np.stack(values)).any(axis=0)
+    n = there.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = []
+        for one in values:
+            known = np.where(there, one, 0.0)
+            total = known.sum(axis=0)
+            means.append(np.concatenate([(total / n)[None], (total - known) / (n - there)]))
+        found = np.asarray(function(*means), np.float64)
+        off = np.where(there, found[1:] - found[0], 0.0)
+        off = np.where(there, off - off.sum(axis=0) / n, 0.0)
+        wider = np.array([_wider(one) for one in n.tolist()])
+        return found[0], (off * wider * np.sqrt((n - 1) / n)).T
+
+
+def _wider(n: int) -> float:
+    """Return what makes 1.96 errors from so few samples hold the truth in 95 % of cases."""
+    return student_widening(n - 1) if n > 1 else math.nan
+
+
 def _jackknife(function: Function, *values: np.ndarray) -> Estimate:
     """Return a function of the means of values, (n, ...), and its error; NaN of one sample alone."""
     n = len(values[0])
@@ -101,4 +134,5 @@ def _jackknife(function: Function, *values: np.ndarray) -> Estimate:
             return Estimate(found, np.full(np.shape(found), math.nan))
         # less the first, so that what does not vary has no error at all
         sums = [value - value[0] for value in values]
-        return of_sums(function, sums, cut_blocks(n, 1, 0.5, n), origins=[value[0] for value in values])
+        blocks = cut_blocks(n, 1, 0.5, n)._replace(wider=_wider(n))
+        return of_sums(function, sums, blocks, origins=[value[0] for value in values])

@@ -1,7 +1,9 @@
 """Where the curves of two sizes cross: the zero of the difference of two polynomials, with its error.
 
 Each curve is fitted by least squares, weighed by its errors. At a zero x of d = p2 - p1 the error of x is that of d(x),
-from the covariances of both fits, over |d'(x)|.
+from the covariances of both fits, over |d'(x)|. Points of a curve that come from the same samples of disorder vary
+together: the covariance of their fit is then that of the jackknife over samples. Only points near the crossing are
+fitted, found by where the sign of the difference changes best.
 
 Binder, Phys. Rev. Lett. 47, 693 (1981), doi:10.1103/PhysRevLett.47.693.
 """
@@ -17,7 +19,31 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 CUBIC = 3
-Curve = tuple[Any, np.ndarray, np.ndarray, np.ndarray]  # label, x, y, errors
+NEAREST = 7  # points of each curve that are fitted
+
+
+class Curve(NamedTuple):
+    """Points of one size, by `x`.
+
+    Attributes
+    ----------
+    label : object
+    x, y, errors : (n,) arrays
+    spread : (n, n_samples) array, optional
+        D, where values vary together: D Dᵀ is their covariance. They are independent without it.
+    """
+
+    label: Any
+    x: np.ndarray
+    y: np.ndarray
+    errors: np.ndarray
+    spread: np.ndarray | None = None
+
+    def near(self, x: float) -> Curve:
+        """Return the points that are nearest to a place."""
+        some = np.sort(np.argsort(np.abs(self.x - x), kind="stable")[:NEAREST])
+        spread = None if self.spread is None else self.spread[some]
+        return Curve(self.label, self.x[some], self.y[some], self.errors[some], spread)
 
 
 class Crossing(NamedTuple):
@@ -31,8 +57,8 @@ class Crossing(NamedTuple):
     y : float
         Their value there.
     chi2 : float
-        Of both fits, for each degree of freedom: far above 1 where a polynomial does not describe them; NaN where
-        there are no degrees left.
+        Of both fits, for each degree of freedom: far above 1 where a polynomial does not describe them, far below
+        where points vary together; NaN where there are no degrees left.
     """
 
     groups: tuple[Any, Any]
@@ -49,8 +75,8 @@ class _Fit(NamedTuple):
     freedom: int
 
 
-def crossings(curves: Sequence[Curve], degree: int | None = None) -> list[Crossing]:
-    """Return where neighbouring curves cross.
+def crossings(curves: Sequence[Curve], degree: int | None = None, *, every: bool = False) -> list[Crossing]:
+    """Return where neighbouring curves cross, or every two.
 
     Raises
     ------
@@ -60,17 +86,19 @@ def crossings(curves: Sequence[Curve], degree: int | None = None) -> list[Crossi
     if len(curves) < 2:
         raise ValueError(f"curves cross where there are two or more; got {len(curves)}.")
     found = []
-    for first, second in itertools.pairwise(curves):
+    for first, second in itertools.combinations(curves, 2) if every else itertools.pairwise(curves):
         if (one := _crossing(first, second, degree)) is not None:
             found.append(one)
     return found
 
 
 def _crossing(first: Curve, second: Curve, degree: int | None) -> Crossing | None:
-    low, high = max(first[1].min(), second[1].min()), min(first[1].max(), second[1].max())
+    for curve in (first, second):
+        _check(curve, degree)
+    if (place := _change(first, second)) is not None:
+        first, second = first.near(place), second.near(place)
+    low, high = max(first.x[0], second.x[0]), min(first.x[-1], second.x[-1])
     centre, half = (low + high) / 2.0, (high - low) / 2.0
-    if not half > 0.0:
-        raise ValueError(f"the curves of {first[0]} and {second[0]} have no stretch in common.")
     fits = [_fitted(curve, centre, half, degree) for curve in (first, second)]
     difference = polynomial.polysub(fits[1].coefficients, fits[0].coefficients)
     roots = polynomial.polyroots(difference)
@@ -84,20 +112,53 @@ def _crossing(first: Curve, second: Curve, degree: int | None) -> Crossing | Non
     freedom = sum(fit.freedom for fit in fits)
     chi2 = sum(fit.chi2 for fit in fits) / freedom if freedom else math.nan
     error = math.sqrt(variance) / abs(slope) * half if slope else math.inf
-    return Crossing(
-        (first[0], second[0]), float(centre + half * t), float(error), float(powers[1] @ fits[1].coefficients), chi2
+    y = float(powers[1] @ fits[1].coefficients)
+    return Crossing((first.label, second.label), float(centre + half * t), float(error), y, chi2)
+
+
+def _check(curve: Curve, degree: int | None) -> None:
+    if not (np.isfinite(curve.y).all() and (curve.errors > 0.0).all()):
+        raise ValueError(f"the curve of {curve.label} has points whose value or error is not known.")
+    if not 1 <= (order := _order(curve, degree)) < len(curve.x):
+        n = len(curve.x)
+        raise ValueError(f"the curve of {curve.label} has {n} points, too few for a polynomial of degree {order}.")
+
+
+def _order(curve: Curve, degree: int | None) -> int:
+    return min(CUBIC, len(curve.x) - 1) if degree is None else degree
+
+
+def _change(first: Curve, second: Curve) -> float | None:
+    """Return where one curve comes to lie above the other, by the signs of all differences in units of their errors.
+
+    Straight lines between points will do.
+    """
+    low, high = max(first.x[0], second.x[0]), min(first.x[-1], second.x[-1])
+    if not low < high:
+        raise ValueError(f"the curves of {first.label} and {second.label} have no stretch in common.")
+    x = np.unique(np.concatenate([first.x, second.x]))
+    x = x[(x >= low) & (x <= high)]
+    off, square = (
+        np.interp(x, second.x, second.y) - np.interp(x, first.x, first.y),
+        np.interp(x, second.x, second.errors) ** 2 + np.interp(x, first.x, first.errors) ** 2,
     )
+    z = off / np.sqrt(square)
+    changes = np.flatnonzero(off[:-1] * off[1:] <= 0.0)
+    if not len(changes):
+        return None
+    before = np.cumsum(z)
+    k = int(changes[np.argmax(np.abs(2.0 * before[changes] - before[-1]))])
+    width = off[k] - off[k + 1]
+    return float(x[k] + (x[k + 1] - x[k]) * (off[k] / width if width else 0.5))
 
 
 def _fitted(curve: Curve, centre: float, half: float, degree: int | None) -> _Fit:
-    label, x, y, errors = curve
-    if not (np.isfinite(y).all() and (errors > 0.0).all()):
-        raise ValueError(f"the curve of {label} has points whose value or error is not known.")
-    order = min(CUBIC, len(x) - 1) if degree is None else degree
-    if not 1 <= order < len(x):
-        raise ValueError(f"the curve of {label} has {len(x)} points, too few for a polynomial of degree {order}.")
+    _, x, y, errors, spread = curve
+    order = _order(curve, degree)
     design = np.vander((x - centre) / half, order + 1, increasing=True) / errors[:, None]
     inverse = np.linalg.pinv(design)
     coefficients = inverse @ (y / errors)
     rest = y / errors - design @ coefficients
+    if spread is not None:
+        inverse = inverse / errors @ spread
     return _Fit(coefficients, inverse @ inverse.T, float(rest @ rest), len(x) - order - 1)

@@ -17,7 +17,13 @@ from ..runs.sample.valleys import is_even
 
 Columns = dict[str, Any]
 RELAXING = ("energy", "energy_error", "correlation", "correlation_error")
-OWN = ("magnetisation", "overlap")  # observables of which there is more to tell than their means
+Recorded = dict[str, Series]
+OWN = ("magnetisation", "overlap", "structure_factor", "overlap_structure_factor")  # of these more is told than means
+# order parameter, structure factor, and what the correlation length over the size of the lattice is called
+LENGTHS = (
+    ("magnetisation", "structure_factor", "xi_over_length"),
+    ("overlap", "overlap_structure_factor", "overlap_xi_over_length"),
+)
 
 
 def columns_of_sample(run: SampleRun) -> Columns:
@@ -37,36 +43,58 @@ def columns_of_sample(run: SampleRun) -> Columns:
 
 
 def _of_chains(run: SampleRun) -> Columns:
-    spins, pairs = magnetisations(run), recorded(run, "overlap")
-    places, found = temperatures(run), {}
+    series = {"magnetisation": magnetisations(run)} | {name: recorded(run, name) for name in OWN[1:]}
+    places, found = temperatures(run), _of_lattice(run, series)
     if len(places) == 1 or "tempering/energy" in run.streams:
         target = places[-1]
-        row = averages_at(run, target, spins, pairs, even=is_even(run))
+        row = averages_at(run, target, series["magnetisation"], series["overlap"], even=is_even(run))
         for name, estimate in zip(row._fields[1:], row[1:], strict=True):
             if estimate is not None:
                 found[name], found[f"{name}_error"] = estimate
-        found |= _means(run, target, spins, pairs, done=frozenset(found))
+        found |= _means(run, target, series, done=frozenset(found)) | _lengths(target, series, found)
     if len(places) > 1:
         for at in places:
-            of_one = _means(run, at, spins, pairs)
+            of_one = _means(run, at, series)
             spread = of_one["energy_square"] - of_one["energy"] ** 2
             of_one["specific_heat"] = at.beta**2 * run._start.n_units * spread
             found |= {f"{name}@{at.beta!r}": value for name, value in of_one.items()}
     return found
 
 
-def _means(run: SampleRun, at: At, spins: Series, pairs: Series, done: frozenset[str] = frozenset()) -> Columns:
+def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset()) -> Columns:
     """Return means and their errors at one temperature, but for those that are done."""
     n_units = run._start.n_units
     e = at.energy / n_units
     found = _of_series({"energy": e, "energy_square": e * e}, None, done)
     flip = 2.0 / n_units
-    if (m := spins.at(at)) is not None:
+    if (m := series["magnetisation"].at(at)) is not None:
         square = m * m
         found |= _of_series({"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}, flip, done)
-    if (q := pairs.at(at)) is not None and q.shape[1]:
+    if (q := series["overlap"].at(at)) is not None and q.shape[1]:
         square = q * q
         found |= _of_series({"abs_overlap": np.abs(q), "q2": square, "q4": square * square}, flip, done)
+    for _, name, _ in LENGTHS:
+        if (s_k := series[name].at(at)) is not None and s_k.shape[1]:
+            found |= _of_series({name: s_k}, None, done)
+    return found
+
+
+def _of_lattice(run: SampleRun, series: Recorded) -> Columns:
+    """Return what of a lattice makes lengths of structure factors, where these were recorded."""
+    if all(series[name].of_chains is None for _, name, _ in LENGTHS):
+        return {}
+    return {"n_units": run._start.n_units, "length": max(run.config["model"]["origin"]["shape"])}
+
+
+def _lengths(at: At, series: Recorded, lattice: Columns) -> Columns:
+    """Return correlation lengths over the size of the lattice, where both that they are made of were recorded."""
+    found: Columns = {}
+    for order, structure, name in LENGTHS:
+        x, s_k = series[order].at(at), series[structure].at(at)
+        if x is not None and s_k is not None and s_k.shape[1]:
+            length = lattice["length"]
+            xi = diagnostics.correlation_length(np.stack([lattice["n_units"] * x * x, s_k], axis=-1), length)
+            found[name], found[f"{name}_error"] = xi.value / length, xi.error / length
     return found
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ def cut_blocks(n_samples: int, n_chains: int, tau: float, n_blocks: int | None =
     return Blocks(axis, edges[:-1], np.diff(edges), lost, wider, reason)
 
 
+@cache
 def student_widening(freedom: int) -> float:
     """Return Student's quantile at 95 % for so many degrees of freedom, over the normal one."""
     from scipy.special import stdtrit

@@ -13,10 +13,14 @@ from rich.table import Table
 
 from .._base import checks
 from ..campaigns import verb
+from ..campaigns.averages import RATIOS
 from ..campaigns.campaign import Campaign, open_campaign
+from ..campaigns.columns import text_of
+from ..campaigns.view import View, panels, with_error
 from ..runs.stop import SIGNALS, Stop
 from .workers import check_one, hired
 
+SIZES = ("shape", "n")  # keys whose values are sizes
 MOST_TEXTS = 5  # of cells that failed
 
 
@@ -56,6 +60,7 @@ def _finish(
     with hired(others, exact=exact) as executor, stop.breaking(False):
         found = go_on(threads=threads, exact=exact, progress=not quiet, stop=stop, **told, **executor)
     show_status(found.path)
+    show_results(Console(highlight=False), found)
     if not found.failed:
         return None
     texts = list(dict.fromkeys(found.failed.values()))
@@ -93,6 +98,51 @@ def show(folder: Path) -> None:
     for id, text in list(found.failed.items())[:MOST_TEXTS]:
         table.add_row(f"failed {id}", escape(f"{found.keys_of(id)}: {text}"))
     console.print(table)
+    show_results(console, found)
+
+
+def show_results(console: Console, campaign: Campaign) -> None:
+    """Print what its picture would show: a column over a key of the grid; the best settings; where curves cross."""
+    try:
+        found = panels(campaign.table)
+    except (ValueError, KeyError):  # nothing is done, or there is nothing that is told of all
+        return
+    for title, shown in found:
+        head, lines = shown.printed()
+        table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1))
+        for k, name in enumerate(head):
+            table.add_column(escape(name), justify="left" if k == 0 else "right", no_wrap=True)
+        for line in lines:
+            table.add_row(*map(escape, line))
+        texts = [f"{shown.y} over {shown.x}", title, f"averages of {shown.n}" if shown.n > 1 else ""]
+        console.print(f"\n{', '.join(filter(None, texts))}", markup=False)
+        console.print(table)
+        for text in _crossings(shown):
+            console.print(text, markup=False, soft_wrap=True)
+    for text in _best(campaign):
+        console.print(f"\n{text}", markup=False, soft_wrap=True)
+
+
+def _crossings(shown: View) -> Iterator[str]:
+    """Yield where curves of sizes cross, of what crosses at a transition."""
+    if shown.y not in RATIOS or shown.group not in SIZES or len(shown.curves) < 2:
+        return
+    with suppress(ValueError):
+        for one in shown.table.crossing(shown.y, x=shown.x, group=shown.group, pairs="all")[:MOST_TEXTS]:
+            names = " and ".join(map(text_of, one.groups))
+            yield f"{names} cross at {shown.x} = {with_error(one.x, one.error)}"
+
+
+def _best(campaign: Campaign) -> Iterator[str]:
+    """Yield the settings that are best by the holdout, of learning."""
+    table = campaign.table
+    if campaign.verb != "fit" or "holdout" not in table:
+        return
+    with suppress(ValueError):
+        best = table.best()
+        settings = [f"{key} = {best[key]}" for key in table.keys if key in best]
+        error = best.get("holdout_error", 0.0)
+        yield f"best by holdout: {', '.join(settings)}: {with_error(best['holdout'], error)}"
 
 
 def _short(values: Any) -> str:
@@ -113,8 +163,6 @@ def write_table(folder: Path, out: Path | None) -> None:
 def draw(folder: Path, picture: Path | None, x: str | None, y: str | None, group: str | None) -> None:
     """Draw a column of a campaign over a key of its grid, and say where."""
     found = open_campaign(folder)
-    if x is None:
-        raise ValueError(f"say over which key it is drawn: --x, one of {', '.join(found.table.keys)}.")
     try:
         from .pictures.campaign import plot_campaign
     except ImportError:

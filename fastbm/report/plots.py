@@ -360,19 +360,18 @@ def temperatures(result: Any, ax: Axes | None = None, *, quantity: str = "log_z"
     return _drawn(ax, draw_quantity, curves_of(result), quantity, names[quantity])
 
 
-def campaign(table: Any, x: str, y: str | None = None, *, group: str | None = None, ax: Axes | None = None) -> Axes:
+def campaign(
+    table: Any, x: str | None = None, y: str | None = None, *, group: str | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw a column of a campaign's table over a key of its grid, with error bars.
 
     Parameters
     ----------
     table : Table or Campaign
-    x : str
-        A column of numbers, such as "beta".
-    y : str, optional
-        The column that is drawn; Binder's cumulant, log Z, the holdout or the energy unless given, the first there is.
-    group : str, optional
-        A curve for each of its values, such as "shape". Other keys of the grid, as samples of disorder, are averaged
-        over, with jackknife errors.
+    x, y, group : str, optional
+        A column of numbers, the column that is drawn over it, and one for each value of which there is a curve:
+        "beta", "binder_cumulant", "shape". Other keys of the grid are averaged over, with jackknife errors. "beta" may
+        be the temperatures of ladders, "method" those of comparisons. docs/campaigns.md says what is chosen.
     ax : matplotlib.axes.Axes, optional
     """
     return _drawn(ax, draw_campaign, getattr(table, "table", table), x, y, group)

@@ -61,6 +61,8 @@ def run_file(
             raise ValueError("--overwrite is of a single run: a campaign goes on. Name another folder: campaign.out.")
         common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
         return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
+    if is_of_campaign(tables):
+        raise ValueError(f"{file} describes a campaign of many runs. Run it with: fastbm run {shlex.quote(str(file))}")
     said = campaign or {}
     verb = config.check(tables)
     if only not in (None, verb):

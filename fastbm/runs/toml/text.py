@@ -31,9 +31,11 @@ def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, A
     for change in changes:
         name, separator, text = change.partition("=")
         table, dot, key = name.strip().partition(".")
+        key = key.strip("\"'")  # as a grid has it, grid."sample.beta"
         if not separator or not dot or not key:
             raise ValueError(f"--set must have the form table.key=value; got {change!r}.")
-        tables.setdefault(table, {})
+        if isinstance(tables.setdefault(table, {}), list):
+            raise ValueError(f"--set {change}: the file has several tables [[{table}]]. Change them in the file.")
         if isinstance(tables[table], dict):
             tables[table][key] = _value(text.strip())
     return tables

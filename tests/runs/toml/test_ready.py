@@ -67,7 +67,7 @@ def test_refusals_and_copies(
     monkeypatch.chdir(tmp_path)
     assert call("run", "digts") == 2
     assert (
-        "digts does not exist. Did you mean 'digits'? Ready ones, by name: binder, digits," in capsys.readouterr().err
+        "digts does not exist. Did you mean 'digits'? Ready ones, by name: binder, binder3d," in capsys.readouterr().err
     )
     assert call("run", "run.h5") == 2
     assert capsys.readouterr().err == "fastbm: run.h5 does not exist.\n"
