@@ -160,7 +160,7 @@ def test_every_way_to_sample_is_a_kind() -> None:
     assert {name for kind in SAMPLING.values() for name in kind.options.get("until", ())} == set(LIMITS)
     given = {name for kind in SAMPLING.values() for name in kind.options}
     how_not_what = {"seed", "max_forecast_seconds", "max_gigabytes", "threads", "out", "overwrite", "max_seconds"}
-    left_out = (set(bm.sample.__kwdefaults__) | OWN) - given - how_not_what - {"progress", "stop"}
+    left_out = (set(bm.sample.__kwdefaults__) | OWN) - given - how_not_what - {"progress", "stop", "executor"}
     assert left_out <= {"lowest_beta", "target_ess"}, "numbers alone"
 
 
@@ -180,7 +180,7 @@ def test_every_way_to_learn_is_a_kind() -> None:
     phases = {phase.__name__ for phase in (*CLAMPED.values(), *FREE.values(), *drivers.CLAMPED_WITH_GAPS.values())}
     assert found >= phases
     given = {name for kind in LEARNING.values() for name in kind.options}
-    how_not_what = {"seed", "threads", "out", "overwrite", "max_seconds", "progress", "stop"}
+    how_not_what = {"seed", "threads", "out", "overwrite", "max_seconds", "progress", "stop", "executor"}
     left_out = (set(bm.fit.__kwdefaults__) | {*OF_RULES, *OF_MONITOR}) - given - how_not_what - {"monitor"}
     assert left_out <= {"beta", "l2_bias", "ridge", "tolerance", "ais_start"}, "numbers alone"
 
