@@ -53,7 +53,7 @@ def begin(
         with _breaking(stop):
             task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
-            writer = _place(task, spec, inputs, out, overwrite, storage)
+            writer = make_storage(task, spec, inputs, out, overwrite, storage)
             try:
                 return _go(task, writer, progress, stop, given.model)
             except (ValueError, TypeError):
@@ -79,7 +79,7 @@ def part(
     return found, {name: value for name, value in options.items() if name in STORAGE}
 
 
-def _place(
+def make_storage(
     task: Any, spec: dict[str, Any], inputs: dict[str, np.ndarray], out: Any, overwrite: bool, storage: dict[str, Any]
 ) -> Any:
     """Make the storage for the rows of a task, in memory or in a file."""

@@ -11,6 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 import fastbm as bm
 from fastbm.data import datasets
+from fastbm.data.sources import read
+from fastbm.runs.toml.data import arguments
 from tests.support import machines
 
 
@@ -190,3 +192,27 @@ def test_data_in_the_other_units_are_refused_with_the_way_out() -> None:
     assert (
         bm.fit(np.array([[True, False], [False, False]]), method="exact", l2=0.1, l2_bias=0.1).model.units == "binary"
     )
+
+
+def test_folds_are_blocks_that_cover_the_rows_once(tmp_path: Path) -> None:
+    bits = np.random.default_rng(0).integers(0, 2, (300, 5), np.uint8)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["labels"] = bits, np.arange(300)
+    held = []
+    for fold in range(7):
+        found = arguments(
+            {"source": f"{tmp_path}/a.h5:x", "labels": f"{tmp_path}/a.h5:labels", "folds": 7, "fold": fold}, seed=0
+        )
+        (rows, _), (out, _) = read(found["data"], None), read(found["holdout"], None)
+        assert np.array_equal(rows[:], bits[found["labels"]])
+        assert np.array_equal(out[:], bits[found["holdout_labels"]])
+        assert sorted([*found["labels"], *found["holdout_labels"]]) == list(range(300))
+        held += found["holdout_labels"].tolist()
+    assert held == list(range(300))
+    for bad, error in (
+        ({"folds": 301, "fold": 0}, "at most the number of rows, 300"),
+        ({"fold": 0}, "give both"),
+        ({"folds": 2, "fold": 0, "holdout_source": "a.h5:x"}, "data.folds takes held-out rows of"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            arguments({"source": f"{tmp_path}/a.h5:x", **bad}, seed=0)

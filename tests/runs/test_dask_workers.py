@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import fastbm as bm
-from tests.support.crash import assert_same_run
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -116,73 +115,3 @@ def test_schedulers_that_are_not_there_and_workers_that_are_other(tmp_path: Path
     assert re.fullmatch(r"numba is \S+ here and 9\.9 on the Dask worker tcp\S+\. Install .* exact=False\.", lines[3])
     assert lines[4] == "3"
     assert re.fullmatch(r"no Dask scheduler listens at tcp://127\.0\.0\.1:9 .*dask scheduler\.", lines[0])
-
-
-# a run of each sampler in parts, by Dask (where one worker is killed) or MPI, and alone
-PARTS = """
-import os, signal, sys, threading, time
-from pathlib import Path
-import fastbm as bm
-
-GLASS = bm.models.edwards_anderson((4, 5), seed=1)
-COMMON = {"n_sweeps": 4000, "seed": 5, "progress": False, "commit_seconds": 0.05}
-RUNS = {
-    "gibbs": {"n_chains": 200, "beta": 0.8, "thin": 20, "kernel": "dense", "observables": ["overlap"]},
-    "tempering": {"sampler": "tempering", "betas": [0.3, 0.9, 1.5], "n_chains": 80, "kernel": "dense", "thin": 20},
-    "annealing": {"sampler": "annealing", "n_chains": 200, "beta": 2.0, "schedule": "adaptive"},
-}
-
-def kill_one(folder):
-    while not (locks := list(folder.glob("*.chains/*.parts/lock"))):
-        time.sleep(0.001)
-    os.kill(int(locks[0].read_text().split()[3]), signal.SIGKILL)
-
-def sample(folder, executor, kills):
-    for name, own in RUNS.items():
-        bm.sample(GLASS, out=folder / f"{name}-alone.h5", **COMMON, **own)
-        if kills and name == "gibbs":
-            threading.Thread(target=kill_one, args=(folder,), daemon=True).start()
-        bm.sample(GLASS, out=folder / f"{name}.h5", executor=executor, **COMMON, **own)
-
-if __name__ == "__main__":
-    kind, n, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    if kind == "mpi":
-        with bm.workers.mpi() as executor:
-            sample(folder, executor, False)
-    elif kind == "pool":
-        with bm.workers.pool(n) as executor:
-            sample(folder, executor, False)
-    else:
-        from distributed import LocalCluster
-
-        with LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster:
-            with bm.workers.connect(cluster.scheduler_address) as executor:
-                sample(folder, executor, True)
-"""
-
-
-@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
-@pytest.mark.parametrize(
-    ("kind", "n"),
-    [
-        ("dask", 2),
-        ("mpi", 2),
-        *(
-            pytest.param(kind, n, marks=pytest.mark.long)
-            for kind in ("pool", "dask", "mpi")
-            for n in (1, 2, 4)
-            if kind == "pool" or n != 2
-        ),
-    ],
-)
-def test_parts_of_samples_have_the_bytes_of_runs_alone(kind: str, n: int, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(PARTS)
-    words = [sys.executable, *(["-m", "mpi4py.futures"] if kind == "mpi" else []), str(script), kind, str(n)]
-    words = (["mpiexec", "-n", str(n + 1)] if kind == "mpi" else []) + [*words, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not list(tmp_path.glob("*.chains"))
-    for name in ("gibbs", "tempering", "annealing"):
-        assert_same_run(tmp_path / f"{name}-alone.h5", tmp_path / f"{name}.h5")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from tests.support import crash, machines
+from tests.support import crash, machines, ways
 
-ROOT = Path(__file__).parents[2]
 N_RESAMPLES = 6
 FITS: dict[str, dict[str, Any]] = {
     "formula": {"method": "naive-mean-field", "flip_noise": 0.05},
@@ -135,52 +133,17 @@ def test_an_executor_without_work_is_refused(options: dict[str, Any]) -> None:
         bm.fit(rows(), executor=2)
 
 
-SCRIPT = """
-import sys
-import warnings
-from pathlib import Path
-
-import fastbm as bm
-from tests.runs.test_fit_workers import count, fit
-
-def work(executor):
+def do_both(executor: Executor | None) -> None:
+    """Refit, and count, in the present folder."""
     warnings.simplefilter("ignore", bm.ConvergenceWarning)
     fit(Path("run.h5"), "hidden", executor)
     count(Path("counted.h5"), Path(), executor)
 
-if __name__ == "__main__":
-    way, n = sys.argv[1], int(sys.argv[2])
-    if way == "mpi4py":
-        with bm.workers.mpi() as executor:
-            work(executor)
-    elif way == "distributed":
-        from distributed import LocalCluster
-
-        with LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster:
-            with bm.workers.connect(cluster.scheduler_address) as executor:
-                work(executor)
-    else:
-        with bm.workers.pool(n) as executor:
-            work(executor)
-"""
-WAYS = [("distributed", 2), ("mpi4py", 2)]
-MORE_WAYS = [("processes", 1), ("processes", 4), ("distributed", 1), ("distributed", 4)]
-
 
 @pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
-@pytest.mark.parametrize(
-    ("way", "n"),
-    [pytest.param(*one, marks=pytest.mark.slow) for one in WAYS]
-    + [pytest.param(*one, marks=pytest.mark.long) for one in MORE_WAYS],
-)
+@pytest.mark.parametrize(("way", "n"), ways.WAYS)
 def test_dask_and_mpi_have_the_bytes_of_one_process(way: str, n: int, tmp_path: Path) -> None:
-    if way != "processes":
-        pytest.importorskip(way)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    mpi = ["mpiexec", "-n", str(n + 1), sys.executable, "-m", "mpi4py.futures"]
-    words = [*(mpi if way == "mpi4py" else [sys.executable]), "script.py", way, str(n)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(words, env=environment, cwd=tmp_path, check=True, timeout=300)
+    ways.run_by(way, n, f"{__name__}:do_both", folder=tmp_path)
     alone = tmp_path / "alone"
     alone.mkdir()
     fit(alone / "run.h5", "hidden")

@@ -16,7 +16,7 @@ from ..._base.halting import Halted
 from ..._base.versions import PINNED_PACKAGES, differences
 from ...sampling.parts import part_of
 from ...sampling.samplers import read_settings
-from ..begin import _place
+from ..begin import make_storage
 from ..loop import Progress, execute
 from ..spec import Given
 from ..stop import Stop
@@ -100,7 +100,7 @@ class PartJob(Job):
             writer = store.resume(self.path, exact=self.exact)
         else:
             storage = {**self.storage, "about": {PART_OF: self.run_id}}
-            writer = _place(task, spec, inputs, self.path, store.is_there(self.path), storage)
+            writer = make_storage(task, spec, inputs, self.path, store.is_there(self.path), storage)
         with writer:
             if writer.finished:
                 writer.finish(writer.state)

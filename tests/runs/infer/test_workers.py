@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -15,9 +13,8 @@ import pytest
 
 import fastbm as bm
 from fastbm.runs.infer.verb import infer_run
-from tests.support import crash, machines
+from tests.support import crash, machines, ways
 
-ROOT = Path(__file__).parents[3]
 BEFORE_A_KILL = 2  # pieces that each life does
 
 
@@ -84,66 +81,29 @@ def test_many_kills_cost_no_bit(folder: Path) -> None:
     assert_kills_cost_no_bit(folder, 33, 10)
 
 
-SCRIPT = """
-import sys
-import fastbm as bm
-
-def work(executor):
-    bm.infer(bm.models.sherrington_kirkpatrick(36, seed=1), "exact", threads=1, out=sys.argv[1], executor=executor)
+def do_all(executor: Executor | None, path: str) -> None:
+    """Sum 36 units with moments, compare methods and rules, and walk, leaving files whose names begin with `path`."""
+    bm.infer(bm.models.sherrington_kirkpatrick(36, seed=1), "exact", threads=1, out=path, executor=executor)
     few, layers = bm.models.sherrington_kirkpatrick(12, seed=1), bm.models.restricted(8, 6, seed=2)
-    about = {"beta": 0.5, "seed": [0, 1], "executor": executor}
-    walks = {"n_chains": 200, "n_betas": 50}
-    methods = {"exact": {}, "ais": walks, "gibbs": {"n_sweeps": 100}, "mean-field": {}}
-    bm.compare({"few": few, "layers": layers}, methods, out=sys.argv[1] + ".compare", **about)
-    rules = ["exact", "pseudolikelihood", {"method": "rise", "l1": 0.02}]
-    bm.compare_rules(few, rules, n_rows=[100, 200], out=sys.argv[1] + ".rules", **about)
-    bm.infer(few, "ais", out=sys.argv[1] + ".walks", executor=executor, **walks)
-
-if __name__ == "__main__":
-    way, n = sys.argv[2], int(sys.argv[3])
-    if way == "alone":
-        work(None)
-    elif way == "mpi4py":
-        with bm.workers.mpi() as executor:
-            work(executor)
-    elif way == "distributed":
-        from distributed import LocalCluster
-
-        with LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster:
-            with bm.workers.connect(cluster.scheduler_address) as executor:
-                work(executor)
-    else:
-        with bm.workers.pool(n) as executor:
-            work(executor)
-"""
-WAYS = [("distributed", 2), ("mpi4py", 2)]
-MORE_WAYS = [(way, n) for way in ("processes", "distributed") for n in (1, 2, 4) if (way, n) not in WAYS]
+    about: dict[str, Any] = {"beta": 0.5, "seed": [0, 1], "executor": executor}
+    walks: dict[str, Any] = {"n_chains": 200, "n_betas": 50}
+    methods: dict[str, Any] = {"exact": {}, "ais": walks, "gibbs": {"n_sweeps": 100}, "mean-field": {}}
+    bm.compare({"few": few, "layers": layers}, methods, out=f"{path}.compare", **about)
+    rules: list[Any] = ["exact", "pseudolikelihood", {"method": "rise", "l1": 0.02}]
+    bm.compare_rules(few, rules, n_rows=[100, 200], out=f"{path}.rules", **about)
+    bm.infer(few, "ais", out=f"{path}.walks", executor=executor, **walks)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("alone")
-    run_script(folder / "run.h5", "alone", 1)
+    ways.run_by(ways.ALONE, 1, f"{__name__}:do_all", "run.h5", folder=folder)
     return folder / "run.h5"
 
 
-def run_script(path: Path, way: str, n: int) -> None:
-    script = path.with_name("script.py")
-    script.write_text(SCRIPT)
-    mpi = ["mpiexec", "-n", str(n + 1), sys.executable, "-m", "mpi4py.futures"]
-    words = [*(mpi if way == "mpi4py" else [sys.executable]), str(script), str(path), way, str(n)]
-    subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=300)
-
-
-@pytest.mark.parametrize(
-    ("way", "n"),
-    [pytest.param(*one, marks=pytest.mark.slow) for one in WAYS]
-    + [pytest.param(*one, marks=pytest.mark.long) for one in MORE_WAYS],
-)
+@pytest.mark.parametrize(("way", "n"), ways.WAYS)
 def test_sums_and_comparisons_have_the_bytes_of_one_process(way: str, n: int, alone: Path, tmp_path: Path) -> None:
-    if way != "processes":
-        pytest.importorskip(way)
-    run_script(tmp_path / "run.h5", way, n)
+    ways.run_by(way, n, f"{__name__}:do_all", "run.h5", folder=tmp_path)
     for suffix in ("", ".compare", ".rules", ".walks"):
         crash.assert_same_run(Path(f"{alone}{suffix}"), tmp_path / f"run.h5{suffix}")
     assert bm.open(tmp_path / "run.h5").inference.detail["pieces"] == 16

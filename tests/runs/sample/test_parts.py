@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -23,7 +24,7 @@ from fastbm.runs.workers.processes import Pool
 from fastbm.sampling.parts import cuts
 from fastbm.sampling.samplers import read_settings
 from fastbm.store import commit
-from tests.support import crash, machines, samples
+from tests.support import crash, machines, samples, ways
 from tests.support.crash import assert_same_run
 from tests.support.runs import assert_same
 from tests.support.samples import GLASS
@@ -232,3 +233,36 @@ def test_a_file_runs_by_processes_of_ones_own(tmp_path: Path, pool: Pool) -> Non
     assert call("run", file, "--out", tmp_path / "run.h5", "-q", "--max-seconds", "0", "--workers", "2") == 3
     assert call("resume", tmp_path / "run.h5", "-q", "--workers", "2") == 0
     assert_same_run(tmp_path / "alone.h5", tmp_path / "run.h5")
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    "gibbs": {"n_chains": 200, "beta": 0.8, "thin": 20, "kernel": "dense", "observables": ["overlap"]},
+    "tempering": {"sampler": "tempering", "betas": [0.3, 0.9, 1.5], "n_chains": 80, "kernel": "dense", "thin": 20},
+    "annealing": {"sampler": "annealing", "n_chains": 200, "beta": 2.0, "schedule": "adaptive"},
+}
+
+
+def sample_all(executor: Executor, kills: str) -> None:
+    """Run each sampler by workers and alone in the present folder; one of the first run's workers is killed if told."""
+    common: dict[str, Any] = {"n_sweeps": 4000, "seed": 5, "progress": False, "commit_seconds": 0.05}
+    if kills == "kills":
+        threading.Thread(target=kill_one, daemon=True).start()
+    for name, own in RUNS.items():
+        bm.sample(GLASS, out=f"{name}.h5", executor=executor, **common, **own)
+        bm.sample(GLASS, out=f"{name}-alone.h5", **common, **own)
+
+
+def kill_one() -> None:
+    """Kill the worker that is seen first to write a part."""
+    while not (locks := list(Path().glob("*.chains/*.parts/lock"))):
+        time.sleep(0.001)
+    os.kill(int(locks[0].read_text().split()[3]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("way", "n"), ways.WAYS)
+def test_workers_of_all_kinds_give_the_bytes_of_runs_alone(way: str, n: int, tmp_path: Path) -> None:
+    kills = "kills" if way == "dask" else ""
+    ways.run_by(way, n, f"{__name__}:sample_all", kills, folder=tmp_path)
+    assert not list(tmp_path.glob("*.chains"))
+    for name in RUNS:
+        assert_same_run(tmp_path / f"{name}-alone.h5", tmp_path / f"{name}.h5")
