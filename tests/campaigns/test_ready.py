@@ -14,6 +14,7 @@ from tests.support.stopping import start
 pytest.importorskip("matplotlib.figure")
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 
+HOUR = 3600.0
 RUNS = Path(__file__).parents[2] / "runs"
 SMALL = {
     "binder3d": (
@@ -61,11 +62,11 @@ def test_the_ferromagnet_of_two_dimensions_has_its_transition(tmp_path: Path) ->
 
 def run(out: Path, name: str, *words: str) -> None:
     with start("run", RUNS / f"{name}.toml", "--out", out, "-q", *words, before="") as child:
-        child.communicate()
+        child.communicate(timeout=HOUR)
     assert child.returncode == 0
 
 
-@pytest.mark.long  # ten minutes of two cores
+@pytest.mark.long  # four minutes of two cores
 def test_the_glass_of_three_dimensions_has_its_transition(tmp_path: Path) -> None:
     """T_c = 1.102(3), Baity-Jesi et al., Phys. Rev. B 88, 224416 (2013), doi:10.1103/PhysRevB.88.224416."""
     run(tmp_path / "glass", "binder3d", "--workers", "2")
