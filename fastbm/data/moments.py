@@ -189,23 +189,8 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
 def moments_of_rows(up: Rows, weights: Any = None) -> Moments:
     """Return the moments of bits, as of binary units; parameters as for `Moments.of`."""
     counts, total, n_samples = _check_weights(weights, len(up))
-    pairs = (count_together(up) if counts is None else _weigh_together(up, counts)) / total
+    pairs = (up.together() if counts is None else _weigh_together(up, counts)) / total
     return Moments.trusted(np.diagonal(pairs).copy(), pairs, n_samples, BINARY)
-
-
-def count_together(up: Rows | np.ndarray) -> np.ndarray:
-    """Count how often units i and j are up together, (n_units, n_units) float64 whole numbers.
-
-    By products of blocks of rows: memory stays bounded, and whole numbers below 2^24 are exact in float32, which is
-    twice as fast.
-    """
-    up = Rows.of(up)
-    total = np.zeros((up.n_units,) * 2)
-    with single_threaded_blas():
-        for some in up.blocks():
-            block = up[some].astype(np.float32)
-            total += block.T @ block
-    return total
 
 
 def _weigh_together(up: Rows, counts: np.ndarray) -> np.ndarray:

@@ -11,7 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .._base.threads import single_threaded_blas
+
 NUMBERS = 1 << 22  # bits that are unpacked at a time where all rows are gone through
+FEW_UNITS = 64
 
 
 class Table(Protocol):
@@ -66,6 +69,7 @@ class Rows:
     def __init__(self, table: Table, n_units: int, known: Table | None = None) -> None:
         self.table, self.n_units, self._known = table, n_units, known
         self._sums: np.ndarray | None = None  # without weights, once they were asked for
+        self._together: np.ndarray | None = None  # the same of few units
 
     @classmethod
     def of(cls, up: np.ndarray | Rows, known: np.ndarray | None = None) -> Rows:
@@ -131,12 +135,31 @@ class Rows:
         """Count in how many rows each unit is up, or the weight of these rows; missing entries count as down."""
         if weights is None and self._sums is not None:
             return self._sums.copy()
+        if weights is None and self.n_units <= FEW_UNITS:  # as fast as their sums
+            return np.diagonal(self.together()).copy()
         total = np.zeros(self.n_units)
         for some in self.blocks():
             bits = self[some]
             total += bits.sum(axis=0, dtype=np.int64) if weights is None else weights[some] @ bits
         if weights is None:
             self._sums = total.copy()
+        return total
+
+    def together(self) -> np.ndarray:
+        """Count how often units i and j are up together, (n_units, n_units) float64 whole numbers.
+
+        By products of blocks of rows: memory stays bounded, and whole numbers below 2^24 are exact in float32, which is
+        twice as fast. Those of few units are kept.
+        """
+        if self._together is not None:
+            return self._together.copy()
+        total = np.zeros((self.n_units,) * 2)
+        with single_threaded_blas():
+            for some in self.blocks():
+                block = self[some].astype(np.float32)
+                total += block.T @ block
+        if self.n_units <= FEW_UNITS:
+            self._together = total.copy()
         return total
 
     def known_counts(self, weights: np.ndarray | None = None) -> np.ndarray:

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from ..data.moments import count_together
 from ..data.rows import Rows
 from ..machine.couplings import Couplings, Dense
 
@@ -52,7 +51,7 @@ def describe_degenerate(
     m = len(up)
     if couplings_held and biases_held:
         return []
-    together = count_together(up)
+    together = Rows.of(up).together()
     ups = np.diagonal(together)
     changes = (ups > 0) & (ups < m)
     if m > 1 and not changes.any():

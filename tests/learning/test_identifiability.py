@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm.data.moments import count_together
+from fastbm.data.rows import Rows
 from fastbm.learning import identifiability
 from fastbm.learning.identifiability import describe_degenerate, describe_few, which_coupled
 from tests.twins import fidelity as reference
@@ -25,9 +25,9 @@ def test_nothing_to_say():
 def test_counts_do_not_depend_on_blocks(m, monkeypatch):
     up = some_bits(m, 9)
     expected = up.astype(int).T @ up.astype(int)
-    assert np.array_equal(count_together(up), expected)
+    assert np.array_equal(Rows.of(up).together(), expected)
     monkeypatch.setattr("fastbm.data.rows.NUMBERS", 63)
-    assert np.array_equal(count_together(up), expected)
+    assert np.array_equal(Rows.of(up).together(), expected)
 
 
 def test_constant_units():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng
-from ...data.moments import count_together, smoothed_rates
+from ...data.moments import smoothed_rates
 from ...data.rows import Rows
 from ...inference.exact.method import forecast_seconds
 from ...inference.methods import METHODS, run_method
@@ -40,7 +40,7 @@ class SpinSums(NamedTuple):
     @classmethod
     def of(cls, up: np.ndarray) -> SpinSums:
         """Add up rows of bits (m, n)."""
-        pairs = count_together(up)
+        pairs = Rows.of(up).together()
         ups = np.diagonal(pairs)
         return cls(len(up), 2.0 * ups - len(up), 4.0 * pairs - 2.0 * (ups[:, None] + ups) + len(up))
 

@@ -163,10 +163,11 @@ class Evaluation:
         )
         found = {"log_z": result.log_z, "log_z_error": result.log_z_error}
         kind = self._likelihood or "log_likelihood"
-        if self._sample.up is None:
+        by_moments = not model.n_hidden and not self._sample.has_gaps
+        if by_moments:
             found["log_likelihood"] = self._mean_log_factor(model) - result.log_z
         for name, prefix in (("rows", ""), ("holdout", "holdout_")):
-            if name in self._judged:
+            if name in self._judged and not (name == "rows" and by_moments):
                 weights = self._sample.weights if name == "rows" else None
                 mean = mean_log_sum(model, Rows.of(self._data[name]), s.beta, self._threads, weights, kind)
                 found[f"{prefix}{kind}"] = mean - result.log_z
@@ -194,7 +195,7 @@ class Evaluation:
         return ends
 
     def _mean_log_factor(self, model: BoltzmannMachine) -> float:
-        """Return the mean of -beta E over the data, from their moments alone."""
+        """Return the mean of -beta E over the data, which is linear in their moments."""
         data, couplings = self._sample.clamped(), model.couplings
         pairs = couplings.to_vector(couplings.arrays) @ couplings.to_vector(data.pairs)
         return self._settings.beta * float(pairs + model.flat_bias @ data.mean - model.offset)
