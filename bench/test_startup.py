@@ -46,7 +46,8 @@ VERBS = {
     "infer, exact": "bm.infer(bm.models.random_machine(10, seed=1), 'exact')",
     "infer, ais": "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100, seed=1)",
     "infer, bethe": "bm.infer(bm.models.random_machine(10, seed=1), 'bethe')",
-    "fit, exact": "bm.fit(rows)",
+    "fit, exact": "bm.fit(rows, method='exact')",
+    "fit, visible": "bm.fit(rows, epochs=2, seed=1)",
     "fit, pcd": "bm.fit(rows, n_hidden=6, epochs=2, seed=1)",
 }
 COUNTED = """

@@ -139,6 +139,8 @@ class Rows:
         """Count in how many rows each unit is up, or the weight of these rows; missing entries count as down."""
         if weights is None and self._sums is not None:
             return self._sums.copy()
+        if weights is None and self.together is not None:
+            return np.diagonal(self.together).astype(np.float64)
         total = np.zeros(self.n_units)
         for some in self.blocks():
             bits = self[some]

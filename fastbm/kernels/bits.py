@@ -133,7 +133,7 @@ def add_with_rows(fields, weights, words, masks):
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
         column = weights.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
-        _add_tabled(fields, j, tables.ctypes.data, words)
+        _add_tabled(fields, j, np.int64(tables.ctypes.data), words)
 
 
 @kernel

@@ -94,6 +94,11 @@ def _modules(node: ast.AST, path: Path) -> list[tuple[Path, list[str]]]:
 
 
 @cache
+def _versions() -> tuple[str, ...]:
+    return version("numba"), version("llvmlite"), platform.python_version()
+
+
+@cache
 def source_hash(path: Path | None = None) -> str:
     """Hash what the compiled code of a file depends on, or that of all kernels."""
     files = set(PACKAGE.rglob("*.py")) if path is None else {PACKAGE / "jit.py", *called(path)}
@@ -190,7 +195,7 @@ class KernelCache:
         The kernel, as it is written.
     folder : str
     dumps : callable
-        Makes bytes of compiled code.
+        Makes bytes of what the compiler returned.
     rebuild : callable
         Makes compiled code, for a target, of what was pickled.
     how : str
@@ -216,14 +221,13 @@ class KernelCache:
         return os.path.join(self._folder, f"{self._source.parent.name}.{self._source.stem}.lock")
 
     def _path(self, signature: Any) -> str:
-        packages = [version("numba"), version("llvmlite"), platform.python_version()]
         parts = [
             source_hash(self._source),
             self._name,
             self._how,
             str(signature),
             *map(str, self._codegen.magic_tuple()),
-            *packages,
+            *_versions(),
         ]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         return os.path.join(self._folder, f"{self._name}-{key}.code")
@@ -267,7 +271,7 @@ class KernelCache:
         try:
             if compiled.lifted or compiled.library.has_dynamic_globals:
                 return  # addresses of this process
-            payload = self._dumps(compiled._reduce())
+            payload = self._dumps(compiled)
             self._write(self._path(signature), MAGIC + hashlib.sha256(payload).digest() + payload)
             self._prune()
         except OSError as error:

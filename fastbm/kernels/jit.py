@@ -10,13 +10,17 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numba
 from llvmlite import ir
+from llvmlite.binding import parse_bitcode
+from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, serialize, types
-from numba.core.codegen import get_host_cpu_features
+from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
@@ -78,14 +82,24 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    # wrappers are compiled with all that they call; kernels whose names begin with _ are never called from Python
-    inner = function.__module__.startswith("fastbm.") and function.__name__.startswith("_")
-    options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}
-    if VECTOR_BITS:
-        options["pipeline_class"] = _WideCompiler
-    made = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    if CACHE_FOLDER is not None and hasattr(made, "_cache"):  # without the compiler it is the function itself
-        made._cache = KernelCache(function, CACHE_FOLDER, serialize.dumps, _rebuild, f"vectors of {VECTOR_BITS}")
+    """Make the compiled function that Python calls, and the part that other kernels are compiled with in its place.
+
+    A part is never called by itself: it has no wrappers, and no machine code of its own, which takes long to make.
+    """
+    njit: Any = numba.njit
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _Compiler}
+    made = njit(**options)(function)
+    if not hasattr(made, "_cache"):  # without the compiler it is the function itself
+        return made
+    part = njit(no_cpython_wrapper=True, **options)(function)
+    compiled: dict[Any, Any] = {}  # by this process, for calls from Python
+    part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled)
+    made._compiler.compile = partial(_compile_kernel, made._compiler.compile, made.targetctx, compiled, part)
+    made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
+    if CACHE_FOLDER is not None:
+        how = f"vectors of {VECTOR_BITS}"
+        made._cache = KernelCache(function, CACHE_FOLDER, _dump, _rebuild, how)
+        part._cache = KernelCache(function, CACHE_FOLDER, _dump_part, _rebuild_part, f"part, {how}")
     return made
 
 
@@ -120,22 +134,13 @@ class _Widen(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Make the library, as lowering would, and put the attribute on functions that reach it."""
-        library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
-        library.enable_object_caching()
-        add, attribute = library.add_ir_module, f'"prefer-vector-width"="{VECTOR_BITS}"'
-
-        def add_wide(module: Any) -> None:
-            for function in module.functions:
-                if not function.is_declaration:
-                    set.add(function.attributes, attribute)  # which llvmlite's own check of names does not know
-            add(module)
-
-        library.add_ir_module = add_wide
+        """Make the library, as lowering would, for code of that width."""
+        library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
+        state.library = _as_code(library) if flags.no_cpython_wrapper else library
         return False
 
 
-class _WideCompiler(compiler.Compiler):
+class _Compiler(compiler.Compiler):
     """Numba's compiler with that pass."""
 
     def define_pipelines(self) -> list[Any]:
@@ -147,8 +152,112 @@ class _WideCompiler(compiler.Compiler):
         return list(pipelines)
 
 
+def _library(target: Any, name: str) -> Any:
+    """Return a library of machine code; functions that reach it get the attribute."""
+    library = _Codegen.create_library(target.codegen(), name)
+    library.enable_object_caching()
+    add, attribute = library.add_ir_module, f'"prefer-vector-width"="{VECTOR_BITS}"'
+
+    def add_wide(module: Any) -> None:
+        for function in module.functions:
+            if VECTOR_BITS and not function.is_declaration:
+                set.add(function.attributes, attribute)  # which llvmlite's own check of names does not know
+        add(module)
+
+    library.add_ir_module = add_wide
+    return library
+
+
+def _as_code(library: Any) -> Any:
+    """Have LLVM optimise what is in a library, and stop there."""
+
+    def finalize() -> None:
+        library._finalize_dynamic_globals()
+        library._finalized = True
+
+    library._finalize_final_module = finalize
+    return library
+
+
+def _entry(library: Any, about: Any, environment: Any) -> Any:
+    """Return something by which the compiler knows the code in a library, and that is never called."""
+    library._ensure_finalized()
+    return _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, environment, (library,))
+
+
+@contextmanager
+def _parts_as_code(target: Any) -> Iterator[None]:
+    """Leave all parts of a kernel as code, Numba's own functions among them; the compiler's lock is held."""
+    codegen = target.codegen()
+    if "get_executable" in vars(target):
+        yield
+        return
+    codegen.create_library = lambda name, **options: _as_code(_Codegen.create_library(codegen, name, **options))
+    target.get_executable = _entry
+    try:
+        yield
+    finally:
+        del codegen.create_library, target.get_executable
+
+
+def _compile_part(
+    compile_anew: Callable[..., Any], target: Any, compiled: dict[Any, Any], args: Any, return_type: Any
+) -> Any:
+    """Compile what kernels are compiled with, or take it from what Python calls."""
+    if (found := compiled.get(tuple(args))) is None:
+        with _parts_as_code(target):
+            return compile_anew(args, return_type)
+    entry = _entry(found.library, found.fndesc, found.environment)
+    target.insert_user_function(entry, found.fndesc, [found.library])
+    return found._replace(entry_point=entry, metadata={})
+
+
+def _compile_kernel(
+    compile_anew: Callable[..., Any], target: Any, compiled: dict[Any, Any], part: Any, args: Any, return_type: Any
+) -> Any:
+    """Compile what Python calls: of a part that is there already only the call."""
+    if (found := part.overloads.get(tuple(args))) is None:
+        with _parts_as_code(target):
+            found = compile_anew(args, return_type)
+        library = found.library
+        compiled[tuple(args)] = found
+    else:
+        library = _library(target, f"{found.fndesc.qualname}, called")
+        library.add_linking_library(found.library)
+        target.create_cpython_wrapper(library, found.fndesc, found.environment, None, release_gil=True)
+        found = found._replace(library=library, metadata={})
+    entry = target.get_executable(library, found.fndesc, found.environment)
+    for environment in found._find_referenced_environments():
+        library.codegen.set_env(environment.env_name, environment)
+    return found._replace(entry_point=entry)
+
+
+def _dump(made: Any) -> bytes:
+    dumped: bytes = serialize.dumps(made._reduce())
+    return dumped
+
+
 def _rebuild(target: Any, pickled: Any) -> Any:
     return compiler.CompileResult._rebuild(target, *pickled)
+
+
+def _dump_part(part: Any) -> bytes:
+    part.fndesc.typemap = part.fndesc.calltypes = None  # as `_reduce` does: they are no longer needed
+    about = part.library.serialize_using_bitcode(), part.fndesc, part.environment, part.signature
+    dumped: bytes = serialize.dumps((*about, part._find_referenced_environments()))
+    return dumped
+
+
+def _rebuild_part(target: Any, pickled: Any) -> Any:
+    (name, _, code), about, environment, signature, others = pickled
+    library = _Codegen.create_library(target.codegen(), name)
+    library._final_module, library._finalized = parse_bitcode(code), True
+    return compiler.compile_result(
+        typing_context=target.typing_context, target_context=target, entry_point=_entry(library, about, environment),
+        typing_error=None, type_annotation="", signature=signature, objectmode=False, lifted=(), fndesc=about,
+        library=library, call_helper=None, environment=environment, metadata=None, reload_init=(),
+        referenced_envs=others,
+    )  # fmt: skip
 
 
 class _Failures(event.Listener):

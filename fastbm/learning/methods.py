@@ -55,7 +55,7 @@ CLOSED = Preset("none", "none", "none", 1, 0.1, 0, driver="closed")
 
 @options
 class Exact(Phased):
-    """Maximum likelihood, all states summed: 500 iterations of L-BFGS at most.
+    """Maximum likelihood, all states summed: 500 iterations of L-BFGS, or Newton's, at most.
 
     References
     ----------

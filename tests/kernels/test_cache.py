@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import logging
 import os
 import pickle
@@ -121,9 +122,6 @@ class Compiled:
     lifted: tuple[()] = ()
     library = type("Library", (), {"has_dynamic_globals": False})
 
-    def _reduce(self) -> str:
-        return "code"
-
 
 class Target:
     """What code is compiled for."""
@@ -142,7 +140,7 @@ class Target:
 
 def made_in(folder: Path) -> cache.KernelCache:
     """The cache of a function that lies among the kernels as far as the cache can tell."""
-    found = cache.KernelCache(run, str(folder), pickle.dumps, lambda target, one: one)
+    found = cache.KernelCache(run, str(folder), lambda compiled: pickle.dumps("code"), lambda target, one: one)
     found._source = cache.PACKAGE / "bits.py"
     return found
 
@@ -190,3 +188,34 @@ def test_compiling_is_announced_once_where_somebody_looks_on(
         cache._announce()
     cache._announce()
     assert capsys.readouterr().err.count("compiling kernels, once: about 5 s") == 1
+
+
+PARTS = """
+import numpy as np, numba
+from fastbm.kernels import functions, jit
+from fastbm.kernels.exact.layers import exponentiate
+
+@numba.njit
+def of_a_user(x):
+    return functions.exp_float64(x) + np.ones(2).sum()
+
+def loop():
+    values = np.ones((2, 3))
+    exponentiate(values, 1.0)
+    return values[0, 0]
+
+calls = {"python": lambda: functions.exp_float64(1.0), "kernel": loop, "user": lambda: of_a_user(1.0) - 2.0}
+print(*[float(calls[name]()).hex() for name in %r], jit.n_compiled() > 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_is_the_same_called_by_python_by_a_kernel_and_by_a_user(tmp_path: Path) -> None:
+    found = set()
+    for k, order in enumerate(itertools.permutations(("python", "kernel", "user"))):
+        for _ in range(2):  # compiled, and from the cache
+            env = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / str(k))}
+            program = [sys.executable, "-c", PARTS % (order,)]
+            *numbers, _ = subprocess.run(program, env=env, check=True, capture_output=True, text=True).stdout.split()
+            found |= set(numbers)
+    assert len(found) == 1

@@ -11,7 +11,7 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.data.rows import Rows
 from fastbm.learning.learners.likelihood import Likelihood
-from fastbm.learning.optimise import coordinates
+from fastbm.learning.optimise import coordinates, newton
 from fastbm.learning.optimise.centring import Centring
 from fastbm.learning.optimise.coordinates import Whitened, whitened
 from fastbm.learning.optimise.lbfgs import Lbfgs, by_secants
@@ -127,7 +127,8 @@ def test_fewer_rows_than_parameters_and_pairs_never_seen_are_no_obstacle() -> No
     assert bm.fit(rows, method="exact", l2=0.01, l2_bias=0.01, tolerance=1e-9, evaluate="none").converged
 
 
-def test_a_record_of_plain_coordinates_goes_on_in_them() -> None:
+def test_a_record_of_plain_coordinates_goes_on_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newton, "MOST_NUMBERS", 0)
     model = some_machine(6, "spin")
     rows = model.convention.values(some_data(model, 200).rows)
     plain = fit_task(model, rows, epochs=40, tolerance=1e-9)
@@ -137,6 +138,7 @@ def test_a_record_of_plain_coordinates_goes_on_in_them() -> None:
 
 def test_too_many_parameters_keep_scaled_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinates, "MOST_PARAMETERS", 14)
+    monkeypatch.setattr(newton, "MOST_NUMBERS", 0)
     model = some_machine(5, "spin")
     rows = model.convention.values(some_data(model, 200).rows)
     task = fit_task(model, rows, epochs=100, tolerance=1e-7)

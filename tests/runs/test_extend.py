@@ -51,7 +51,6 @@ SLOWLY_SAMPLED: dict[str, dict[str, Any]] = {
 }
 LEARNED: dict[str, dict[str, Any]] = {
     "pcd, watched": {**WATCHED, "momentum": 0.5, "patience": 40, "until": {"moment_error": 1e-9}},
-    "l-bfgs": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, **WATCHED, "samples_every": 0},
     "contrastive divergence": {
         "method": "cd",
         "n_hidden": 3,
@@ -60,6 +59,7 @@ LEARNED: dict[str, dict[str, Any]] = {
         "weights_every": 0,
     },
 }
+NEWTON = {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, **WATCHED, "samples_every": 0}
 SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
     "sgd": {"method": "exact", "optimizer": "sgd", "errors": "fisher", "monitor_every": 2},
     "l-bfgs with hidden units": {"method": "exact", "l2": 1e-2, "n_hidden": 2},
@@ -99,6 +99,7 @@ CASES = [
         pytest.param(learned, o, "epochs", 4, 10, id=name, marks=[slow] if name in SIMILAR else [])
         for name, o in LEARNED.items()
     ),
+    pytest.param(learned, NEWTON, "epochs", 1, 4, id="newton"),
     *(pytest.param(learned, o, "epochs", 4, 10, id=name, marks=slow) for name, o in SLOWLY_LEARNED.items()),
 ]
 

@@ -172,7 +172,8 @@ def usual_engine(model: BoltzmannMachine, *, moments: bool) -> str | None:
 
 def refuse_if_long(model: BoltzmannMachine, threads: int) -> None:
     """Refuse, with the cost and the alternatives, machines whose sums are above the usual limits."""
-    choose(_request_like(model, True, threads), None)
+    if not is_few(model):
+        choose(_request_like(model, True, threads), None)
 
 
 def _request_like(model: BoltzmannMachine, moments: bool, threads: int) -> Request:

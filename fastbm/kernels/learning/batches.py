@@ -15,6 +15,7 @@ import numpy as np
 
 from ..barrier import meet
 from ..jit import kernel
+from ..rows import copy_row
 from .contrastive import (
     VECTOR,
     add_hidden,
@@ -68,7 +69,9 @@ def add_halves_of_means(noise, pair, unit, means, places):
     sums, pairs, split, n_chains = noise
     while pair < pairs.shape[1] and pairs[0, pair] == unit:
         even, odd, column = 0.0, 0.0, pairs[1, pair]
-        for lane in places[np.searchsorted(places, split) :]:
+        for lane in places:
+            if lane < split:
+                continue
             mean = np.float64(means[lane, column])
             even += mean * (1 - (lane & 1))
             odd += mean * (lane & 1)
@@ -96,7 +99,9 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
     slope = np.empty(weights.shape[1], np.float32)
     places, n_hidden = np.empty(len(means) + VECTOR, np.int32), hidden_gap.size
     first, last = units
-    pair = np.searchsorted(noise[1][0], first)
+    pair = np.int64(0)
+    while pair < noise[1].shape[1] and noise[1][0, pair] < first:
+        pair += 1
     if centred:
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
@@ -149,7 +154,7 @@ def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chai
     hidden_gap[:] = 0.0
     for lane in range(means.shape[0]):
         if lane == split:
-            hidden_sums[:] = hidden_gap
+            copy_row(hidden_sums, hidden_gap)
         for h in range(hidden_gap.size):
             hidden_gap[h] += np.float64(means[lane, h])
 
@@ -176,9 +181,11 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     beta, rate, momentum, _, l2_bias, centred = numbers
     n_visible = visible_gap.size
     if centred:
-        visible_gap -= taken[0]
+        for i in range(n_visible):
+            visible_gap[i] -= taken[0][i]
         for piece in range(taken[1].shape[0]):
-            hidden_gap -= taken[1][piece]
+            for h in range(hidden_gap.size):
+                hidden_gap[h] -= taken[1][piece, h]
     for i in range(bias.size):
         slope = visible_gap[i] if i < n_visible else hidden_gap[i - n_visible]
         velocity[i] = momentum * velocity[i] + rate * (beta * slope - l2_bias * bias[i])
@@ -201,12 +208,13 @@ def open_lanes(chains, part, weights, n_hidden):
     visible, hidden, streams = chains
     n_lanes = part[1] - part[0]
     width = -(-n_lanes // VECTOR) * VECTOR
-    bits, states = np.empty((n_lanes, visible.shape[1]), np.uint32), np.ones((4, width), np.uint32)
+    bits, states = np.empty((n_lanes, visible.shape[1]), np.uint32), np.empty((4, width), np.uint32)
+    states[:] = 1  # streams of lanes that no chain has
     words = np.zeros((hidden.shape[1], width), np.uint32)
     for lane in range(n_lanes):
-        bits[lane] = visible[part[0] + lane]
-        states[:, lane] = streams[part[0] + lane]
-        words[:, lane] = hidden[part[0] + lane]
+        copy_row(bits[lane], visible[part[0] + lane])
+        copy_row(states[:, lane], streams[part[0] + lane])
+        copy_row(words[:, lane], hidden[part[0] + lane])
     fields = np.empty((weights.shape[0], width), np.float32), np.empty((n_lanes, weights.shape[1]), np.float32)
     drawn, turned = np.zeros((bits.shape[1], width), np.uint32), np.zeros((n_hidden, width), np.float32)
     return bits, words, states, (fields[0], drawn, fields[1], turned)
@@ -228,9 +236,9 @@ def close_lanes(chains, part, bits, words, states):
     """Write a thread's chains back, as `open_lanes` read them. Mutates `chains`."""
     visible, hidden, streams = chains
     for lane in range(part[1] - part[0]):
-        visible[part[0] + lane] = bits[lane]
-        streams[part[0] + lane] = states[:, lane]
-        hidden[part[0] + lane] = words[:, lane]
+        copy_row(visible[part[0] + lane], bits[lane])
+        copy_row(streams[part[0] + lane], states[:, lane])
+        copy_row(hidden[part[0] + lane], words[:, lane])
 
 
 @kernel
@@ -281,7 +289,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         for h in range(n_hidden):
             biases[1][h] = np.float32(numbers[0] * bias[n_visible + h])
         for k in range(len(row_bits)):
-            row_bits[k] = rows[order[batch, of_rows[0] + k]]
+            copy_row(row_bits[k], rows[order[batch, of_rows[0] + k]])
         add_visible(row_fields, biases[1], weights, row_bits)
         write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):

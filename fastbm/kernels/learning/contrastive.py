@@ -11,6 +11,7 @@ from ..bits import add_plainly, add_with_rows, count_bits
 from ..functions import exp_float32
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits
+from ..rows import copy_row
 from ..vectors import (
     PICKED,
     PICKED_WIDE,
@@ -127,7 +128,7 @@ def add_visible(fields, bias, weights, words):
             n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
             n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)
         total = fields[lane]
-        total[:] = bias
+        copy_row(total, bias)
         add_listed(total, weights, places, n)
 
 

@@ -61,10 +61,12 @@ def _flip(up, fields, row, unit, chains):
         up[unit, c] ^= np.uint8(1)
 
 
-@kernel
-def room_for_dense(up, fields):
+def dense_room(up, fields):
     """Return room for the limits of some attempts and for a list of chains."""
     return np.empty((ROWS, up.shape[1]), fields.dtype), np.empty(up.shape[1], np.int64)
+
+
+room_for_dense = kernel(dense_room)
 
 
 @borrowing

@@ -40,11 +40,13 @@ def _visit(up, c, field, rises, sites, limits, hold):
     return n_flips
 
 
-@kernel
-def room_for_few(fields, rises):
+def few_room(fields, rises):
     """Return room for the words and the limits of as many attempts as chains take turns after."""
     n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
     return np.empty(n_rows, np.uint32), np.empty(n_rows, fields.dtype)
+
+
+room_for_few = kernel(few_room)
 
 
 @borrowing

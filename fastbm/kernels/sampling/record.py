@@ -3,14 +3,16 @@
 Between samples of small machines there is less work than a call takes.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..bits import pack_units
 from ..energy import energies_dense, energies_sparse
 from ..jit import borrowing, kernel
-from .dense import advance_dense, room_for_dense
+from .dense import advance_dense, dense_room, room_for_dense
 from .few import sweep_sparse_few
-from .few_dense import advance_dense_few, room_for_few
+from .few_dense import advance_dense_few, few_room, room_for_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .levels import collect_bits, sweep_levels
 from .sparse import sweep_sparse
@@ -38,11 +40,10 @@ def rooms_of_sweeps(up, fields, rises):
     return room_for_few(fields, rises), room_for_dense(up, fields)
 
 
-@kernel
-def room_of_record(up, fields, rises, n_chains):
-    """Return the room that `record_refined` needs: for the words of a sample, and for sweeps."""
+def room_of_record(up: Any, fields: Any, rises: Any, n_chains: int) -> tuple[Any, ...]:
+    """Return the room that `record_refined` needs: for the words of a sample, and for sweeps. It is not compiled."""
     words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
-    return words, np.empty((2, up.shape[1]), np.uint64), rooms_of_sweeps(up, fields, rises)
+    return words, np.empty((2, up.shape[1]), np.uint64), (few_room(fields, rises), dense_room(up, fields))
 
 
 @borrowing

@@ -8,7 +8,7 @@ Two statistics multiply to another such product: of the symmetric difference of 
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -94,14 +94,25 @@ def all_probabilities(model: BoltzmannMachine, beta: float) -> np.ndarray:
     return log_f
 
 
+class MomentsOfStates:
+    """First and second moments of the statistics under any probabilities of all states, without hidden units."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        bits = np.left_shift(1, np.arange(statistics.n_units))
+        self._range = statistics.range
+        self._sets = np.concatenate([bits[statistics.i] | bits[statistics.j], bits])
+        joined = np.bitwise_or if 0 in self._range else np.bitwise_xor
+        self._joined = joined.outer(self._sets, self._sets)
+
+    def __call__(self, probabilities: np.ndarray) -> StatisticsMoments:
+        """Return the moments; state k has unit i up where bit i of k is set."""
+        products = _all_products(probabilities, *self._range)
+        return StatisticsMoments(products[self._sets], products[self._joined])
+
+
 def exact_moments(model: BoltzmannMachine, beta: float) -> StatisticsMoments:
     """Compute moments over all states of a machine without hidden units."""
-    statistics = Statistics(model)
-    products = _all_products(all_probabilities(model, beta), model.convention.lo, model.convention.hi)
-    bits = np.left_shift(1, np.arange(model.n_units))
-    sets = np.concatenate([bits[statistics.i] | bits[statistics.j], bits])
-    joined = np.bitwise_xor if model.units == "spin" else np.bitwise_or
-    return StatisticsMoments(products[sets], products[joined.outer(sets, sets)])
+    return MomentsOfStates(Statistics(model))(all_probabilities(model, beta))
 
 
 def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
@@ -109,16 +120,20 @@ def _all_products(probabilities: np.ndarray, lo: int, hi: int) -> np.ndarray:
 
     A step transforms the highest bits and moves them below the others; when all are done they are in order again.
     """
-    one = np.array([[1.0, 1.0], [lo, hi]])
     left = int(probabilities.size).bit_length() - 1
     table = probabilities
     with single_threaded_blas():
         while left:
             n_bits = min(left, BLOCK_UNITS)
-            block = reduce(np.kron, [one] * n_bits)
-            table = (table.reshape(1 << n_bits, -1).T @ block.T).ravel()
+            table = (table.reshape(1 << n_bits, -1).T @ _products_of(n_bits, lo, hi).T).ravel()
             left -= n_bits
     return table
+
+
+@cache
+def _products_of(n_units: int, lo: int, hi: int) -> np.ndarray:
+    """Return the products of units' values of all sets, in all states."""
+    return reduce(np.kron, [np.array([[1.0, 1.0], [lo, hi]])] * n_units)
 
 
 def row_moments(

@@ -1,6 +1,7 @@
 """Maximum likelihood with exact phases, by L-BFGS on centred and scaled parameters; an iteration counts as an epoch.
 
-Where all units are visible, these are whitened besides (`fastbm.learning.optimise.coordinates`). Hidden units make
+Where all units are visible, these are whitened besides (`fastbm.learning.optimise.coordinates`), and where their states
+are few steps are Newton's (`fastbm.learning.optimise.newton`). Hidden units make
 saddles and valleys: there are several starts then, and where the gradient vanishes the curvature is looked at
 (`fastbm.learning.learners.starts` and `climbs`, `fastbm.learning.optimise.curvature`). `Descent` is what all drivers
 that minimise by L-BFGS have in common.
@@ -19,6 +20,7 @@ from ..optimise.centring import Centring
 from ..optimise.coordinates import Plain, Whitened, whitened
 from ..optimise.curvature import way_down
 from ..optimise.lbfgs import Lbfgs, Point
+from ..optimise.newton import Newton, few_states
 from ..phases.phase import Phase, clamped_moments, parts_of
 from ..settings import FitSettings
 from ..training_set import Sample
@@ -37,7 +39,7 @@ class Descent:
     """
 
     metric_names: tuple[str, ...]
-    _lbfgs: Lbfgs
+    _lbfgs: Lbfgs | Newton
     parameters: Parameters
     verdict = None
     chain_noise = 0.0
@@ -45,7 +47,7 @@ class Descent:
     def __init__(self, like: BoltzmannMachine, settings: FitSettings) -> None:
         self._like, self._settings = like, settings
         self.parameters = Parameters.of(like)
-        self._legs: list[Lbfgs] = []  # that are over
+        self._legs: list[Lbfgs | Newton] = []  # that are over
         self._before: list[Point] = []  # the path of these
         self._path: list[Point] = []  # of the present one
         self._n_done = 0
@@ -106,7 +108,7 @@ class Descent:
         """Return a point lower than one where the gradient vanishes, or None where none is known."""
         return None
 
-    def _leg(self, start: np.ndarray) -> Lbfgs:
+    def _leg(self, start: np.ndarray) -> Lbfgs | Newton:
         raise NotImplementedError
 
     def _parameters(self, point: np.ndarray) -> Parameters:
@@ -171,21 +173,29 @@ class Likelihood(Descent):
             self._distinct = distinct(sample.rows, sample.weights)
         self._centring = Centring(like, sample.mean, sample.spread)
         self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
-        self._coordinates = Plain(self._centring.scale.size)
-        if self._data is not None:
-            self._coordinates = whitened(like, sample, settings, self._centring) or self._coordinates
+        self._few = None if self._data is None else few_states(like, self._data, settings, self._centring)
+        self._sample = sample
         self._climbs: Climbs | None = None
-        self._begin()
+        self._begin(whiten=self._few is None)
 
-    def _begin(self) -> None:
+    def _begin(self, *, whiten: bool) -> None:
+        self._coordinates = Plain(self._centring.scale.size)
+        if whiten and self._data is not None:
+            found = whitened(self._like, self._sample, self._settings, self._centring)
+            self._coordinates = found or self._coordinates
         start = self._coordinates.into(self._centring.vector(Parameters.of(self._like)))
         self._lbfgs = self._leg(start)
         if self._like.n_hidden and self._settings.n_starts > 1:
             others = range(1, self._settings.n_starts)
             more = [starts.drawn(self._like, self._centring, self._settings.seed, k) for k in others]
-            self._climbs = Climbs(self._leg, [start, *more], self._settings.epochs)
+            self._climbs = Climbs(self._climb, [start, *more], self._settings.epochs)
 
-    def _leg(self, start: np.ndarray) -> Lbfgs:
+    def _leg(self, start: np.ndarray) -> Lbfgs | Newton:
+        if self._few is not None:
+            return Newton(self._few, start, self._settings.tolerance)
+        return self._climb(start)
+
+    def _climb(self, start: np.ndarray) -> Lbfgs:
         return Lbfgs(
             self._objective,
             start,
@@ -261,13 +271,15 @@ class Likelihood(Descent):
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue learning bit for bit."""
         climbs = {} if self._climbs is None else with_prefix("climbs", self._climbs.state())
-        return super().state() | {"whitened": np.array(isinstance(self._coordinates, Whitened)), **climbs}
+        about = {"whitened": isinstance(self._coordinates, Whitened), "newton": self._few is not None}
+        return super().state() | {name: np.array(flag) for name, flag in about.items()} | climbs
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
-        if not state.get("whitened", False):  # as the record's gradients are
-            self._coordinates = Plain(self._coordinates.size)
-            self._begin()
+        was = isinstance(self._coordinates, Whitened), self._few is not None
+        if was != (whiten := bool(state.get("whitened", False)), newton := bool(state.get("newton", False))):
+            self._few = self._few if newton else None  # the record's steps are those of an older version
+            self._begin(whiten=whiten)
         climbs = without_prefix("climbs", state)
         if climbs and self._climbs is not None:
             self._climbs.restore(climbs)

@@ -36,6 +36,7 @@ class LocalRules(Descent):
     """The learner by the local objective that `settings.method` names; `weights` are the rows', by default equal."""
 
     metric_names = ("objective", "gradient")
+    _lbfgs: Lbfgs
 
     def __init__(
         self,

@@ -79,9 +79,9 @@ class Monitors:
             prefix
             for name, prefix in (("rows", ""), ("holdout", "holdout_"))
             if name in data
-            and has_exact_likelihood(start, Rows.of(data[name]))
             # which L-BFGS tells of the rows itself
             and not (prefix == "" and settings.optimizer == "l-bfgs")
+            and has_exact_likelihood(start, Rows.of(data[name]))
         ]
         self._engine = usual_engine(start, moments=False) if self._exact else None
         exact = [f"{prefix}log_likelihood" for prefix in self._exact]

@@ -162,7 +162,7 @@ def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, cent
         return None
     statistics = Statistics(like)
     of_data = _of_moments(statistics, sample, centring) if sample.up is None else _of_rows(statistics, sample, centring)
-    metric = settings.beta**2 * of_data + _penalty(statistics, settings, centring)
+    metric = settings.beta**2 * of_data + penalty_curvature(statistics, settings, centring)
     metric[np.diag_indices(len(metric))] += SHRINKAGE * settings.beta**2
     return Whitened(metric)
 
@@ -228,7 +228,7 @@ def _of_moments(statistics: Statistics, sample: Sample, centring: Centring) -> n
     return found
 
 
-def _penalty(statistics: Statistics, settings: FitSettings, centring: Centring) -> np.ndarray:
+def penalty_curvature(statistics: Statistics, settings: FitSettings, centring: Centring) -> np.ndarray:
     """Return the curvature of the penalty in the centred and scaled parameters.
 
     W_ij is its coordinate over the scale, and b is the biases' over theirs less W mu.

@@ -57,7 +57,8 @@ class BitProduct:
             add_with_tables(fields, tables, words)
         else:
             whole = n // ROWS
-            add_with_rows(fields, self._weights, words[:whole], MASKS)
+            if whole:
+                add_with_rows(fields, self._weights, words[:whole], MASKS)
             if whole < len(words):
                 add_with_rows(fields, self._tail, words[whole:], MASKS)
         if m % COLUMNS:
