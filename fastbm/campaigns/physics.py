@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import diagnostics
 from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
-from ..runs.sample.errors import across_chains, observable_error, unseen_error
+from ..runs.sample.errors import across_chains, observable_error, observable_errors
 from ..runs.sample.physics import averages_at, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
@@ -18,6 +18,8 @@ from ..runs.sample.valleys import is_even
 Columns = dict[str, Any]
 RELAXING = ("energy", "energy_error", "correlation", "correlation_error")
 Recorded = dict[str, Series]
+# what an unseen state may change by as much as it is
+BY_VALUE = frozenset({"energy", "energy_square", "structure_factor", "overlap_structure_factor"})
 OWN = ("magnetisation", "overlap", "structure_factor", "overlap_structure_factor")  # of these more is told than means
 # order parameter, structure factor, and what the correlation length over the size of the lattice is called
 LENGTHS = (
@@ -63,20 +65,20 @@ def _of_chains(run: SampleRun) -> Columns:
 
 def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset()) -> Columns:
     """Return means and their errors at one temperature, but for those that are done."""
-    n_units = run._start.n_units
-    e = at.energy / n_units
-    found = _of_series({"energy": e, "energy_square": e * e}, None, done)
-    flip = 2.0 / n_units
+    e = at.energy / run._start.n_units
+    of_chains: dict[str, np.ndarray] = {"energy": e, "energy_square": e * e}
+    of_pairs: dict[str, np.ndarray] = {}
     if (m := series["magnetisation"].at(at)) is not None:
         square = m * m
-        found |= _of_series({"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}, flip, done)
+        of_chains |= {"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}
     if (q := series["overlap"].at(at)) is not None and q.shape[1]:
         square = q * q
-        found |= _of_series({"abs_overlap": np.abs(q), "q2": square, "q4": square * square}, flip, done)
-    for _, name, _ in LENGTHS:
+        of_pairs |= {"abs_overlap": np.abs(q), "q2": square, "q4": square * square}
+    for of_these, (_, name, _) in zip((of_chains, of_pairs), LENGTHS, strict=True):
         if (s_k := series[name].at(at)) is not None and s_k.shape[1]:
-            found |= _of_series({name: s_k}, None, done)
-    return found
+            of_these[name] = s_k
+    flip = 2.0 / run._start.n_units
+    return _of_series(of_chains, flip, done) | _of_series(of_pairs, flip, done)
 
 
 def _of_lattice(run: SampleRun, series: Recorded) -> Columns:
@@ -98,15 +100,14 @@ def _lengths(at: At, series: Recorded, lattice: Columns) -> Columns:
     return found
 
 
-def _of_series(series: dict[str, np.ndarray], flip: float | None, done: frozenset[str]) -> Columns:
-    """Return means and errors of series of one shape, all at once; `flip` is what an unseen state is off by."""
+def _of_series(series: dict[str, np.ndarray], flip: float, done: frozenset[str]) -> Columns:
+    """Return means and errors of series of one shape; an unseen state is off by `flip`, or by the value itself."""
     names = [name for name in series if name not in done]
-    values = np.stack([series[name] for name in names], axis=-1)
-    means, errors = values.mean(axis=(0, 1)), diagnostics.standard_error(values)
-    found: Columns = {}
-    for name, mean, error in zip(names, means.tolist(), errors.tolist(), strict=True):
-        scale = (abs(mean) or 1.0) if flip is None else flip
-        found[name], found[f"{name}_error"] = mean, error or unseen_error(values[..., 0].size, scale)
+    values, found = [series[name] for name in names], {}
+    means = [float(one.mean()) for one in values]
+    scales = [(abs(mean) or 1.0) if name in BY_VALUE else flip for name, mean in zip(names, means, strict=True)]
+    for name, mean, error in zip(names, means, observable_errors(values, scales), strict=True):
+        found[name], found[f"{name}_error"] = mean, error
     return found
 
 

@@ -5,6 +5,7 @@ Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .._base.arrays import near_one
 
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
+SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
 def finite(values: Any) -> np.ndarray:
@@ -92,3 +94,17 @@ def standard_error(values: Any) -> Any:
     if n_chains >= MANY_CHAINS:
         square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
     return np.ldexp(np.sqrt(square), exponent)
+
+
+def all_at_once(series: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Return short series of one shape as one array (n_samples, n_chains, ..., n_series), others as they are."""
+    short = len(series) > 1 and len({one.shape for one in series}) == 1 and series[0].size <= SHORT
+    return [np.stack(series, axis=-1)] if short else series
+
+
+def standard_errors(*series: np.ndarray) -> list[float]:
+    """Return the standard errors of the means of series (n_samples, n_chains), as `standard_error` does of one."""
+    if not series:
+        return []
+    found: list[float] = np.hstack([standard_error(some) for some in all_at_once(series)]).tolist()
+    return found

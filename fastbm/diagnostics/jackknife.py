@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import MANY_CHAINS, finite, tau_int
+from .autocorrelation import MANY_CHAINS, all_at_once, finite, tau_int
 
 FEWEST, MOST = 8, 64  # blocks
 LONG, SHORT = 10.0, 4.0  # lengths of a block in tau_int: good, and barely enough
@@ -172,7 +172,7 @@ def jackknife(
     n_samples, n_chains = arrays[0].shape[:2]
     if n_blocks is not None and not 2 <= checks.whole("n_blocks", n_blocks) <= n_samples:
         raise ValueError(f"n_blocks must lie between 2 and n_samples = {n_samples}; got {n_blocks}.")
-    tau = 0.5 if n_blocks is not None else max(float(np.max(tau_int(array))) for array in arrays)
+    tau = 0.5 if n_blocks is not None else max(float(np.max(tau_int(some))) for some in all_at_once(arrays))
     blocks = cut_blocks(n_samples, n_chains, tau, n_blocks)
     if of == "means":
         origins = [array[0, 0] for array in arrays]

@@ -7,16 +7,22 @@ reach.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ... import diagnostics
+from ...diagnostics.autocorrelation import standard_errors
 from ...sampling.unseen import rarely, unseen
 from .samples import Samples
 
 
-def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None) -> float:
-    """Return the standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature."""
-    error = float(diagnostics.standard_error(energy))
+def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None, error: float | None = None) -> float:
+    """Return the standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature.
+
+    `error` is that of energies that varied, where it is known.
+    """
+    error = float(diagnostics.standard_error(energy)) if error is None else error
     if error > 0.0:
         return error
     coldest = float(np.max(run.beta)) if beta is None else beta
@@ -33,6 +39,12 @@ def observable_error(values: np.ndarray, scale: float | None = None) -> float:
         return error
     size = abs(float(values.flat[0])) or 1.0
     return unseen_error(values.size, size if scale is None else scale)
+
+
+def observable_errors(series: Sequence[np.ndarray], scales: Sequence[float]) -> list[float]:
+    """Return what `observable_error` does of each of many series and scales."""
+    errors = zip(standard_errors(*series), series, scales, strict=True)
+    return [error if error > 0.0 else unseen_error(values.size, scale) for error, values, scale in errors]
 
 
 def across_chains(values: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,10 +9,11 @@ import numpy as np
 from ... import diagnostics
 from ..._base import checks
 from ...diagnostics import Estimate, OverlapDistribution, Reweighted
+from ...diagnostics.autocorrelation import standard_errors
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import groups
-from .errors import energy_error, floored, heat_error, observable_error, unseen_error
+from .errors import energy_error, floored, heat_error, observable_error, observable_errors, unseen_error
 from .samples import Samples
 from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
@@ -108,14 +109,15 @@ def averages_at(
 ) -> Thermodynamics:
     """Return averages at one temperature, given the magnetisations and the overlaps of the run."""
     n_units, beta, energy = run._start.n_units, at.beta, at.energy
-    heat = diagnostics.specific_heat(energy, beta, n_units)
+    heat, m = diagnostics.specific_heat(energy, beta, n_units), spins.at(at)
+    error, *errors = standard_errors(energy, *(() if m is None else (m, np.abs(m), m * m)))
     row = Thermodynamics(
         beta,
-        Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta) / n_units),
+        Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta, error) / n_units),
         floored(heat, heat_error(run, energy, beta)),
     )
-    if (m := spins.at(at)) is not None:
-        row = Thermodynamics(*row[:3], *_magnetic(m, beta, n_units, even=even))
+    if m is not None:
+        row = Thermodynamics(*row[:3], *_magnetic(m, errors, beta, n_units, even=even))
     if (q := pairs.at(at)) is not None:
         chi, binder, modulus = _of_overlaps(q, n_units)
         row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder, abs_overlap=modulus)
@@ -127,9 +129,10 @@ def averages_at(
 
 def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate, Estimate]:
     """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
-    step = 2.0 / n_units
-    square = Estimate(n_units * float((q * q).mean()), n_units * observable_error(q * q, step))
-    modulus = Estimate(float(np.abs(q).mean()), observable_error(np.abs(q), step))
+    step, squares, sizes = 2.0 / n_units, q * q, np.abs(q)
+    errors = observable_errors((squares, sizes), (step, step))
+    square = Estimate(n_units * float(squares.mean()), n_units * errors[0])
+    modulus = Estimate(float(sizes.mean()), errors[1])
     return square, floored(diagnostics.binder_cumulant(q), unseen_error(q.size, step)), modulus
 
 
@@ -148,19 +151,18 @@ def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
     return rows
 
 
-def _magnetic(m: np.ndarray, beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
+def _magnetic(m: np.ndarray, errors: list[float], beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
     """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
 
-    Errors have a floor: an unseen state may differ in the magnetisation by a flip of all units, in its modulus by that
-    of one.
+    `errors` are those of the means of m, its modulus and its square. They have a floor: an unseen state may differ in
+    the magnetisation by a flip of all units, in its modulus by that of one.
     """
-    size = np.abs(m)
     unseen, flip = unseen_error(m.size, 2.0), unseen_error(m.size, 2.0 / n_units)
-    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), observable_error(m, 2.0))
-    square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * observable_error(m * m, 2.0 / n_units))
+    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), errors[0] or unseen)
+    square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * (errors[2] or flip))
     return (
         mean,
-        Estimate(float(size.mean()), observable_error(size, 2.0 / n_units)),
+        Estimate(float(np.abs(m).mean()), errors[1] or flip),
         square if even else floored(diagnostics.susceptibility(m, beta, n_units), beta * n_units * unseen),
         floored(diagnostics.binder_cumulant(m), flip),
     )
