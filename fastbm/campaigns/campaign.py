@@ -11,6 +11,7 @@ from typing import Any
 from .._base import checks
 from .._base.checks import StorageError, nearest
 from .._base.late import public
+from .._base.system import keeping
 from ..runs.begin import open as open_run
 from ..runs.run import Run
 from .generations import GRID, LONGER, RETRY, Generation, read_all
@@ -69,15 +70,17 @@ class Campaign:
 
     @cached_property
     def _shards(self) -> Shards:
-        return read_rows(self.path, self.generations)
+        with keeping:
+            return read_rows(self.path, self.generations)
 
     @cached_property
     def table(self) -> Table:
         """The results: a row for each cell that is done or has failed, in the order of the grid."""
         axes = [one.axes for one in self.generations if one.why == GRID]
-        keys = [cell["keys"] for cell in self._shards.cells]
-        rows = map(parsed, self._shards.rows)
-        return Table.of(keys, rows, axes[0] if len(set(axes)) == 1 else None)
+        with keeping:
+            keys = [cell["keys"] for cell in self._shards.cells]
+            rows = map(parsed, self._shards.rows)
+            return Table.of(keys, rows, axes[0] if len(set(axes)) == 1 else None)
 
     @property
     def failed(self) -> dict[str, str]:

@@ -6,7 +6,6 @@ compiled anew in every process, after one warning.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
@@ -26,7 +25,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 from .._base import checks
-from .._base.system import after_fork
+from .._base.system import after_fork, keeping
 from .cache import KernelCache, folder_for
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
@@ -274,32 +273,20 @@ class _Failures(event.Listener):
 
 
 class _Collections(event.Listener):
-    """Keeps Python from looking for garbage, a tenth of the time, while the compiler makes things that stay.
+    """Keeps Python from looking for garbage while the compiler makes things that stay.
 
     It counts what is compiled, Numba's own functions among them.
     """
 
     def __init__(self) -> None:
-        self._depth, self._wanted, self.count = 0, False, 0
+        self.count = 0
 
     def on_start(self, event: Any) -> None:
-        if not self._depth:
-            self._wanted = gc.isenabled()
-            gc.disable()
-        self._depth += 1
+        keeping.__enter__()
         self.count += 1
 
     def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self.resume()
-
-    def resume(self) -> None:
-        """Let Python look again, if it did; after a fork no other thread is left that compiles."""
-        self._depth = 0
-        if self._wanted:
-            self._wanted = False
-            gc.enable()
+        keeping.__exit__()
 
 
 class _CompilerClock(event.Listener):
@@ -350,7 +337,6 @@ event.register("numba:compile", _Failures())
 _collections = _Collections()
 event.register("numba:compile", _collections)
 after_fork(_clock.forget_threads)
-after_fork(_collections.resume)
 
 
 def compile_seconds() -> float:
