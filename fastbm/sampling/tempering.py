@@ -232,8 +232,8 @@ class TemperedChains(Adapter):
         for t in range(n_samples):
             self.sweep(thin)
             lanes = self.lanes
-            energies, packed = self.engine.energies()[lanes], self.engine.packed()
-            rows["samples/states"][t] = packed[lanes[:, -1]]
+            energies, packed = self.engine.energies()[lanes], self.engine.packed(None if self._whole else lanes[:, -1])
+            rows["samples/states"][t] = packed[lanes[:, -1]] if self._whole else packed
             if self._whole:
                 rows["ladder/states"][t] = packed[lanes]
             rows["samples/energy"][t] = energies[:, -1]
@@ -253,7 +253,7 @@ class TemperedChains(Adapter):
 
     def packed(self) -> np.ndarray:
         """Return the bits at the target, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        return self.engine.packed()[self.lanes[:, -1]]
+        return self.engine.packed(self.lanes[:, -1])
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the ladders bit for bit."""

@@ -13,7 +13,7 @@ from fastbm._base import rng
 from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.tempering import count_round_trips, swap_neighbours
 from fastbm.sampling import houdayer
-from fastbm.sampling.engine import edges
+from fastbm.sampling.engine import edges, lookup
 from fastbm.sampling.engine.lookup import LookupChains
 from fastbm.sampling.ladder import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
@@ -371,20 +371,23 @@ def test_flips_of_ladders_that_fill_up_words_do_not_count() -> None:
     assert chains.n_flips == (before != chains.engine.bits()[chains.lanes]).sum() > 0
 
 
-@pytest.mark.parametrize("way", ["every decision is close", "one call a sweep", "couplings far apart"])
+@pytest.mark.parametrize("way", ["every decision is close", "one call a sweep", "couplings far apart", "two threads"])
 def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Swaps are those that energies summed in float64 decide, for ladders that fill words and those beyond."""
     model = bm.models.edwards_anderson((4, 4, 3), distribution="gaussian", field=0.2, seed=3)
 
-    def ladders() -> TemperedChains:
-        return TemperedChains(model, 40, np.linspace(0.2, 1.0, 5), kernel="lookup", seed=4, swap_every=2, threads=1)
+    def ladders(threads: int = 1) -> TemperedChains:
+        betas = np.linspace(0.2, 1.0, 5)
+        return TemperedChains(model, 40, betas, kernel="lookup", seed=4, swap_every=2, threads=threads)
 
     plain = ladders()
+    monkeypatch.setattr(lookup, "WORTH_A_MEETING", 0.0)
+    monkeypatch.setattr(lookup, "WORTH_A_TEAM", 0.0)
     if way == "one call a sweep":
         monkeypatch.setattr(LookupChains, "most_rounds", lambda *_: 0)
-    else:
+    elif way != "two threads":
         monkeypatch.setattr(edges, "ENERGY_ERROR", 10.0 if way == "every decision is close" else 0.0)
-    other = ladders()
+    other = ladders(threads=2)
     for chains in (plain, other):
         for n_sweeps in (3, 40, 2, 1, 30):
             chains.sweep(n_sweeps)

@@ -1,13 +1,15 @@
 """Ladders of chains in the bits of words, whose temperatures keep their lanes: sweeps and swaps, many in one call.
 
 Swaps are decided by sums of couplings in float64, one after the other, or by sums of whole numbers where the decision
-is the same, which is known unless both sides are very close.
+is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and words of
+ladders of their own to swap, and meet in between.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..barrier import meet
 from ..jit import inlined, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
@@ -17,60 +19,74 @@ from .tempering import count_round_trips, swap_neighbours
 
 
 @kernel
-def temper_lookup(ups, model, chains, visits, ways, edges, ladders):
-    """Do sweeps of all chains and try to swap neighbouring levels, so many times. Return the number of flips.
+def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
+    """Do sweeps of all chains and try to swap neighbouring levels, so many times. Return the number of own flips.
 
     Mutates `ups` (n_blocks, n_units + 1, 4) uint32, streams, and of `ladders` (level, streams, counts, end, trips,
-    betas, n_chains) all arrays but `betas`: these are as in `fastbm.kernels.sampling.tempering`; flips and swaps count
-    of the first `n_chains` ladders. Ladder c at level k is lane n_ladders k + c, 128 lanes a block.
+    betas, n_chains) all arrays but `betas`: these are as in `fastbm.kernels.sampling.tempering`, counts of each thread;
+    flips and swaps count of the first `n_chains` ladders. Ladder c at level k is lane n_ladders k + c, 128 a block.
     `model` is (neighbours, rises, fields, used (n_blocks, 4), tables, which of these (n_blocks,)) and `chains` (betas
     (n_blocks, words), keep, streams (n_blocks, 4, 4, 16)), as `sweep_lookup` takes those of a block. `visits` is
     (sites, sweeps between swaps, number of swaps, parity of the first), `sites` being one row for all sweeps or one for
     each. `ways` is (many, own, many digits), `edges` (edges, numbers, tables of sums, unit of these, constant and edges
     of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
+    `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
+    barrier's counter, the thread's number, the number of threads): all call this at the same time.
+    Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
     sites, thin, n_rounds, parity = visits
     level, streams, counts, end, trips, betas, n_chains = ladders
-    energies, others, n_flips = np.empty(level.shape), np.zeros_like(counts), 0
-    before, sums = np.empty_like(level), np.empty((ups.shape[0], 128))
+    sums, marks, counter, shard, n_shards = team
+    n_blocks, n_words = ups.shape[0], level.shape[0] >> 5
+    first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
+    own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
+    counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
+    others, n_flips, n_met = slice(counted.stop, own.stop), 0, np.int64(0)
+    energies, before, not_counted = np.empty(level.shape), np.empty_like(level), np.zeros_like(counts[0])
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        n_flips += _sweep_blocks(ups, model, chains, rows, thin, ways)
-        sum_unlike(ups, edges[0], edges[1], edges[2], ways[2], sums)
-        _of_replicas(sums, edges[3], level, energies)
-        if _is_close(level, streams, betas, energies, parity, edges[6]):
-            for k in range(ups.shape[0]):
-                sums[k, :] = edges[4]
-                energies_words(ups[k], *edges[5], sums[k])
-            _of_replicas(sums, 1.0, level, energies)
-        before[:] = level
-        n_swaps = swap_neighbours(level[:n_chains], streams[:n_chains], counts, betas, energies[:n_chains], parity)
-        n_swaps += swap_neighbours(level[n_chains:], streams[n_chains:], others, betas, energies[n_chains:], parity)
+        n_flips += _sweep_blocks(ups, model, chains, rows, thin, ways, first, last)
+        sum_unlike(ups[first:last], edges[0], edges[1], edges[2], ways[2], sums[first:last])
+        n_met = meet(counter, n_met, n_shards)
+        _of_replicas(sums, edges[3], level, energies, own)
+        if _is_close(level[own], streams[own], betas, energies[own], parity, edges[6]):
+            exact = np.empty_like(sums)
+            for k in range(n_blocks):
+                exact[k, :] = edges[4]
+                energies_words(ups[k], *edges[5], exact[k])
+            _of_replicas(exact, 1.0, level, energies, own)
+        n_met = meet(counter, n_met, n_shards)
+        before[own] = level[own]
+        n_swaps = swap_neighbours(level[counted], streams[counted], counts[shard], betas, energies[counted], parity)
+        n_swaps += swap_neighbours(level[others], streams[others], not_counted, betas, energies[others], parity)
         if n_swaps:
-            _exchange(ups, before, level)
-            count_round_trips(end, trips, level)
+            count_round_trips(end[own], trips[own], level[own])
+        _mark(before, level, own, marks)
+        n_met = meet(counter, n_met, n_shards)
+        _exchange(ups, marks, shard, n_shards)
+        n_met = meet(counter, n_met, n_shards)
         parity = 1 - parity
     return n_flips
 
 
 @inlined
-def _sweep_blocks(ups, model, chains, rows, n_sweeps, ways):
-    """Sweep all blocks, one after the other."""
+def _sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
+    """Sweep blocks from `first` to before `last`, one after the other."""
     neighbours, rises, fields, used, tables, which = model
     betas, keep, streams = chains
     n_flips = 0
-    for k in range(ups.shape[0]):
+    for k in range(first, last):
         graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
         n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, rows, n_sweeps, ways[0], ways[1])
     return n_flips
 
 
 @inlined
-def _of_replicas(sums, unit, level, energies):
-    """Write what lanes have as energies of replicas. Mutates `energies` (n_ladders, n_betas)."""
+def _of_replicas(sums, unit, level, energies, own):
+    """Write what lanes have as energies of replicas of own ladders. Mutates `energies` (n_ladders, n_betas)."""
     n_ladders = level.shape[0]
-    for c in range(n_ladders):
+    for c in range(own.start, own.stop):
         for r in range(level.shape[1]):
             lane = n_ladders * level[c, r] + c
             energies[c, r] = unit * sums[lane >> 7, lane & 127]
@@ -94,18 +110,28 @@ def _is_close(level, streams, betas, energies, parity, margin):
 
 
 @inlined
-def _exchange(ups, before, level):
-    """Exchange the states of levels k and k + 1 of ladders whose replicas were swapped. Mutates `ups`."""
-    n_ladders, n_betas = level.shape
-    apart = n_ladders >> 5
-    masks = np.zeros((n_betas - 1, apart), np.uint32)
-    for c in range(n_ladders):
-        for r in range(n_betas):
-            if level[c, r] > before[c, r]:
-                masks[before[c, r], c >> 5] |= np.uint32(np.uint32(1) << np.uint32(c & 31))
-    for k in range(n_betas - 1):
+def _mark(before, level, own, marks):
+    """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, words)."""
+    for j in range(own.start >> 5, own.stop >> 5):
+        for k in range(marks.shape[0]):
+            marks[k, j] = np.uint32(0)
+        for bit in range(32):
+            c = 32 * j + bit
+            for r in range(level.shape[1]):
+                if level[c, r] > before[c, r]:
+                    marks[before[c, r], j] |= np.uint32(np.uint32(1) << np.uint32(bit))
+
+
+@inlined
+def _exchange(ups, marks, shard, n_shards):
+    """Exchange the states of levels k and k + 1 of ladders that are marked, for a thread's part of the levels.
+
+    Mutates `ups`.
+    """
+    n_pairs, apart = marks.shape
+    for k in range(n_pairs * shard // n_shards, n_pairs * (shard + 1) // n_shards):
         for j in range(apart):
-            if masks[k, j]:
+            if marks[k, j]:
                 one = k * apart + j
                 other = one + apart
-                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, masks[k, j])
+                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, marks[k, j])

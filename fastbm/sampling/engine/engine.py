@@ -343,13 +343,14 @@ class Engine:
         self._for_blocks(copy, 1)
         return bits
 
-    def packed(self) -> np.ndarray:
-        """Return the bits of all chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        return self._pack()
+    def packed(self, chains: np.ndarray | None = None) -> np.ndarray:
+        """Return the bits of all or some chains, (n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        return self._pack() if chains is None else self._pack(np.bincount(chains, minlength=self.n_chains))[chains]
 
-    def _pack(self, *, whole: bool = False) -> np.ndarray:
+    def _pack(self, asked: np.ndarray | None = None, *, whole: bool = False) -> np.ndarray:
         packed = np.empty((self.n_chains, -(-self.n_units // 8)), np.uint8)
-        self._for_blocks(lambda k: self._pack_block(k, packed[self.blocks[k]]), 1, whole=whole)
+        parts = [packed[block if asked is None or asked[block].any() else slice(0)] for block in self.blocks]
+        self._for_blocks(lambda k: self._pack_block(k, parts[k]) if len(parts[k]) else None, 1, whole=whole)
         return packed
 
     def words(self, k: int) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..._base import arrays
+from ..._base.threads import side_by_side
+from ...kernels.barrier import let_through
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
 from ...kernels.words import energies_words, exchange_bits
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from .edges import EdgeNumbers
 
 MOST_NEIGHBOURS = MANY
+WORTH_A_MEETING, WORTH_A_TEAM = 4e-5, 5e-4  # seconds of work between two meetings of threads, and of their lives
+LONG = 1 << 40  # rounds
 
 
 def check_graph(couplings: Couplings, bias: np.ndarray) -> None:
@@ -157,7 +161,7 @@ class LookupChains(WordChains):
     def temper(self, thin: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
         """Do `n_rounds` times `thin` sweeps, and swap levels after each, in one call; tell whether it could be done.
 
-        `ladders` is as `fastbm.kernels.sampling.temper_lookup` takes them.
+        `ladders` is as `fastbm.kernels.sampling.temper_lookup` takes them, with the counts of all threads together.
         """
         from ...kernels.sampling.temper_lookup import temper_lookup
 
@@ -170,15 +174,31 @@ class LookupChains(WordChains):
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
         edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
         ways = (self._many, self._own, self._numbers.many_digits)
-        self._flips[0] += temper_lookup(self._ups, model, chains, visits, ways, edges, ladders)
+        n_threads, counter = self._team(thin, n_rounds), np.zeros(1, np.int64)
+        level, streams, counts, *others = ladders
+        flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
+        sums = np.empty((len(self.blocks), 32 * WORDS))
+        marks = np.empty((level.shape[1] - 1, len(level) // 32), np.uint32)
+
+        def one(shard: int, n_shards: int) -> None:
+            mine, team = (level, streams, of_threads, *others), (sums, marks, counter, shard, n_shards)
+            flips[shard] = temper_lookup(self._ups, model, chains, visits, ways, edges, mine, team)
+
+        side_by_side(one, n_threads, lambda: let_through(counter))
+        counts += of_threads.sum(axis=0)
+        self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
         return True
 
+    def _team(self, thin: int, n_rounds: int) -> int:
+        """Return how many threads are worth starting for so many rounds, and two meetings in each."""
+        worth = self._seconds(thin) >= WORTH_A_MEETING and self._seconds(thin * n_rounds) >= WORTH_A_TEAM
+        return min(self.threads, len(self.blocks)) if worth else 1
+
     def most_rounds(self, n_sweeps: int) -> int:
-        """Return how many times so many sweeps may be done in one call of `temper`: none where threads would help."""
-        if self._n_threads(n_sweeps) > 1:
-            return 0
-        return int(self._longest_piece() // (self.n_units * n_sweeps * len(self.blocks)))
+        """Return how many times so many sweeps may be done in one call of `temper`."""
+        n_blocks = -(-len(self.blocks) // self._team(n_sweeps, LONG))
+        return int(self._longest_piece() // (self.n_units * n_sweeps * n_blocks))
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.record_lookup import record_lookup
