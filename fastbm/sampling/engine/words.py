@@ -11,6 +11,8 @@ from ..._base import arrays
 from ...kernels.words import pack_words, unpack_words
 from .engine import Engine
 
+WHOLE = 128  # units, of which `pack_words` makes whole squares
+
 
 class Unfit(ValueError):
     """Raised for a machine or for chains that a kernel cannot take; the text says why."""
@@ -82,6 +84,22 @@ class WordChains(Engine):
         halves = self.up[k][: self.n_units].copy()
         halves[:, self.lanes.used(k) // 32 :] = 0
         return np.ascontiguousarray(halves.view("<u8")[:, : -(-self.lanes.used(k) // 64)])
+
+    def gather(self, index: np.ndarray) -> None:
+        """Give chain c the state of chain index[c]; streams and temperatures stay."""
+        n_words = -(-self.n_units // WHOLE) * WHOLE // 32
+        rows = np.zeros((self.n_chains, n_words), np.uint32)
+        self._for_blocks(lambda k: pack_words(self.up[k][: self.n_units], rows[self.blocks[k]]), 1)
+        rows = rows[index]
+
+        def load(k: int) -> None:
+            some = rows[self.blocks[k]]
+            words = np.empty((32 * n_words, len(some) // 32), np.uint32)
+            pack_words(some, words)  # which is its own inverse
+            self.up[k][: self.n_units, : words.shape[1]] = words[: self.n_units]
+
+        self._for_blocks(load, 1)
+        self._forget()
 
     def bits(self) -> np.ndarray:
         """Return the bits of all chains, (n_chains, n_units) uint8."""
