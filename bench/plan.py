@@ -19,10 +19,12 @@ from typing import Any
 
 HOUR = 3600.0
 CORES = (1, 10, 100, 1_000, 10_000)
-EXECUTORS = {"Dask": 2.9e-3, "joblib": 0.19e-3, "MPI": 0.15e-3, "process pool": 0.10e-3}  # seconds a piece
-COMMITS = 200.0  # a second, of a shared file system: 5 ms a sync there; a local disk takes several times as many
-NETWORK, READING = 1e9, 5e9  # bytes a second that a coordinator takes, and that a shared file system gives to all
+EXECUTORS = {"Dask": 3.9e-3, "joblib": 0.16e-3, "MPI": 0.24e-3, "process pool": 0.09e-3}  # seconds a piece, measured
+COMMITS = 200.0  # a second, assumed of a shared file system: 5 ms a sync; a local disk takes several times as many
+NETWORK, READING = 1e9, 5e9  # bytes a second, assumed: what a coordinator takes, and a shared file system gives to all
 PAIRS = 53e9  # pairs of units a second and core, counted over rows
+A_PIECE, WITH_MOMENTS = 27.8, 38.7  # seconds of a core for 2^40 states, and for 2^38 with moments
+A_SAMPLE = 150_000 * 0.66e-3  # seconds: sweeps of 4 ladders of 24 temperatures, 3D ±J at L = 16
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,17 @@ class Work:
 
 
 WORK = (
-    Work("log Z, n = 50", 13 * HOUR, 1_560),
-    Work("log Z, n = 54", 210 * HOUR, 25_200),
-    Work("log Z and moments, n = 50", 39 * HOUR, 4_680),
-    Work("log Z and moments, n = 54", 626 * HOUR, 75_120),
-    Work("10⁴ samples of disorder, 3D ±J, L = 16", 285 * HOUR, 10_000, commits=20_000),
-    Work("10⁶ summary cells of a second", 1e6, 1_000_000, commits=2e4),
+    *(
+        Work(name, n_pieces * seconds, n_pieces)
+        for name, n_pieces, seconds in (
+            ("log Z, n = 50", 1_024, A_PIECE),
+            ("log Z, n = 54", 16_384, A_PIECE),
+            ("log Z and moments, n = 50", 4_096, WITH_MOMENTS),
+            ("log Z and moments, n = 54", 32_768, 2.0 * WITH_MOMENTS),
+        )
+    ),
+    Work("10⁴ samples of disorder, 3D ±J, L = 16", 10_000 * A_SAMPLE, 10_000, commits=20_000),
+    Work("10⁶ summary cells of a second, 10⁴ shards", 1e6, 10_000, commits=2e4),
     Work("moments of 10⁸ rows x 10⁴ units", 1e8 * 1e8 / 2 / PAIRS, 1_000, sent=1_000 * 4e8, read=1e8 * 1e4 / 8),
 )
 

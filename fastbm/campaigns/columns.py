@@ -28,10 +28,12 @@ def array_of(values: Sequence[Any]) -> np.ndarray:
 
 
 def hashable(value: Any) -> Any:
-    """Return lists as tuples, and tables as their text."""
+    """Return lists as tuples, tables as their text, and one NaN of all, by which rows without a value are alike."""
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True)
-    return tuple(map(hashable, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(map(hashable, value))
+    return value if value == value else math.nan
 
 
 def numbers(values: np.ndarray) -> np.ndarray | None:

@@ -25,7 +25,7 @@ KEPT = ("summary", "runs")
 NO_NUMBER = "store"  # this table decides no number of a run
 LARGEST = 10_000_000  # cells
 SEED_BITS = 53  # which floats hold too
-_written = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Settings:
         found = cls(**table)
         checks.choice("campaign.keep", found.keep, KEPT)
         if isinstance(found.seed, str):
-            checks.choice("campaign.seed", found.seed, ("common",))
+            if found.seed != "common":
+                raise ValueError(f'campaign.seed must be a whole number, or "common"; got {found.seed!r}.')
         else:
             checks.whole("campaign.seed", found.seed, most=None)
         if found.n_shards is not None:
@@ -188,6 +189,9 @@ def read(tables: Mapping[str, Any]) -> Plan:
     base = {name: _plain(table) for name, table in tables.items() if name not in TABLES}
     if wrong := sorted({"out", "overwrite"} & set(base.get(NO_NUMBER) or {})):
         raise ValueError(f"store.{wrong[0]} is of a single run. The folder of a campaign is campaign.out.")
+    for name, table in base.items():
+        for key, value in table.items() if isinstance(table, dict) else ():
+            _text(f"{name}.{key}", value)
     grid = _flat("grid", tables.get("grid", {}))
     given = tables.get("zip", [])
     zips = [_flat("zip", one) for one in (given if isinstance(given, (list, tuple)) else [given])]
@@ -277,11 +281,21 @@ def _values(table: str, key: str, given: Any) -> list[Any]:
     if not found:
         raise ValueError(f"[{table}] {key} has no values, so that the campaign has no cells.")
     seen: set[str] = set()
-    for value in found if table == "grid" else []:
-        if (text := _written(value)) in seen:
+    for value in found:
+        if (text := _text(f"[{table}] {key}", value)) in seen and table == "grid":
             raise ValueError(f"[grid] {key} has {value!r} twice. Each value makes cells of its own.")
         seen.add(text)
     return found
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value as it is written in specs, which all that decides numbers must stand in."""
+    try:
+        return _written(value)
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{name} takes finite numbers, texts, truth values, and lists and tables of them; got {value!r}."
+        ) from None
 
 
 def _of_words(key: str, given: Mapping[str, Any]) -> list[Any]:

@@ -132,10 +132,12 @@ def verify(
         bool, typer.Option("--sha256", help="Print the run's sha256, to compare with the sender's.")
     ] = False,
 ) -> None:
-    """Check every byte of a run, a machine or a classifier; leave with 1 if anything is damaged."""
+    """Check every byte of a run, a campaign, a machine or a classifier; leave with 1 if anything is damaged."""
     from ..report import verification
 
-    if not verification.verify_file(out):
+    if sha256 and is_campaign(out):
+        raise Stopped("--sha256 is of a single run: name a file in the campaign's folder.", BAD_INPUT)
+    if not verification.verify(out):
         raise Stopped(f"{out} is damaged.", FAILED)
     if sha256:
         from ..store.digest import digest_of

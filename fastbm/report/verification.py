@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,25 @@ from ..learning.classifier.file import FORMAT as CLASSIFIER
 from ..machine import h5
 from ..machine.file import load
 from ..store import apart
+from ..store.names import is_campaign
 from ..store.verification import verify_apart
+
+SHARDS, CELLS, PARTS = "shards", "cells", ".parts"  # the folders of a campaign, and how runs are called that go on
+
+
+def verify(out: Path) -> bool:
+    """Check every byte of a file, or of all that a campaign holds; say what was found, and whether all is sound."""
+    if not is_campaign(out):
+        return verify_file(out)
+    runs = sorted({place.with_suffix("") if place.suffix == PARTS else place for place in _places(out)})
+    return all([verify_file(run) for run in runs])
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    for name in (SHARDS, CELLS):
+        for place in (folder / name).glob("*.h5*"):
+            if place.suffix in (".h5", PARTS):
+                yield place
 
 
 def verify_file(out: Path) -> bool:

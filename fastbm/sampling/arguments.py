@@ -9,7 +9,7 @@ import numpy as np
 
 from .._base import checks, rng
 from .._base.options import pick
-from .chains import check_beta
+from .chains import check_betas
 from .observables import check_observables
 from .samplers import SAMPLERS, Tempering
 from .settings import OPEN, Cooled, Sampler, SampleSettings
@@ -142,7 +142,7 @@ def _beta(sampler: Sampler, given: Any, n_chains: int, *, searches: bool) -> tup
     if given is None and not betas and searches:
         return ()
     value = (betas[-1] if betas else 1.0) if given is None else given
-    check_beta(value, n_chains)
+    check_betas(value, n_chains)
     found = tuple(np.atleast_1d(np.asarray(value, np.float64)).tolist())
     if len(found) > 1 and not sampler.many_betas:
         others = ", ".join(repr(name) for name, cls in SAMPLERS.items() if cls.many_betas)

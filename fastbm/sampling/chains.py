@@ -32,7 +32,13 @@ def resolve_order(order: str | None, rule: str) -> str:
 
 
 def check_beta(beta: Any, n_chains: int) -> np.ndarray:
-    """Check an inverse temperature, or several: then equal groups of consecutive chains get one each."""
+    """Return the inverse temperature of each chain: of several, equal groups of consecutive chains get one each."""
+    values = check_betas(beta, n_chains)
+    return values.repeat(n_chains // len(values))
+
+
+def check_betas(beta: Any, n_chains: int) -> np.ndarray:
+    """Check an inverse temperature, or several; nothing is made for each chain, which may be more than memory holds."""
     values = np.atleast_1d(checks.finite_array("beta", beta))
     if values.ndim != 1 or not values.size or n_chains % len(values):
         raise ValueError(
@@ -40,7 +46,7 @@ def check_beta(beta: Any, n_chains: int) -> np.ndarray:
         )
     if values.min() < 0:
         raise ValueError(f"beta must be at least 0; got {values.min():g}.")
-    return values.repeat(n_chains // len(values))
+    return values
 
 
 def make_chains(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -201,6 +202,16 @@ def test_a_shard_that_another_process_writes_is_left_alone(tmp_path: Path, monke
     assert call("resume", out, "-q") == 0
 
 
+def test_all_files_of_a_campaign_are_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    bm.campaign(tables(2, keep="runs", n_shards=2), out=out, part="1/2")
+    assert call("verify", out) == 0
+    assert capsys.readouterr().out.count("are whole; finished") == 3  # a shard, and two cells
+    kept = next((out / "cells").glob("*.h5"))
+    kept.write_bytes(kept.read_bytes()[:-100])
+    assert call("verify", out) == 1 and call("verify", out, "--sha256") == 2
+
+
 @pytest.fixture
 def said() -> Iterator[dict[str, Any]]:
     yield tables()
@@ -343,6 +354,26 @@ def test_a_job_array_does_it_all(whole: bm.Campaign, tmp_path: Path) -> None:
     ]
     assert [job.wait() for job in jobs] == [0, 0]
     assert contents(tmp_path / "campaign") == contents(whole.path)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_told_to_stop_is_requeued(tmp_path: Path) -> None:
+    said = tables()
+    said["sample"]["n_sweeps"] = 10**9
+    queue = tmp_path / "scontrol"
+    queue.write_text(f'#!/bin/bash\necho "$@" > {tmp_path}/told\n')
+    queue.chmod(0o755)
+    of_slurm = {"JOB_ID": "77", "ARRAY_JOB_ID": "70", "ARRAY_TASK_ID": "2", "ARRAY_TASK_COUNT": "2"}
+    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
+    environment = {**os.environ, **paths, **{f"SLURM_{name}": value for name, value in of_slurm.items()}}
+    words = ["bash", str(ROOT / "docs" / "slurm.sh"), str(write(tmp_path, said))]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment) as job:
+        while job.poll() is None and not list(tmp_path.glob("campaign/shards/*.attempts")):
+            time.sleep(0.05)
+        job.terminate()
+        assert job.wait(timeout=60) == 3
+    assert (tmp_path / "told").read_text() == "requeue 70_2\n"
+    assert bm.open(tmp_path / "campaign").status.stalled == 1
 
 
 @pytest.mark.parametrize(("keep", "seconds"), [("summary", 0.01), ("runs", 0.05)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,11 @@ REFUSED = [
     ({"store": {"out": "a.h5"}}, "store.out is of a single run.* campaign.out"),
     ({"campaign": {"kep": "runs"}}, r"unknown key 'kep' in \[campaign\]. Did you mean 'keep'\?"),
     ({"campaign": {"keep": "all"}}, "campaign.keep must be one of 'summary', 'runs'; got 'all'"),
-    ({"campaign": {"seed": "comon"}}, "Did you mean 'common'"),
+    ({"campaign": {"seed": "comon"}}, "campaign.seed must be a whole number, or \"common\"; got 'comon'"),
+    ({"grid": {"sample.beta": [0.5, math.inf]}}, r"\[grid\] sample.beta takes finite numbers.*; got inf"),
+    ({"zip": {"sample.beta": [math.nan, 1.0], "sample.thin": [1, 2]}}, r"\[zip\] sample.beta takes finite .*; got nan"),
+    ({"sample": {"beta": math.nan}}, "sample.beta takes finite numbers.*; got nan"),
+    ({"grid": {"model.seed": [3j]}}, "model.seed takes finite numbers.*; got 3j"),
     ({"campaign": {"n_shards": 0}}, "n_shards must be at least 1"),
     ({"campaign": 3}, r"\[campaign\] must be a table"),
 ]  # fmt: skip

@@ -81,6 +81,14 @@ def test_averages_over_disorder_are_those_of_a_jackknife_over_samples() -> None:
     assert not {"doubt", "q2_error_error", "r_hat_error", "converged_error"} & set(found.columns)
 
 
+def test_rows_from_before_a_grid_had_a_key_are_a_group_of_their_own() -> None:
+    keys = [{"model.seed": k} for k in range(3)] + [{"model.seed": k, "sample.thin": 2} for k in range(2)]
+    table = Table.of(keys, [{"energy": float(k)} for k in range(5)], [("model.seed",), ("sample.thin",)])
+    mean = table.average("seed")
+    assert mean["n"].tolist() == [3, 2] and mean["energy"].tolist() == [1.0, 3.5]
+    assert table.to_xarray().sizes == {"seed": 3, "thin": 2}
+
+
 def test_ratios_are_of_averages_and_not_averages_of_ratios() -> None:
     rows = [
         {"q2": 0.1, "q4": 0.03, "overlap_binder_cumulant": 0.0},

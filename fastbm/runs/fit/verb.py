@@ -101,7 +101,8 @@ def fit(
         Does the fits of ``errors="bootstrap"``, each on one thread, and counts how often units are up together, of
         shards of the rows, for rules that learn from moments: "exact", "monte-carlo" and "mean-field" without hidden
         units and the formulas. What is learned has the bits of a fit without. Refused where neither is to be done:
-        steps of mini-batches are too short to be handed out.
+        steps of mini-batches are too short to be handed out. Refits go on where they were stopped; the run has a
+        file once rows are counted, so that counts which are stopped are counted again from the first.
     **options
         Options of the rule, of what is watched, and how the run is stored.
 

@@ -125,7 +125,8 @@ def sample(
         Stop then; the run can be resumed.
     executor : concurrent.futures.Executor, optional
         Computes the run in parts, with the same bytes: of processes, Dask, MPI (`fastbm.workers`), each worker on one
-        thread unless `threads` is given. See Notes.
+        thread unless `threads` is given. With `until`, ``burn_in="auto"`` and what else has no parts (Notes) the run is
+        done here, which a warning says.
     progress : bool or function, optional
         True draws a bar on stderr: in a terminal, in a notebook, or as lines in a log file. By default one is drawn in
         terminals and notebooks once a call has taken a second; False draws none. A function is called after each

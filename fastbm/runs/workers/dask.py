@@ -8,12 +8,15 @@ and holds no death against them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from distributed import Client, WorkerPlugin
+from distributed import Client, Security, WorkerPlugin
 from distributed.cfexecutor import ClientExecutor
+from distributed.core import rpc
 
 from ..._base import share
 from ..._base.versions import PINNED_PACKAGES, differences, pinned
@@ -21,6 +24,7 @@ from .. import stop
 from .leaving import initialise
 
 CLOSES = "the closing of its Dask worker"
+NO_SCHEDULERS = ("Worker", "Nanny")
 
 
 class DaskPlugin(WorkerPlugin):
@@ -71,10 +75,8 @@ def connected(address: str, seconds: float, exact: bool) -> Connection:
     before = logger.level
     logger.setLevel(logging.CRITICAL)  # what fails is told in one line, below
     try:
+        _look_for_scheduler(address, seconds)
         client = Client(address, timeout=seconds, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"no Dask scheduler listens at {address} ({text}). Begin one with: dask scheduler.") from None
     finally:
         logger.setLevel(before)
     try:
@@ -86,6 +88,32 @@ def connected(address: str, seconds: float, exact: bool) -> Connection:
     connection = Connection(client)
     connection.exact = exact
     return connection
+
+
+def _look_for_scheduler(address: str, seconds: float) -> None:
+    """Refuse an address where no scheduler answers in time.
+
+    A `Client` waits for ever for the first word of what listens there and is silent, and one that fails is told of by
+    its finaliser at the end of the process.
+    """
+    with ThreadPoolExecutor(1) as thread:  # a notebook's has a loop that runs already
+        try:
+            kind = thread.submit(asyncio.run, asyncio.wait_for(_ask_kind(address, seconds), seconds + 0.5)).result()
+        except (OSError, ValueError, TypeError) as error:
+            why = " ".join(str(error).split()) or f"nothing was answered in {seconds:g} s"
+        except Exception:  # whatever is read out of the words of another protocol
+            why = "what answers there speaks otherwise"
+        else:
+            if kind not in NO_SCHEDULERS:
+                return
+            why = f"but a {kind}"
+    raise ValueError(f"no Dask scheduler listens at {address} ({why}). Begin one with: dask scheduler.")
+
+
+async def _ask_kind(address: str, seconds: float) -> str:
+    arguments = Security().get_connection_args("client")
+    async with rpc(address, timeout=seconds, connection_args=arguments) as there:
+        return str((await there.identity())["type"])
 
 
 def _check_workers(client: Client, exact: bool) -> None:
