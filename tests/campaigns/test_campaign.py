@@ -244,6 +244,8 @@ def test_what_goes_with_campaigns_alone_is_refused_of_a_run(tmp_path: Path, caps
     assert call("run", write(tmp_path, tables()), "--workers", "2", "--mpi") == 2
     assert call("run", write(tmp_path, tables()), "--overwrite") == 2
     assert call("status", tmp_path) == 2 and "holds no campaign" in capsys.readouterr().err
+    assert call("run", write(tmp_path, tables()), "-q", "--max-seconds", "0") == 3
+    assert call("watch", tmp_path / "campaign") == 2 and "folder of a campaign: see" in capsys.readouterr().err
 
 
 def test_bad_arguments_are_refused(whole: bm.Campaign, tmp_path: Path) -> None:
