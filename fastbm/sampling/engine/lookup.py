@@ -8,7 +8,6 @@ import numpy as np
 
 from ..._base import arrays
 from ..._base.threads import side_by_side
-from ...kernels.barrier import let_through
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
 from ...kernels.words import energies_words, exchange_bits
@@ -163,6 +162,7 @@ class LookupChains(WordChains):
 
         `ladders` is as `fastbm.kernels.sampling.temper_lookup` takes them, with the counts of all threads together.
         """
+        from ...kernels.barrier import let_through
         from ...kernels.sampling.temper_lookup import temper_lookup
 
         self._prepare_energies()
