@@ -124,11 +124,9 @@ def move_row(field, row, turned, n_columns):
 
 
 @borrowing
-def _move(field, row, turned, n_columns):
-    """Do what `move_row` does, of a long row by that branch. Mutates `field`."""
-    if n_columns <= LONG_ROW:
-        move_row(field, row, turned, n_columns)
-    elif turned:
+def _move_long_row(field, row, was_up, n_columns):
+    """Do what `move_row` does by that branch, which costs less than to turn many numbers. Mutates `field`."""
+    if was_up:
         for block in range(n_columns // COLUMNS):
             for k in range(COLUMNS):
                 field[COLUMNS * block + k] -= row[COLUMNS * block + k]
@@ -149,7 +147,8 @@ def visit_units(up, chains, block, limits, hold, sums, room):
     (fields, rises), (sites, first, by_blocks, is_run) = chains, block
     flips, moves, window, picked, _ = room
     kind, n_flips, n_chains = fields.dtype.type, 0, fields.shape[0]
-    here, n_columns = (window, COLUMNS) if by_blocks else (fields, columns_of(rises))
+    here, n_columns = window if by_blocks else fields, columns_of(rises)
+    is_long = n_columns > LONG_ROW
     for p in range(limits.shape[0]):
         i, limit, mark = sites[first + p], limits[p], np.uint64(1) << np.uint64(first + p)
         column, bits, row = first + p if by_blocks else i, up[i], rises[i]
@@ -166,7 +165,6 @@ def visit_units(up, chains, block, limits, hold, sums, room):
                 n += rise >= limit[c]
         if by_blocks and n:
             _pick(picked, row, sites, is_run)
-            row = picked
         for k in range(n):
             c = flips[k]
             was = bits[c]
@@ -175,7 +173,12 @@ def visit_units(up, chains, block, limits, hold, sums, room):
                 sign = -1 if was else 1
                 gains[c] += sign * np.int64(here[c, column])
                 tilts[c] += sign * base[i]
-            _move(here[c], row, kind(-kind(was)), n_columns)
+            if by_blocks:
+                move_row(window[c], picked, kind(-kind(was)), COLUMNS)  # of a length that the compiler knows
+            elif is_long:
+                _move_long_row(fields[c], row, was, n_columns)
+            else:
+                move_row(fields[c], row, kind(-kind(was)), n_columns)
             moves[was, c] |= mark
             bits[c] = was ^ np.uint8(1)
         n_flips += n
