@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from .jit import cgutils, config, get_host_cpu_features, intrinsic, ir, types
-from .vectors import TILED
+from .vectors import TILED, has_look_up
 
 _BIT, _BYTE, _SHORT, _INDEX, _ADDRESS = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 _LONGS = ir.VectorType(_ADDRESS, 16)
 _NONE = ir.Constant(_LONGS, [0] * 16)
 ROWS, LANES = 8, 32  # of a tile: sixteen vectors of sums
+VECTOR = 64  # bytes
+# bytes of a field that are moved in registers; of the wide ones, processors without AVX-512 have not enough
+NARROW, WIDE = 4 * VECTOR, 8 * VECTOR if has_look_up() else 4 * VECTOR
 
 
 def _features() -> set[str]:
@@ -144,3 +147,42 @@ def add_forms(typing: Any, rows: Any, next_row: Any, bits: Any, n_groups: Any, o
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 6), generate
+
+
+def _moving(size: int) -> Any:
+    """Make a function that adds rows of integers to `size` bytes of a field, and subtracts others.
+
+    Its arguments are an array of such integers, of which only the type is looked at; where the field is, and where the
+    rows, up to 64 of them, are counted from; the address of how far each is from there (int64, bytes); and two words,
+    whose bits tell which rows are added and which are subtracted.
+    """
+
+    @intrinsic
+    def move_field(typing: Any, like: Any, field: Any, rows: Any, distances: Any, added: Any, subtracted: Any) -> Any:
+        bits = like.dtype.bitwidth
+        kind = ir.VectorType(ir.IntType(bits), 8 * VECTOR // bits)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            _, field, rows, distances, *words = args
+            offsets = range(0, size, VECTOR)
+            sums = [cgutils.alloca_once_value(builder, _load(builder, field, offset, kind)) for offset in offsets]
+            for word, join in zip(words, (builder.add, builder.sub), strict=True):
+                rest = cgutils.alloca_once_value(builder, word)
+                with cgutils.for_range(builder, builder.ctpop(word)):
+                    left = builder.load(rest)
+                    builder.store(builder.and_(left, builder.sub(left, ir.Constant(_ADDRESS, 1))), rest)
+                    k = builder.cttz(left, ir.Constant(_BIT, 1))
+                    row = builder.add(rows, _load(builder, distances, _times(builder, k, 8), _ADDRESS))
+                    for register, offset in zip(sums, offsets, strict=True):
+                        joined = join(builder.load(register), _load(builder, row, offset, kind))
+                        builder.store(joined, register)
+            for register, offset in zip(sums, offsets, strict=True):
+                builder.store(builder.load(register), _at(builder, field, offset, kind), align=1)
+            return context.get_dummy_value()
+
+        return types.void(like, types.intp, types.intp, types.intp, types.uint64, types.uint64), generate
+
+    return move_field
+
+
+move_narrow, move_wide = _moving(NARROW), _moving(WIDE)

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.sampling.dense import add_row, init_fields_dense, subtract_row, sweep_dense
+from fastbm.kernels.sampling.dense import (
+    are_blocks_faster,
+    enter_block,
+    init_fields_dense,
+    leave_block,
+    sweep_dense,
+    visit_units,
+)
 from tests.support.combinations import pairwise
 from tests.twins import reference
 
@@ -115,6 +122,22 @@ def test_path_is_that_of_the_twin(rule, units, dtype):
     twins = [twin_sweeps(machine, before[:, c], words[c], betas[c], sites, n_sweeps, rule) for c in range(5)]
     assert lanes.up.T.tolist() == [bits for bits, _ in twins]
     assert n_flips == sum(flips for _, flips in twins)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("order", ["sequential", "permuted", "random"])
+@pytest.mark.parametrize("dtype", FIELD_TYPES)
+def test_path_of_many_chains_is_that_of_the_twin(rule, order, dtype):
+    # fields of so many bytes are moved once a block of attempts, until flips become rare
+    n, n_lanes, n_sweeps, looked_at = 150, 160, 3, (0, 77, 159)
+    machine, betas = Machine.draw(n, "spin", seed=43), np.full(n_lanes, 0.4)
+    streams, before = random_streams(n_lanes, seed=44), random_bits(n, n_lanes, seed=45)
+    words = [reference.xoshiro(streams[:, c].tolist()) for c in looked_at]
+    lanes, sites = lanes_of(machine, before.copy(), streams, betas, dtype), site_rows(order, n, n_sweeps, seed=46)
+    lanes.sweep(sites, n_sweeps, rule)
+    for c, stream in zip(looked_at, words, strict=True):
+        assert lanes.up[:, c].tolist() == twin_sweeps(machine, before[:, c], stream, 0.4, sites, n_sweeps, rule)[0]
+    assert np.array_equal(lanes.fields, lanes.recomputed())
 
 
 @settings(derandomize=True, max_examples=20, deadline=None)
@@ -366,7 +389,7 @@ def test_one_compiled_signature_for_each_type_of_fields():
     for dtype in FIELD_TYPES:
         for rule in RULES:
             lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
-    kernels = (init_fields_dense, sweep_dense, add_row, subtract_row)
+    kernels = (init_fields_dense, sweep_dense, are_blocks_faster, enter_block, visit_units, leave_block)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
         one = lanes_of(

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits, next_word
+from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, room_for_dense, visit_units
 from ..sampling.limits import ROWS, largest_float32
 
 
@@ -70,37 +71,28 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     gains, tilts, log_w = sums
-    limits = np.empty((ROWS, up.shape[1]), fields.dtype)
+    limits, room = room_for_dense(up, fields)
     pulls = np.empty(ROWS, np.float32)
-    flips = np.empty(up.shape[1], np.int64)
+    by_blocks, is_run = are_blocks_faster(1, 4, fields, rises), False
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
         for c in range(fields.shape[0]):
             log_w[c] += step * (unit * np.float64(gains[c]) - tilts[c])
         scale = scale_of(t * unit)
-        for first in range(0, sites.shape[0], ROWS):
-            m = min(ROWS, sites.shape[0] - first)
-            for p in range(m):
-                pulls[p] = (1.0 - t) * base[sites[first + p]]
-            tilted_limits(streams, pulls, scale, limits[:m])
-            for p in range(m):
-                i, limit = sites[first + p], limits[p]
-                # the list of chains that flip grows without a branch
-                n = 0
-                for c in range(fields.shape[0]):
-                    flips[n] = c
-                    n += (fields[c, i] > limit[c]) != up[i, c]
-                row = rises[i]
-                for k in range(n):
-                    c = flips[k]
-                    sign = -1 if up[i, c] else 1
-                    up[i, c] ^= np.uint8(1)
-                    gains[c] += sign * np.int64(fields[c, i])
-                    tilts[c] += sign * base[i]
-                    field = fields[c]
-                    for block in range(field.shape[0] // 64):
-                        for j in range(64):
-                            field[64 * block + j] += sign * row[64 * block + j]
+        for start in range(0, sites.shape[0], COLUMNS):
+            some, n_flips = sites[start : start + COLUMNS], 0
+            if by_blocks:
+                is_run = enter_block(fields, some, room)
+            for first in range(0, some.shape[0], ROWS):
+                m = min(ROWS, some.shape[0] - first)
+                for p in range(m):
+                    pulls[p] = (1.0 - t) * base[some[first + p]]
+                tilted_limits(streams, pulls, scale, limits[:m])
+                block = (some, first, by_blocks, is_run)
+                n_flips += visit_units(up, (fields, rises), block, limits[:m], None, (gains, tilts, base), room)
+            if by_blocks:
+                leave_block((fields, rises), some, room)
+            by_blocks = are_blocks_faster(n_flips, some.shape[0] * fields.shape[0], fields, rises)
 
 
 @kernel

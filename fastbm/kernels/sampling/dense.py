@@ -5,15 +5,31 @@ doi:10.1063/1.1699114.
 
 The site loop runs outside and the chain loop inside, so that one row of couplings serves every chain while it is in the
 cache. Couplings and fields are integers (fixed point): sums of integers do not drift and do not depend on the order of
-the updates, so a cached field equals the recomputed one exactly. Rows are padded to a multiple of 64 and walked in
-blocks of 64: the update of a row is then full-width vector code without a scalar tail.
+the updates, so a cached field equals the recomputed one exactly. Rows are padded to a multiple of 64 and walked 64
+columns at a time: the update of a row is then full-width vector code without a scalar tail.
+
+A flip adds a row of couplings to the field of its chain. The fields of many chains lie beyond the first cache, so that
+most of its time goes by in loading and storing them. A block of up to 64 attempts therefore keeps only the fields of
+its own units exact as it goes, in a window of 64 columns, and writes down which chains flip. At its end part after part
+of each field is loaded into registers, the rows of all flips are added there, and it is stored, while these parts of
+the rows serve all chains from the first cache. As sums of integers do not depend on their order, every bit is what it
+is where each flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or
+flips rare.
 """
 
 import numpy as np
 
+from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
 from ..jit import borrowing, kernel
 from ..rows import copy_row
+from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
+
+COLUMNS = 64  # and attempts in a block: rows and fields are padded to multiples
+LEAST_FIELD = 128  # columns up to which a window is not worth its while
+LONG_ROW = 512 if has_look_up() else COLUMNS  # columns up to which a branch costs more than to turn all numbers
+# of all fields: from which on blocks are faster where each attempt is a flip, and above which they save no more
+FLIP_BYTES, MOST_BYTES = 1 << 13 if has_look_up() else 1 << 14, 1 << 18
 
 
 @kernel
@@ -34,39 +50,162 @@ def init_fields_dense(fields, up, rises, start):
 
 
 @borrowing
-def add_row(field, row):
-    """Add a row of couplings, padded to a multiple of 64, to a field. Mutates `field`."""
-    for block in range(field.shape[0] // 64):
-        for k in range(64):
-            field[64 * block + k] += row[64 * block + k]
+def columns_of(rises):
+    """Return the columns of rows of couplings that there are, padded: more are there to keep rows apart."""
+    return -(-rises.shape[0] // COLUMNS) * COLUMNS
 
 
 @borrowing
-def subtract_row(field, row):
-    """Subtract a row of couplings, padded to a multiple of 64, from a field. Mutates `field`."""
-    for block in range(field.shape[0] // 64):
-        for k in range(64):
-            field[64 * block + k] -= row[64 * block + k]
-
-
-@borrowing
-def _flip(up, fields, row, unit, chains):
-    """Flip one unit of the chains listed in `chains`. Mutates `up`, `fields`."""
-    for k in range(chains.shape[0]):
-        c = chains[k]
-        if up[unit, c]:
-            subtract_row(fields[c], row)
-        else:
-            add_row(fields[c], row)
-        up[unit, c] ^= np.uint8(1)
+def are_blocks_faster(n_flips, n_attempts, fields, rises):
+    """Return whether to keep a window, after so many flips in so many attempts."""
+    n_bytes = fields.itemsize * fields.shape[0] * columns_of(rises)
+    return TILED and rises.shape[0] > LEAST_FIELD and n_flips * min(n_bytes, MOST_BYTES) >= FLIP_BYTES * n_attempts
 
 
 def dense_room(up, fields):
-    """Return room for the limits of some attempts and for a list of chains."""
-    return np.empty((ROWS, up.shape[1]), fields.dtype), np.empty(up.shape[1], np.int64)
+    """Return room for the limits of some attempts, for lists of flips, and for the window of a block."""
+    n_chains, kind = fields.shape[0], fields.dtype
+    limits, memory = np.empty((ROWS, up.shape[1]), kind), np.empty((n_chains + 2) * COLUMNS, kind)
+    # vectors that lie across two lines of the cache are loaded at half the speed
+    start = -memory.ctypes.data % 64 // fields.itemsize
+    end = start + n_chains * COLUMNS
+    window, picked = memory[start:end].reshape((n_chains, COLUMNS)), memory[end : end + COLUMNS]
+    moves = np.empty((2, n_chains), np.uint64)
+    return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
 
 
 room_for_dense = kernel(dense_room)
+
+
+@borrowing
+def _is_run(sites, n_columns):
+    """Return whether units follow one another, and there are `COLUMNS` columns from the first one on."""
+    found = sites[0] + COLUMNS <= n_columns
+    for k in range(sites.shape[0]):
+        found &= sites[k] == sites[0] + k
+    return found
+
+
+@borrowing
+def _pick(picked, row, sites, is_run):
+    """Write the entries of a row that belong to the units of a block. Mutates `picked`."""
+    if is_run:
+        first = sites[0]
+        for k in range(COLUMNS):
+            picked[k] = row[first + k]
+    else:
+        for k in range(sites.shape[0]):
+            picked[k] = row[sites[k]]
+
+
+@borrowing
+def enter_block(fields, sites, room):
+    """Make the window of a block with attempts at `sites`, at most `COLUMNS`. Mutates `room`.
+
+    Returns what `visit_units` is to know of the units.
+    """
+    _, moves, window, _, _ = room
+    is_run = _is_run(sites, fields.shape[1])
+    for c in range(fields.shape[0]):
+        moves[0, c] = moves[1, c] = np.uint64(0)
+        _pick(window[c], fields[c], sites, is_run)
+    return is_run
+
+
+@borrowing
+def move_row(field, row, turned, n_columns):
+    """Add the first columns of a row to a field, or subtract them where `turned` is -1 and not 0. Mutates `field`.
+
+    To turn all numbers costs less than a branch that is taken at random.
+    """
+    for block in range(n_columns // COLUMNS):
+        for k in range(COLUMNS):
+            field[COLUMNS * block + k] += (row[COLUMNS * block + k] ^ turned) - turned
+
+
+@borrowing
+def _move_long_row(field, row, was_up, n_columns):
+    """Do what `move_row` does by that branch, which costs less than to turn many numbers. Mutates `field`."""
+    if was_up:
+        for block in range(n_columns // COLUMNS):
+            for k in range(COLUMNS):
+                field[COLUMNS * block + k] -= row[COLUMNS * block + k]
+    else:
+        for block in range(n_columns // COLUMNS):
+            for k in range(COLUMNS):
+                field[COLUMNS * block + k] += row[COLUMNS * block + k]
+
+
+@borrowing
+def visit_units(up, chains, block, limits, hold, sums, room):
+    """Make an attempt at a unit for each of `limits`; return the number of flips.
+
+    Mutates `up`, the room, in a block its window and else the fields. `chains` is (fields, rises), `block` is (sites,
+    first, by_blocks, is_run): the units of a block, and the place of the first attempt among them. `sums`, where it is
+    not None, is (gains, tilts, base): gains rise by the field of a unit that goes up, tilts by its `base`.
+    """
+    (fields, rises), (sites, first, by_blocks, is_run) = chains, block
+    flips, moves, window, picked, _ = room
+    kind, n_flips, n_chains = fields.dtype.type, 0, fields.shape[0]
+    here, n_columns = window if by_blocks else fields, columns_of(rises)
+    is_long = n_columns > LONG_ROW
+    for p in range(limits.shape[0]):
+        i, limit, mark = sites[first + p], limits[p], np.uint64(1) << np.uint64(first + p)
+        column, bits, row = first + p if by_blocks else i, up[i], rises[i]
+        # the list of chains that flip grows without a branch
+        n = 0
+        if hold is None:
+            for c in range(n_chains):
+                flips[n] = c
+                n += (here[c, column] > limit[c]) != bits[c]
+        else:
+            for c in range(n_chains):
+                flips[n] = c
+                rise = -here[c, column] if bits[c] else here[c, column]
+                n += rise >= limit[c]
+        if by_blocks and n:
+            _pick(picked, row, sites, is_run)
+        for k in range(n):
+            c = flips[k]
+            was = bits[c]
+            if sums is not None:
+                gains, tilts, base = sums
+                sign = -1 if was else 1
+                gains[c] += sign * np.int64(here[c, column])
+                tilts[c] += sign * base[i]
+            if by_blocks:
+                move_row(window[c], picked, kind(-kind(was)), COLUMNS)  # of a length that the compiler knows
+            elif is_long:
+                _move_long_row(fields[c], row, was, n_columns)
+            else:
+                move_row(fields[c], row, kind(-kind(was)), n_columns)
+            moves[was, c] |= mark
+            bits[c] = was ^ np.uint8(1)
+        n_flips += n
+    return n_flips
+
+
+@borrowing
+def leave_block(chains, sites, room):
+    """Move the fields by what has flipped since `enter_block`. Mutates the fields, `room`; `chains` is (fields, rises).
+
+    What registers hold of a field is loaded and stored once a block.
+    """
+    fields, rises = chains
+    _, moves, _, _, distances = room
+    for k in range(sites.shape[0]):
+        distances[k] = sites[k] * rises.strides[0]
+    to, rows, places = fields.ctypes.data, rises.ctypes.data, distances.ctypes.data
+    first, end = 0, fields.itemsize * columns_of(rises)
+    while first < end:
+        is_wide = first + WIDE <= end
+        for c in range(fields.shape[0]):
+            field = to + c * fields.strides[0] + first
+            if is_wide:
+                move_wide(fields, field, rows + first, places, moves[0, c], moves[1, c])
+            else:
+                move_narrow(fields, field, rows + first, places, moves[0, c], moves[1, c])
+        first += WIDE if is_wide else NARROW
 
 
 @borrowing
@@ -76,31 +215,26 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
     `chains` is (fields, rises, scale, streams).
     """
     fields, rises, scale, streams = chains
-    limits, flips = room
-    n_flips = 0
+    limits, room_of_block = room
+    n_flips, is_run = 0, False
+    by_blocks = are_blocks_faster(1, 4, fields, rises)
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]
-        for first in range(0, row.shape[0], ROWS):
-            m = min(ROWS, row.shape[0] - first)
-            if hold is None:
-                gibbs_limits(streams, scale, limits[:m])
-            else:
-                metropolis_limits(streams, scale, hold, limits[:m])
-            for p in range(m):
-                i, limit = row[first + p], limits[p]
-                # the list of chains that flip grows without a branch
-                n = 0
+        for start in range(0, row.shape[0], COLUMNS):
+            some, before = row[start : start + COLUMNS], n_flips
+            if by_blocks:
+                is_run = enter_block(fields, some, room_of_block)
+            for first in range(0, some.shape[0], ROWS):
+                m = min(ROWS, some.shape[0] - first)
                 if hold is None:
-                    for c in range(fields.shape[0]):
-                        flips[n] = c
-                        n += (fields[c, i] > limit[c]) != up[i, c]
+                    gibbs_limits(streams, scale, limits[:m])
                 else:
-                    for c in range(fields.shape[0]):
-                        flips[n] = c
-                        rise = -fields[c, i] if up[i, c] else fields[c, i]
-                        n += rise >= limit[c]
-                _flip(up, fields, rises[i], i, flips[:n])
-                n_flips += n
+                    metropolis_limits(streams, scale, hold, limits[:m])
+                block = (some, first, by_blocks, is_run)
+                n_flips += visit_units(up, (fields, rises), block, limits[:m], hold, None, room_of_block)
+            if by_blocks:
+                leave_block((fields, rises), some, room_of_block)
+            by_blocks = are_blocks_faster(n_flips - before, some.shape[0] * fields.shape[0], fields, rises)
     return n_flips
 
 

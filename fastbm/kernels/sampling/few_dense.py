@@ -6,27 +6,16 @@ Chains take turns after some rows, so that couplings that are in the cache serve
 import numpy as np
 
 from ..jit import borrowing, kernel
+from .dense import columns_of, move_row
 from .few import MOST_ROWS, draw_limits
 
 ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
 
 
 @borrowing
-def _move(field, row, turned):
-    """Add a row of couplings to a field, or subtract it where `turned` is -1 and not 0. Mutates `field`.
-
-    To turn all numbers costs less than a branch that is taken at random.
-    """
-    for block in range(field.shape[0] // 64):
-        for k in range(64):
-            field[64 * block + k] += (row[64 * block + k] ^ turned) - turned
-
-
-@borrowing
 def _visit(up, c, field, rises, sites, limits, hold):
     """Update the units of `sites` of chain `c`; return the number of flips. Mutates `up`, `field`."""
-    kind = rises.dtype.type
-    n_flips = 0
+    kind, n_columns, n_flips = rises.dtype.type, columns_of(rises), 0
     for p in range(sites.shape[0]):
         i = np.uint32(sites[p])  # what has no sign is looked up without a question
         bit, here = up[i, c], field[i]
@@ -36,7 +25,7 @@ def _visit(up, c, field, rises, sites, limits, hold):
         if flips:
             up[i, c] = bit ^ np.uint8(1)
             n_flips += 1
-            _move(field, rises[i], turned)
+            move_row(field, rises[i], turned, n_columns)
     return n_flips
 
 

@@ -42,7 +42,7 @@ def sum_fields(words, fields, start, steps, sums):
     for c in range(sums.shape[0]):
         row, total = min(c, start.shape[0] - 1), 0.0
         if fields.itemsize == 8:  # sums of int64 may overflow
-            for i in range(fields.shape[1]):
+            for i in range(64 * words.shape[1]):
                 if words[c, i // 64] >> np.uint64(i % 64) & np.uint64(1):
                     total += np.float64(fields[c, i]) + np.float64(start[row, i])
         elif TILED:
@@ -51,7 +51,7 @@ def sum_fields(words, fields, start, steps, sums):
             total = np.float64(sum_at_bits(field, steps, other, bits, words.shape[1]))
         else:
             exact = np.int64(0)
-            for i in range(fields.shape[1]):
+            for i in range(64 * words.shape[1]):
                 bit = np.int64(words[c, i // 64] >> np.uint64(i % 64)) & 1
                 exact += (np.int64(fields[c, i]) * steps + start[row, i]) * bit
             total = np.float64(exact)

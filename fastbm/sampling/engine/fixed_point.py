@@ -20,6 +20,7 @@ LOG_ODDS_ERROR = (
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
 SMALLEST_BETA, FARTHEST = 5e-324, 1000
+APART = 2048  # bytes of a row from which on rows are kept from falling on one another in the cache
 FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
 
 
@@ -109,13 +110,24 @@ def sparse_integers(
     return SparseIntegers(found, (indptr, indices, integers), start)
 
 
+def _row_width(n_units: int, dtype: Any) -> int:
+    """Return the columns of dense rows, in multiples of 64.
+
+    Of rows a multiple of 1 kB apart the same columns fall on few places of the first cache, and drive one another out.
+    """
+    width = -(-n_units // 64) * 64
+    size = width * np.dtype(dtype).itemsize
+    return width + 64 if size % 1024 == 0 and size >= APART else width
+
+
 def dense_integers(
     couplings: Couplings, field: np.ndarray, units: Units, highest_beta: float, *, spare: int = 0
 ) -> DenseIntegers:
     """Return what `sparse_integers` does of a matrix, `field` as `up_bias` has it, (1 or n_chains, n_units)."""
-    matrix, factor, width = couplings.matrix(), float(units.span**2), -(-couplings.n_units // 64) * 64
+    matrix, factor = couplings.matrix(), float(units.span**2)
     worst = np.empty(len(matrix))
     for point in _candidates(factor * couplings.absolute_sums(), field, highest_beta, spare):
+        width = _row_width(len(matrix), point.dtype)
         integers = arrays.zeros((len(matrix), width), point.dtype)
         round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst)
         start, found = point.rounded(field, worst)

@@ -85,7 +85,7 @@ class Refined:
         n_chains = len(fields)
         energies: np.ndarray = np.empty((1, n_chains))
         rest, start, bits, sums, wholes = self.arrays
-        words, up = np.empty((n_chains, fields.shape[1] // 64), np.uint64), np.ascontiguousarray(up)
+        words, up = np.empty((n_chains, -(-len(up) // 64)), np.uint64), np.ascontiguousarray(up)
         words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
         start = start if len(start) == 1 else start[chains]
         sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
