@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -134,9 +133,9 @@ def progress(task, rows):
 
 bm.sample(bm.models.ising((3, 3)), n_chains=2, n_sweeps=10, out="run.h5", threads=1, progress=progress)
 """
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=stopping.DEADLINE)
-    assert done.stdout.split() == ["-15"], done.stderr
+    with stopping.start(before="", code=code) as child:
+        told, errors = child.communicate()
+    assert told.split() == ["-15"], errors
 
 
 # Where a signal comes

@@ -62,7 +62,8 @@ def test_a_file_runs_is_shown_and_drawn(name: str, capsys: pytest.CaptureFixture
     assert max(map(len, printed.splitlines())) <= 80
     assert call("show", "a.h5") == 0
     assert capsys.readouterr().out.splitlines()[0] == printed.splitlines()[0]
-    assert call("resume", "a.h5", "-q") == 0
+    if name == "tempering":  # which draws it once more
+        assert call("resume", "a.h5", "-q") == 0
     assert Path("a.png").read_bytes()[:4] == b"\x89PNG"
 
 
