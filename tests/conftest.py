@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,27 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Look for no garbage among some thousand tests, neither as they come together nor after it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fork_what_is_done_apart() -> Iterator[None]:
+    """Verify files of others in forks, as a new interpreter takes long; `tests/store/test_hostile.py` has one."""
+    from tests.support import forked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forked.apart, "call", forked.call)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -62,6 +62,12 @@ def parse(file: str) -> ast.Module:
     return ast.parse((PACKAGE / file).read_text())
 
 
+@cache
+def nodes(file: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parse(file)))
+
+
+@cache
 def imported_modules(tree: ast.AST, file: str) -> list[str]:
     """Dotted names of what a file imports, wherever it does so: in functions, and for type checkers alone, too.
 
@@ -223,7 +229,7 @@ def test_only_one_door_to_the_compiler() -> None:
 
 def test_warnings_go_through_the_helper_that_finds_the_users_line() -> None:
     for file in FILES:
-        attributes = [node for node in ast.walk(parse(file)) if isinstance(node, ast.Attribute) and node.attr == "warn"]
+        attributes = [node for node in nodes(file) if isinstance(node, ast.Attribute) and node.attr == "warn"]
         warned = [node for node in attributes if ast.unparse(node) == "warnings.warn"]
         assert file == "_base/checks.py" or not warned, f"fastbm/{file} warns by itself"
 
@@ -239,7 +245,7 @@ def n_lines(file: str) -> int:
 
 def test_no_fast_math_and_no_global_random_numbers() -> None:
     for file in FILES:
-        for node in ast.walk(parse(file)):
+        for node in nodes(file):
             assert not (isinstance(node, ast.keyword) and node.arg == "fastmath"), f"{file}: {node.value.lineno}"
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random"):
                 assert node.attr in GENERATORS, f"{file}: {node.lineno}: numpy.random.{node.attr} has a global state"
@@ -247,7 +253,7 @@ def test_no_fast_math_and_no_global_random_numbers() -> None:
 
 def test_the_compiler_is_asked_for_no_threads_of_its_own() -> None:
     (door,) = DOORS
-    assert not [node for node in ast.walk(parse(door)) if isinstance(node, ast.keyword) and node.arg == "parallel"]
+    assert not [node for node in nodes(door) if isinstance(node, ast.keyword) and node.arg == "parallel"]
 
 
 def test_kernels_whose_names_begin_with_an_underscore_are_called_by_kernels_alone() -> None:
@@ -256,13 +262,13 @@ def test_kernels_whose_names_begin_with_an_underscore_are_called_by_kernels_alon
         if file.startswith("kernels/"):
             compiled = [
                 node
-                for node in ast.walk(parse(file))
+                for node in nodes(file)
                 if isinstance(node, ast.FunctionDef)
                 and {"kernel", "borrowing", "inlined"} & {getattr(one, "id", "") for one in node.decorator_list}
             ]
             private = {node.name for node in compiled if node.name.startswith("_")}
             inside = {id(part) for node in compiled for part in ast.walk(node)}
-            named = [node for node in ast.walk(parse(file)) if isinstance(node, ast.Name) and node.id in private]
+            named = [node for node in nodes(file) if isinstance(node, ast.Name) and node.id in private]
             assert not [f"{file}:{node.lineno} {node.id}" for node in named if id(node) not in inside]
         else:
             assert not re.search(r"from [\w.]*kernels[\w.]* import [^\n]*\b_[a-z]", (PACKAGE / file).read_text()), file
@@ -290,7 +296,7 @@ def parameters(files: Iterable[str]) -> dict[str, int]:
     """How many parameters each function has."""
     found = {}
     for file in files:
-        for node in ast.walk(parse(file)):
+        for node in nodes(file):
             if isinstance(node, ast.FunctionDef):
                 arguments = node.args
                 found[f"{file}: {node.name}"] = len(arguments.args + arguments.kwonlyargs + arguments.posonlyargs)

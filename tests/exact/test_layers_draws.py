@@ -34,7 +34,7 @@ def test_draws_follow_the_distribution(sizes, units):
 
 def test_draws_of_many_states_have_the_exact_moments():
     model = machine((30, 13), "spin", 0.4)  # some units are high
-    exact, n_draws = total(model), 200_000
+    exact, n_draws = total(model), 50_000
     up = source(model).draw(np.ascontiguousarray(rng.streams(2, 200).T), n_draws // 200, 2).reshape(-1, 43)
     pairs = up.astype(float).T @ up / n_draws
     errors = np.sqrt(exact.pairs * (1 - exact.pairs) / n_draws) + 1e-6

@@ -55,7 +55,7 @@ def test_large_machines_by_forecast(budget: float, method: str) -> None:
 
 def test_moments_of_more_units_than_a_matrix_may_have() -> None:
     model = bm.models.ising((130, 130))
-    found = calm(bm.infer, model, "auto", beta=0.3, budget=2.0)
+    found = calm(bm.infer, model, "auto", beta=0.3, budget=1.0)
     assert found.method == "mean-field" and found.mean.shape == (16_900,)
     assert "moments=False has an estimate" in found.detail["auto"]["why"]
 

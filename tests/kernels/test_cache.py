@@ -85,10 +85,10 @@ def run(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", PROGRAM], text=True, env=env, **pipes)
 
 
-@pytest.mark.parametrize("numbers", [(2, 1, 2), pytest.param((20, 20, 20), marks=pytest.mark.long)])
+@pytest.mark.parametrize("numbers", [(2, 1), pytest.param((20, 20, 20), marks=pytest.mark.long)])
 def test_processes_side_by_side_on_an_empty_and_on_a_damaged_cache(numbers: tuple[int, ...], tmp_path: Path) -> None:
-    damages = (lambda data: data, lambda data: b"", lambda data: data[:-9] + b"x" * 9)
-    for n_processes, damage in zip(numbers, damages, strict=True):
+    damages = (lambda data: data, lambda data: data[:-9] + b"x" * 9, lambda data: b"")
+    for n_processes, damage in zip(numbers, damages, strict=False):
         for file in (tmp_path / "kernels").glob("*.code"):
             file.write_bytes(damage(file.read_bytes()))
         children = [run(tmp_path) for _ in range(n_processes)]
@@ -155,13 +155,14 @@ def test_damage_is_dropped_with_one_line_in_the_log(tmp_path: Path, caplog: pyte
     assert made.load_overload("(int64,)", other) is None  # another processor
     made.leave()
     (file,) = tmp_path.glob("*.code")
-    data = bytearray(file.read_bytes())
-    data[-3] ^= 1
-    file.write_bytes(data)
-    with caplog.at_level(logging.WARNING, "fastbm"):
-        assert made.load_overload("(int64,)", target) is None
-    made.leave()
-    assert "is damaged" in caplog.text and not file.exists()
+    data = file.read_bytes()
+    for damaged in (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], b""):
+        file.write_bytes(damaged)
+        with caplog.at_level(logging.WARNING, "fastbm"):
+            assert made.load_overload("(int64,)", target) is None
+        made.leave()
+        assert "is damaged" in caplog.text and not file.exists()
+        caplog.clear()
 
 
 def test_a_lock_is_held_until_code_is_saved_and_no_longer(tmp_path: Path) -> None:

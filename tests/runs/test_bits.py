@@ -220,17 +220,11 @@ def test_killed_and_resumed_often(name: str) -> None:
     assert kill(name, n_kills=4, n_lives=4) >= 4
 
 
-LONG = (
-    "mean-field",
-    "l-bfgs",
-    "one-batch",
-    "cd",
-    "l-bfgs-hidden",
-)  # of one block of lanes: every kind of run is taken apart elsewhere
+QUICKLY_STOPPED = ("pcd", "newton")  # every kind of run is taken apart in the tests of crashes
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else []) for name in LEARNING]
+    "name", [pytest.param(name, marks=[] if name in QUICKLY_STOPPED else pytest.mark.slow) for name in LEARNING]
 )
 @pytest.mark.filterwarnings("ignore:free chains do not mix")
 def test_stopped_after_every_epoch_and_on_fewer_threads(name: str, tmp_path: Path) -> None:

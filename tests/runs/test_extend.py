@@ -336,6 +336,7 @@ def test_the_command_line_extends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tables, "draw_picture", lambda run, path: path)  # it takes most of the time
     fit(Path("long.h5"), epochs=8)
     fit(Path("run.h5"))
     assert call("resume", "run.h5", "--extend", 3, "-q") == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -38,6 +37,7 @@ PATIENCE = 60.0  # seconds, for what takes none
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tables, "draw_picture", lambda run, path: path)  # it takes most of the time
 
 
 def call(*words: object) -> int:
@@ -84,7 +84,7 @@ def test_a_script_with_a_file_hears_all_signals(begin: Callable[..., bm.Run], nu
     handlers = [signal.getsignal(one) for one in SIGNALS]
     name = signal.Signals(number).name
     with pytest.raises(bm.Interrupted, match=f"stopped by {name} after .*nothing is lost.*resume") as caught:
-        begin("run.h5", progress=raising(number), **({"n_sweeps": 10**9, "thin": 10**5} if begin is sample else {}))
+        begin("run.h5", progress=raising(number), **({"n_sweeps": 10**9, "thin": 10**4} if begin is sample else {}))
     assert [signal.getsignal(one) for one in SIGNALS] == handlers
     assert isinstance(caught.value, KeyboardInterrupt)
     assert bm.open("run.h5")._reader.n_blocks > 0
@@ -134,9 +134,9 @@ def progress(task, rows):
 
 bm.sample(bm.models.ising((3, 3)), n_chains=2, n_sweeps=10, out="run.h5", threads=1, progress=progress)
 """
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=stopping.DEADLINE)
-    assert done.stdout.split() == ["-15"], done.stderr
+    with stopping.start(before="", code=code) as child:
+        told, errors = child.communicate()
+    assert told.split() == ["-15"], errors
 
 
 # Where a signal comes
@@ -191,7 +191,6 @@ def test_at_any_file_operation(step: int, capsys: pytest.CaptureFixture[str], mo
     file = write(FILE + "[store]\ncommit_seconds = 0.0\n")
     assert call("run", file, "--out", "whole.h5", "-q") == 0
     monkeypatch.setattr(run_stop, "MERGE_SECONDS", 0.0)
-    monkeypatch.setattr(tables, "draw_picture", lambda run, path: path)  # it takes most of the time
     codes: list[int] = []
     seen: list[str] = []
     while len(seen) >= step * (len(codes) - 1):  # until there is no such operation any more

@@ -80,8 +80,8 @@ def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
 
 
 def sample(model: bm.BoltzmannMachine, rule: str, **settings: Any) -> np.ndarray:
-    """51200 states as bits, (64, 800, n_units)."""
-    chains = make(model, rule, 800, **settings)
+    """25600 states as bits, (64, 400, n_units)."""
+    chains = make(model, rule, 400, **settings)
     chains.sweep(4 * THIN[rule])
     return unpack(chains.record(64, THIN[rule])["samples/states"], model.n_units)
 
@@ -203,13 +203,13 @@ def test_units_that_always_move_together(rule: str) -> None:
     states = sample(model, rule, initial=np.array([1, 1, -1]))
     share = (states == [1, 1, 0]).all(axis=-1).mean()
     assert ((states == [1, 1, 0]).all(axis=-1) | (states == [0, 0, 1]).all(axis=-1)).all()
-    assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(64 * 800)  # five sigma
+    assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(64 * 400)  # five sigma
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_chain_has_its_own_temperature(rule: str) -> None:
     model, betas = machine("mattis", "random", "binary"), [0.0, 0.4, 1.3]
-    chains = make(model, rule, 2400, beta=np.tile(betas, 800))
+    chains = make(model, rule, 1200, beta=np.tile(betas, 400))
     chains.sweep(4 * THIN[rule])
     states = unpack(chains.record(64, THIN[rule])["samples/states"], model.n_units)
     for k, beta in enumerate(betas):
@@ -218,13 +218,13 @@ def test_every_chain_has_its_own_temperature(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_chain_has_its_own_field(rule: str) -> None:
-    n, streams = 5, rng.streams(2, 1600)
+    n, streams = 5, rng.streams(2, 800)
     weights, fields = mattis(n), np.array([np.full(n, 0.4), -np.arange(n) / 4])
     model = bm.BoltzmannMachine(weights)
-    up = start_bits("random", n, 1600, 2, 0, model.convention)
+    up = start_bits("random", n, 800, 2, 0, model.convention)
     chains = ClusterChains(
         model.couplings,
-        np.tile(fields, (800, 1)),
+        np.tile(fields, (400, 1)),
         model.convention,
         up,
         streams,
@@ -250,7 +250,7 @@ def test_cluster_sizes_measure_the_squared_magnetisation(rule: str, weights: str
     """Without a field two units are equal, in the gauge, more often than not by how often they share a cluster."""
     model, beta = machine(weights, "none"), 0.6
     second = np.abs(enumerate_machine(model, beta).second_moment)
-    chains = make(model, rule, 800, beta=beta)
+    chains = make(model, rule, 400, beta=beta)
     chains.sweep(4 * THIN[rule])
     sizes = chains.record(64, THIN[rule])["clusters/size"]
     error = sizes.std() / np.sqrt(sizes.size)

@@ -130,7 +130,7 @@ def move_everywhere(chains: TemperedChains) -> None:
 def assert_boltzmann(model: bm.BoltzmannMachine, chains: TemperedChains, n_samples: int, thin: int) -> None:
     chains.sweep(60)
     counts = level_counts(chains, n_samples, thin)
-    assert np.all(counts.sum(axis=1) >= 100_000)
+    assert np.all(counts.sum(axis=1) >= 50_000)
     for beta, row in zip(chains.betas, counts, strict=True):
         assert reference.g_test(row, enumerate_machine(model, beta).probabilities) > SURE, beta
 
@@ -138,7 +138,7 @@ def assert_boltzmann(model: bm.BoltzmannMachine, chains: TemperedChains, n_sampl
 @pairwise(kernel=[None, "lookup"], rule=["gibbs", "metropolis"], units=UNITS, cluster=[False, True])
 def test_every_temperature_has_its_own_distribution(kernel: str | None, rule: str, units: str, cluster: bool) -> None:
     model = machine("general", units, seed=3, scale=0.5 if units == "spin" else 1.2)
-    chains = TemperedChains(model, 2000, [0.3, 0.7, 1.2], kernel=kernel, rule=rule, seed=1, cluster=cluster)
+    chains = TemperedChains(model, 1000, [0.3, 0.7, 1.2], kernel=kernel, rule=rule, seed=1, cluster=cluster)
     if cluster:
         move_everywhere(chains)
     assert_boltzmann(model, chains, 50, 8)
@@ -148,14 +148,14 @@ def test_every_temperature_has_its_own_distribution(kernel: str | None, rule: st
 @pytest.mark.parametrize("kind", ["sparse", "layers"])
 def test_other_couplings(kind: str) -> None:
     model = machine(kind, "binary", seed=4, scale=1.0)
-    assert_boltzmann(model, TemperedChains(model, 2000, [0.0, 0.6, 1.0], seed=2, cluster=kind == "sparse"), 50, 8)
+    assert_boltzmann(model, TemperedChains(model, 1000, [0.0, 0.6, 1.0], seed=2, cluster=kind == "sparse"), 50, 8)
 
 
 @pytest.mark.parametrize("units", ["spin", pytest.param("binary", marks=pytest.mark.slow)])
 def test_clusters_of_machines_without_field(units: str) -> None:
     """Pairs of negative overlap are moved as if one replica were turned, and the sign of the overlap stays free."""
     model = unbiased(units)
-    chains = TemperedChains(model, 2000, [0.2, 0.6, 1.0], seed=3, cluster=True)
+    chains = TemperedChains(model, 1000, [0.2, 0.6, 1.0], seed=3, cluster=True)
     assert chains._moves is not None
     assert chains._moves._symmetric
     move_everywhere(chains)
@@ -187,14 +187,14 @@ def test_clusters_are_moved_where_they_do_not_percolate(
 
 def test_a_bias_for_every_ladder() -> None:
     model, fields = unbiased("spin"), np.array([[0.8], [-0.5]]) * np.ones((2, 6))
-    bias = np.repeat(fields, 1200, axis=0)
-    chains = TemperedChains(model, 2400, [0.3, 0.9], seed=4, bias=bias, cluster=True)
+    bias = np.repeat(fields, 600, axis=0)
+    chains = TemperedChains(model, 1200, [0.3, 0.9], seed=4, bias=bias, cluster=True)
     move_everywhere(chains)
     chains.sweep(60)
     counts = np.zeros((2, 64), int)
     for _ in range(90):
         chains.sweep(8)
-        codes = (chains.bits() @ (1 << np.arange(6))).reshape(2, 1200)
+        codes = (chains.bits() @ (1 << np.arange(6))).reshape(2, 600)
         counts += [np.bincount(row, minlength=64) for row in codes]
     for row, b in zip(counts, fields, strict=True):
         tilted = bm.BoltzmannMachine(model.weights, b)

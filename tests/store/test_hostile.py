@@ -16,7 +16,7 @@ from fastbm.cli import main
 from fastbm.store import apart, merge_parts, open_reader, resume, schema
 from fastbm.store.digest import digest_of
 from fastbm.store.verification import verify, verify_apart
-from tests.support import store
+from tests.support import forked, store
 from tests.support.hostile import CRAFTS, Craft, reseal
 from tests.support.store import begun, complete, refused
 
@@ -105,6 +105,7 @@ def grow(path: str) -> None:
 
 
 def test_what_does_not_come_to_its_end_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "call", forked.BY_INTERPRETER)
     monkeypatch.syspath_prepend(Path(__file__).parents[2])  # where a process of its own finds `crash` and `grow`
     path = complete(tmp_path / "run.h5")
     assert verify_apart(path) == verify(path)

@@ -21,7 +21,7 @@ from tests.support import crash, store
 from tests.support.store import N_BLOCKS, append, begin, begun, check_rows, refused, rows_of, state_after
 
 tmp_path = store.tmp_path
-LENGTHS = pytest.mark.parametrize("n", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+LENGTHS = pytest.mark.parametrize("n", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 
 
 def start(path: Path, n: int) -> Writer:

@@ -97,12 +97,6 @@ def test_any_rows_are_merged_as_hdf5_would_write_them(tmp_path: Path) -> None:
                 assert file[name].id.read_direct_chunk(corner) == dataset.id.read_direct_chunk(corner), (name, corner)
 
 
-def test_rows_are_the_same_where_hdf5_compresses_them(tmp_path: Path) -> None:
-    write(tmp_path / "run.h5", compression="gzip")
-    merge_parts(tmp_path / "run.h5")
-    check(tmp_path / "run.h5")
-
-
 def test_the_file_depends_on_rows_alone_and_not_on_commits(tmp_path: Path) -> None:
     images = []
     for k, commits in enumerate(((0, 1, 2, 3), (3,))):

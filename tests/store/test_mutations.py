@@ -14,7 +14,14 @@ tmp_path = store.tmp_path
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("first", "n"), [(0, 100), pytest.param(100, 9_900, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("first", "n"),
+    [
+        (0, 40),
+        pytest.param(40, 60, marks=pytest.mark.slow),
+        pytest.param(100, 9_900, marks=pytest.mark.long),
+    ],
+)
 def test_what_makes_no_sense_is_one_error(first: int, n: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.support.mutation_trials", str(tmp_path), str(first), str(first + n)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -26,6 +26,7 @@ from fastbm._base.checks import StorageError
 from fastbm.report.verification import verify_file
 from fastbm.store import apart
 
+from . import forked
 from .mutations import mutate
 
 SECONDS = 10  # of processor time that a trial may take
@@ -133,7 +134,7 @@ def trial(runs: Path, names: list[str], seed: int, folder: Path) -> str:
 def main(folder: Path, first: int, last: int) -> None:
     """Do all trials."""
     warnings.simplefilter("ignore")
-    apart.SECONDS = SECONDS
+    apart.SECONDS, apart.call = SECONDS, forked.call
     runs = folder / "runs"
     runs.mkdir()
     names = make(runs)

@@ -20,7 +20,7 @@ from tests.support.machines import calm
 from tests.support.samples import GLASS, WORKLOADS, work
 
 # the others' states are taken apart in the tests of crashes, with every kind of run
-QUICK = ("gibbs", "multispin", "houdayer", "annealing-best", "population", "wolff", "until", "exact-clamped")
+QUICK = ("gibbs", "houdayer", "population", "wolff", "exact-clamped")
 ONE_OF_ALL = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in WORKLOADS]
 
 

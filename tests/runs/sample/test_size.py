@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastbm.sampling import memory
+from tests.support import stopping
 
 MEMORY = """
 import resource, sys
@@ -63,7 +64,9 @@ def test_a_million_units_stop_at_once(sampler: str) -> None:
 
 def test_sweeps_of_many_replicas_are_left_half_way() -> None:
     options = {"sampler": "tempering", "n_betas": 40, "n_chains": 64, "n_sweeps": 10_000}
-    assert run(STOP, (100, 100), options) < 4.0
+    with stopping.start((100, 100), options, before="", code=STOP) as child:
+        told, errors = child.communicate()
+    assert float(told) < 4.0, errors
 
 
 def test_what_is_free_is_known_here() -> None:

@@ -139,10 +139,11 @@ def limited(path: Path, n_files: int, told: Path) -> Callable[[], None]:
     return act
 
 
-def test_few_open_files(whole: Path, folder: Path) -> None:
+@pytest.mark.parametrize("limits", [range(4, 14, 3), pytest.param(range(4, 14), marks=pytest.mark.slow)], ids=str)
+def test_few_open_files(whole: Path, folder: Path, limits: range) -> None:
     """Whatever their limit is, the run ends, or is refused in words and can be resumed."""
     path, told, found = folder / "run.h5", folder / "told", set()
-    for n_files in range(4, 14):
+    for n_files in limits:
         assert crash.run_child(limited(path, n_files, told)) == 0, n_files
         found.add(told.read_text())
         work(path)
