@@ -12,6 +12,7 @@ import numpy as np
 from ..barrier import meet
 from ..jit import inlined, kernel
 from ..random import log_of_bits, next_word
+from ..rows import copy_row
 from ..unlike import sum_unlike
 from ..words import energies_words, exchange_bits
 from .lookup import sweep_lookup
@@ -43,7 +44,11 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
     counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
     others, n_flips, n_met = slice(counted.stop, own.stop), 0, np.int64(0)
-    energies, before, not_counted = np.empty(level.shape), np.empty_like(level), np.zeros_like(counts[0])
+    energies, before, not_counted = (
+        np.empty(level.shape),
+        np.empty(level.shape, np.int64),
+        np.zeros((2, betas.size - 1), np.int64),
+    )
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         n_flips += _sweep_blocks(ups, model, chains, rows, thin, ways, first, last)
@@ -51,13 +56,14 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
         n_met = meet(counter, n_met, n_shards)
         _of_replicas(sums, edges[3], level, energies, own)
         if _is_close(level[own], streams[own], betas, energies[own], parity, edges[6]):
-            exact = np.empty_like(sums)
+            exact = np.empty(sums.shape)
             for k in range(n_blocks):
                 exact[k, :] = edges[4]
                 energies_words(ups[k], *edges[5], exact[k])
             _of_replicas(exact, 1.0, level, energies, own)
         n_met = meet(counter, n_met, n_shards)
-        before[own] = level[own]
+        for c in range(own.start, own.stop):
+            copy_row(before[c], level[c])
         n_swaps = swap_neighbours(level[counted], streams[counted], counts[shard], betas, energies[counted], parity)
         n_swaps += swap_neighbours(level[others], streams[others], not_counted, betas, energies[others], parity)
         if n_swaps:

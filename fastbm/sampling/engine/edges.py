@@ -93,9 +93,13 @@ class EdgeNumbers:
     def energies(self, up: np.ndarray) -> np.ndarray:
         """Return energies without offset of the chains of a block."""
         sums: np.ndarray = np.empty((1, 32 * WORDS))
-        sum_unlike(up[None], *self.arrays, self.many_digits, sums)
+        self.sum(up[None], sums)
         found: np.ndarray = self.energies_of(sums)[0]
         return found
+
+    def sum(self, ups: np.ndarray, sums: np.ndarray) -> None:
+        """Sum numbers in states (n_states, n_units + 1, `WORDS`) of all chains. Mutates `sums` (n_states, 128)."""
+        sum_unlike(ups, *self.arrays, self.many_digits, sums)
 
     def energies_of(self, sums: np.ndarray) -> np.ndarray:
         """Return energies without offset from sums of numbers."""

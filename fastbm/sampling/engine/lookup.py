@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .edges import EdgeNumbers
 
 MOST_NEIGHBOURS = MANY
+TOGETHER = 1 << 21  # bytes of states whose energies are summed together, with the sums of edges read once
 WORTH_A_MEETING, WORTH_A_TEAM = 4e-5, 5e-4  # seconds of work between two meetings of threads, and of their lives
 LONG = 1 << 40  # rounds
 
@@ -204,13 +206,24 @@ class LookupChains(WordChains):
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
-        block, numbers = self.blocks[k], self._numbers
-        sums, ways = np.empty((len(packed), 32 * WORDS)), (self._many, self._own, numbers.many_digits)
-        visits = (sites, thin, block.start, block.stop)
-        self._flips[k] += record_lookup(
-            self.up[k], self._model_of(k), self._chains_of(k), visits, ways, numbers.arrays, packed, sums
-        )
-        return numbers.energies_of(sums)[:, : self.lanes.used(k)]
+        block, n_samples = self.blocks[k], len(packed)
+        in_place = self.n_units % 32 == 0 and sys.byteorder == "little"
+        begin, end = (block.start, block.stop) if in_place else (0, self.lanes.used(k))
+        rows = packed.view(np.uint32) if in_place else np.empty((n_samples, end, -(-self.n_units // 32)), np.uint32)
+        together = max(1, min(n_samples, TOGETHER // self.up[k].nbytes))
+        ups, sums = np.empty((together, *self.up[k].shape), np.uint32), np.empty((n_samples, 32 * WORDS))
+        for first in range(0, n_samples, together):
+            some = slice(first, min(first + together, n_samples))
+            own = sites[first * thin : some.stop * thin] if len(sites) > 1 else sites
+            states = ups[: some.stop - first]
+            self._flips[k] += record_lookup(
+                self.up[k], self._model_of(k), self._chains_of(k), (own, thin, begin, end), (self._many, self._own),
+                states, rows[some],
+            )  # fmt: skip
+            self._numbers.sum(states, sums[some])
+        if not in_place:
+            packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
+        return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none
