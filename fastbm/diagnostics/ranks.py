@@ -20,6 +20,7 @@ R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have conver
 TAILS = (0.05, 0.95)
 SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 MANY = 4096  # numbers, from which on it pays to sort keys of them
+CHUNK = 1 << 13  # of them
 
 
 def split_chains(values: np.ndarray) -> np.ndarray:
@@ -47,10 +48,11 @@ def _columns(values: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _scores_of(size: int) -> np.ndarray:
-    """Return the scores of ranks 1, 3/2, 2, ..., `size`."""
+    """Return the scores of ranks 1, 2, ..., `size`, then of those between them, 3/2, 5/2, ..."""
     from scipy.special import ndtri
 
-    found: np.ndarray = ndtri((1.0 + np.arange(2 * size - 1) / 2 - 0.375) / (size + 0.25))
+    twice = np.arange(2 * size - 1)
+    found: np.ndarray = ndtri((1.0 + np.concatenate([twice[::2], twice[1::2]]) / 2 - 0.375) / (size + 0.25))
     return found
 
 
@@ -101,7 +103,7 @@ def r_hat(values: Any) -> Any:
 def _larger_ratio(values: np.ndarray, n_chains: int) -> float:
     """Return R-hat of the samples of half-chains, chain by chain last. Mutates `values`."""
     size = len(values)
-    room = np.empty(size + 2), np.empty(size, np.int64), np.empty((2, n_chains))
+    room = np.empty(size + 2), np.empty((2, n_chains))
     n_bits, found = size.bit_length(), -1.0
     if size >= MANY:
         found = float(larger_ratio(values, _sorted_keys(values, n_bits), (1 << n_bits) - 1, _scores_of(size), *room))
@@ -124,7 +126,10 @@ def _sorted_keys(values: np.ndarray, n_bits: int) -> np.ndarray:
     words = keys.view(np.uint64)
     words >>= np.uint64(max(0, int(words.max()).bit_length() + n_bits - 64))
     words <<= np.uint64(n_bits)
-    words |= np.arange(len(words), dtype=np.uint64)
+    places = np.arange(min(len(words), CHUNK), dtype=np.uint64)
+    for first in range(0, len(words), CHUNK):  # fresh memory takes longer than all of this
+        some = words[first : first + CHUNK]
+        some |= places[: len(some)] + np.uint64(first)
     words.sort()
     return keys
 
@@ -138,10 +143,13 @@ def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> float:
     size, flat, room = halves.size, halves.ravel(), np.empty((2, halves.shape[1]))
     counts = np.bincount(flat, minlength=len(values))
     scores, kinds, ends = _scores_of_codes(values, counts)
-    found = float(ratio_of_scores(scores[flat], room))
+    own = scores[flat]
+    found = float(ratio_of_scores(own, room))
     median = kinds[np.searchsorted(ends, [size // 2 - 1, size // 2], side="right")].sum() / 2
     scores, kinds, _ = _scores_of_codes(np.abs(values - median), counts)
-    return found if len(kinds) == 1 else max(found, float(ratio_of_scores(scores[flat], room)))
+    if len(kinds) == 1:
+        return found
+    return max(found, float(ratio_of_scores(np.take(scores, flat, out=own, mode="clip"), room)))
 
 
 def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,7 +159,8 @@ def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray
     sizes = np.zeros(len(kinds), np.int64)
     np.add.at(sizes, which, counts[seen])
     ends = np.cumsum(sizes)
-    scores[seen] = _scores_of(int(ends[-1]))[2 * ends - sizes - 1][which]
+    size, twice = int(ends[-1]), 2 * ends - sizes - 1
+    scores[seen] = _scores_of(size)[twice // 2 + twice % 2 * size][which]
     return scores, kinds, ends
 
 

@@ -46,7 +46,7 @@ def count_states(words, chains, shifts, masks, room, totals, squares, sums):
     """Sum counts of units, or of pairs that differ, over both halves of the samples of some chains, and their squares.
 
     Mutates `totals` and `squares` (n_shifts, n_units) uint32, which are 0, and the columns of these chains in `sums`
-    (n_samples, n_chains) int32: how many units are up in every state. `words` (n_samples, n_chains, n_words) uint64 are
+    (n_samples, n_chains) int64: how many units are up in every state. `words` (n_samples, n_chains, n_words) uint64 are
     the states, unit 0 in the lowest bit, an even number of samples, at most `MOST_SAMPLES`; `chains` is (first, last +
     1) of them, at most `MOST_CHAINS`. What is counted is whether unit i differs from unit i - d, for each d of
     `shifts`, n_units being next to 0; with a d of -1, whether unit i is up. `masks` are what `masks_of` gives.

@@ -15,27 +15,27 @@ def spread_scores(ordered, order, table, scores):
     """Write the score of the mean rank of all numbers equal to it for each number. Mutates `scores` (n,).
 
     `ordered` (n,) are the numbers in order, of which `order` (n,) tells the places; `table` (2 n - 1,) holds the scores
-    of ranks 1, 3/2, 2, ..., n.  Cost: one pass.
+    of ranks 1, 2, ..., n and then of those between them, 3/2, 5/2, ...  Cost: one pass.
     """
     n, first = order.shape[0], 0
     last = ordered[0]
     for k in range(1, n + 1):
         value = ordered[k] if k < n else last
         if k == n or value != last:
-            score = table[first + k - 1]
+            score = table[(first + k - 1) // 2 + (first + k - 1) % 2 * n]
             for j in range(first, k):
                 scores[order[j]] = score
             first, last = k, value
 
 
 @borrowing
-def larger_ratio(values, keys, places, table, ordered, folded, sums):
+def larger_ratio(values, keys, places, table, ordered, sums):
     """Return R-hat of a quantity, the larger of those of ranks and of ranks of distances from the median.
 
     Mutates all but `table`. `values` (n,) hold the samples of all chains, chain by chain last; the bits of `places` in
     `keys` (n,) int64 are where each is that comes next in order, or nearly so: -1 is returned where they are too wrong.
-    `table` is as for `spread_scores`; `ordered` (n + 2,) float64 and `folded` (n,) int64 are room, `sums` (2, n_chains)
-    that of `ratio_of_scores`. One sort serves for both, as distances grow to either side of the median.
+    `table` is as for `spread_scores`; `ordered` (n + 2,) float64 is room, `sums` (2, n_chains) that of
+    `ratio_of_scores`. One sort serves for both, as distances grow to either side of the median.
     Cost: some passes over the values.
     """
     n = values.shape[0]
@@ -51,34 +51,39 @@ def larger_ratio(values, keys, places, table, ordered, folded, sums):
         ordered[k + 1], keys[k] = value, place
     spread_scores(ordered[1 : n + 1], keys, table, values)
     found = ratio_of_scores(values, sums)
-    _fold(ordered, keys, values, folded)
+    _fold(ordered, keys, values)
     if values[0] == values[n - 1]:
         return found
-    spread_scores(values, folded, table, ordered[1 : n + 1])
+    spread_scores(values, keys, table, ordered[1 : n + 1])
     return max(found, ratio_of_scores(ordered[1 : n + 1], sums))
 
 
 @borrowing
-def _fold(ordered, order, distances, folded):
-    """Write distances from the median in order, and their places. Mutates `distances` (n,), `folded` (n,); n is even.
+def _fold(ordered, order, distances):
+    """Write distances from the median in order, and their places. Mutates `distances` (n,), `order` (n,); n is even.
 
-    `ordered` (n + 2,) are the numbers in order between -inf and inf. It goes from both ends at once, as a step waits
-    for the one before it. Of equal distances those below the median come first.
+    `ordered` (n + 2,) are the numbers in order between -inf and inf, `order` their places, in the lower halves of whose
+    words they stay while the upper ones are written. It goes from both ends at once, as a step waits for the one before
+    it. Of equal distances those below the median come first.
     """
-    n, one = order.shape[0], _W(1)
+    n, one, lower = order.shape[0], _W(1), np.int64(0xFFFFFFFF)
     low, high, first, last = _W(n // 2), _W(n // 2 + 1), _W(1), _W(n)
     median = (ordered[low] + ordered[high]) / 2
     for j in range(n // 2):
         below, above = median - ordered[low], ordered[high] - median
         under = _W(below <= above)
-        distances[j], folded[j] = min(below, above), order[high - under * (high - low) - one]
+        distances[j] = min(below, above)
+        order[j] |= (order[high - under * (high - low) - one] & lower) << 32
         low -= under
         high += one - under
         below, above = median - ordered[first], ordered[last] - median
         under = _W(below > above)
-        distances[n - 1 - j], folded[n - 1 - j] = max(below, above), order[last - under * (last - first) - one]
+        distances[n - 1 - j] = max(below, above)
+        order[n - 1 - j] |= (order[last - under * (last - first) - one] & lower) << 32
         first += under
         last -= one - under
+    for j in range(n):
+        order[j] >>= 32
 
 
 @borrowing

@@ -15,6 +15,7 @@ STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in 
 MULTIPLIES = multiplies_bytes()
 TOGETHER = 256  # samples of all chains whose remainders are added together
 BLOCK = 64  # rows, whose sums fit into 32 bits
+NATIVE = np.dtype("<u8").isnative
 
 
 @kernel
@@ -65,9 +66,13 @@ def write_bits(up, lane, n_chains, bits):
     Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes.  Cost: one pass over `up`.
     """
     if up.shape[1] < 16:
+        whole = up.shape[0] // 4 if up.shape[1] == 1 and NATIVE else 0
+        four_units = up[: 4 * whole].reshape(-1).view(np.uint32)
         for c in range(n_chains):
             group, place = (lane + c) // LANES, (lane + c) % LANES
-            for first in range(0, up.shape[0], 4):
+            for k in range(whole):
+                bits[group, k, place] = four_units[k]
+            for first in range(4 * whole, up.shape[0], 4):
                 word = np.uint32(0)
                 for k in range(min(4, up.shape[0] - first)):
                     word |= np.uint32(np.uint32(up[first + k, c]) << np.uint32(8 * k))
@@ -85,13 +90,10 @@ def write_bits(up, lane, n_chains, bits):
                     for i in range(first, up.shape[0]):
                         row[k] |= np.uint32(np.uint32(up[i, c + k]) << np.uint32(8 * (i - first)))
                 continue
+            one, two, three, four = up[first, c:], up[first + 1, c:], up[first + 2, c:], up[first + 3, c:]
             for k in range(m):
-                low = np.uint32(
-                    np.uint32(up[first, c + k]) | np.uint32(np.uint32(up[first + 1, c + k]) << np.uint32(8))
-                )
-                high = np.uint32(
-                    np.uint32(up[first + 2, c + k]) | np.uint32(np.uint32(up[first + 3, c + k]) << np.uint32(8))
-                )
+                low = np.uint32(np.uint32(one[k]) | np.uint32(np.uint32(two[k]) << np.uint32(8)))
+                high = np.uint32(np.uint32(three[k]) | np.uint32(np.uint32(four[k]) << np.uint32(8)))
                 row[k] = np.uint32(low | np.uint32(high << np.uint32(16)))
         c += m
 
@@ -108,7 +110,7 @@ def add_remainders(rest, bits, sums, wholes, energies):
     Cost: n^2 / 2 products of bytes a sample.
     """
     n_samples, n_chains = energies.shape
-    n, steps = n_samples * n_chains, STEPS[rest.shape[0]]
+    n, steps, t, c = n_samples * n_chains, STEPS[rest.shape[0]], 0, 0
     for lane in range(0, n, LANES):
         for k in range(LANES):
             wholes[k] = 0
@@ -122,8 +124,10 @@ def add_remainders(rest, bits, sums, wholes, energies):
                 for k in range(LANES):
                     wholes[k] += 2 * np.int64(sums[k])
         for k in range(min(LANES, n - lane)):
-            t, c = (lane + k) // n_chains, (lane + k) % n_chains
             energies[t, c] = -0.5 * (energies[t, c] + np.float64(wholes[k])) / steps
+            c += 1
+            if c == n_chains:
+                t, c = t + 1, 0
 
 
 @borrowing
@@ -156,9 +160,13 @@ def words_of_units(up, words, room):
     whole, byte = room[0], room[1].view(np.uint8)
     for w in range(words.shape[1]):
         if lanes < 16:
+            eights = min(8, (n_units - 64 * w) // 8) if lanes == 1 and NATIVE else 0
+            eight_units = up[64 * w : 64 * w + 8 * eights].reshape(-1).view(np.uint64)
             for c in range(n_chains):
                 word = np.uint64(0)
-                for k in range(min(64, n_units - 64 * w)):
+                for k in range(eights):  # the highest byte of the product has a bit of each
+                    word |= eight_units[k] * np.uint64(0x0102040810204080) >> np.uint64(56) << np.uint64(8 * k)
+                for k in range(8 * eights, min(64, n_units - 64 * w)):
                     word |= np.uint64(up[64 * w + k, c]) << np.uint64(k)
                 words[c, w] = word
             continue

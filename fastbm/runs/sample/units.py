@@ -48,7 +48,8 @@ def agreements(
     sums, n_up = _count(packed, n_units, distances, together, threads if packed.size >= WORTH_THREADS else 1)
     found = []
     for chains, (totals, squares) in zip(together, sums, strict=True):
-        found.append(_of_magnetisation(n_up[:, chains], n_units, chains, even=even))
+        own = n_up if len(chains) == n_up.shape[1] else n_up[:, chains]
+        found.append(_of_magnetisation(own, n_units, chains, even=even))
         r_hat = r_hat_of_sums(totals, squares, half, 2 * len(chains))
         found.append(_of_units(r_hat, half, model, chains, distances))
     return found
@@ -84,7 +85,7 @@ def _count(
     state. They are whole numbers, which do not depend on how chains are dealt to threads.
     """
     words, shifts = _words(packed), [-1] if distances is None else distances
-    n_up, n_quantities = np.empty(packed.shape[:2], np.int32), n_units * len(shifts)
+    n_up, n_quantities = np.empty(packed.shape[:2], np.int64), n_units * len(shifts)
     pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads)]
 
     def count(piece: tuple[int, int]) -> np.ndarray:
