@@ -15,7 +15,6 @@ STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in 
 MULTIPLIES = multiplies_bytes()
 TOGETHER = 256  # samples of all chains whose remainders are added together
 BLOCK = 64  # rows, whose sums fit into 32 bits
-NATIVE = np.dtype("<u8").isnative
 
 
 @kernel
@@ -66,17 +65,15 @@ def write_bits(up, lane, n_chains, bits):
     Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes.  Cost: one pass over `up`.
     """
     if up.shape[1] < 16:
-        whole = up.shape[0] // 4 if up.shape[1] == 1 and NATIVE else 0
-        four_units = up[: 4 * whole].reshape(-1).view(np.uint32)
         for c in range(n_chains):
             group, place = (lane + c) // LANES, (lane + c) % LANES
-            for k in range(whole):
-                bits[group, k, place] = four_units[k]
-            for first in range(4 * whole, up.shape[0], 4):
-                word = np.uint32(0)
-                for k in range(min(4, up.shape[0] - first)):
-                    word |= np.uint32(np.uint32(up[first + k, c]) << np.uint32(8 * k))
-                bits[group, first // 4, place] = word
+            for first in range(0, up.shape[0] & ~3, 4):
+                low = np.uint32(np.uint32(up[first, c]) | np.uint32(np.uint32(up[first + 1, c]) << np.uint32(8)))
+                high = np.uint32(np.uint32(up[first + 2, c]) | np.uint32(np.uint32(up[first + 3, c]) << np.uint32(8)))
+                bits[group, first >> 2, place] = np.uint32(low | np.uint32(high << np.uint32(16)))
+            for i in range(up.shape[0] & ~3, up.shape[0]):
+                word = bits[group, i >> 2, place] if i & 3 else np.uint32(0)
+                bits[group, i >> 2, place] = np.uint32(word | np.uint32(np.uint32(up[i, c]) << np.uint32(8 * (i & 3))))
         return
     c = 0
     while c < n_chains:
@@ -90,10 +87,10 @@ def write_bits(up, lane, n_chains, bits):
                     for i in range(first, up.shape[0]):
                         row[k] |= np.uint32(np.uint32(up[i, c + k]) << np.uint32(8 * (i - first)))
                 continue
-            one, two, three, four = up[first, c:], up[first + 1, c:], up[first + 2, c:], up[first + 3, c:]
+            four = up[first : first + 4, c : c + m]  # an index that may be below 0 keeps a loop from being vector code
             for k in range(m):
-                low = np.uint32(np.uint32(one[k]) | np.uint32(np.uint32(two[k]) << np.uint32(8)))
-                high = np.uint32(np.uint32(three[k]) | np.uint32(np.uint32(four[k]) << np.uint32(8)))
+                low = np.uint32(np.uint32(four[0, k]) | np.uint32(np.uint32(four[1, k]) << np.uint32(8)))
+                high = np.uint32(np.uint32(four[2, k]) | np.uint32(np.uint32(four[3, k]) << np.uint32(8)))
                 row[k] = np.uint32(low | np.uint32(high << np.uint32(16)))
         c += m
 
@@ -160,13 +157,9 @@ def words_of_units(up, words, room):
     whole, byte = room[0], room[1].view(np.uint8)
     for w in range(words.shape[1]):
         if lanes < 16:
-            eights = min(8, (n_units - 64 * w) // 8) if lanes == 1 and NATIVE else 0
-            eight_units = up[64 * w : 64 * w + 8 * eights].reshape(-1).view(np.uint64)
             for c in range(n_chains):
                 word = np.uint64(0)
-                for k in range(eights):  # the highest byte of the product has a bit of each
-                    word |= eight_units[k] * np.uint64(0x0102040810204080) >> np.uint64(56) << np.uint64(8 * k)
-                for k in range(8 * eights, min(64, n_units - 64 * w)):
+                for k in range(min(64, n_units - 64 * w)):
                     word |= np.uint64(up[64 * w + k, c]) << np.uint64(k)
                 words[c, w] = word
             continue
