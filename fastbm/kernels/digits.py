@@ -13,7 +13,7 @@ from .jit import borrowing
 
 DIGITS = 8  # of a counter
 FULL = 255  # samples
-MOST_SAMPLES, MOST_CHAINS = 1024, 4096  # of a call, whose squares of counts add up to less than 2^32
+MOST_SAMPLES, MOST_CHAINS = 2048, 1024  # of a call, whose squares of counts add up to less than 2^32
 _FEW, _MANY = 64, 512  # words that are added side by side, of every shift and of all together
 _FLIP = 0 if np.dtype("<u8").isnative else 7  # of the place of a byte in a word
 _W = np.uint64

@@ -11,6 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm.diagnostics.bits import bit_r_hat, r_hat_limit
 from fastbm.diagnostics.drift import drifts
+from fastbm.kernels.digits import MOST_CHAINS, MOST_SAMPLES
 from fastbm.runs.sample.convergence import groups, judge
 from fastbm.runs.sample.units import FEWEST, MOST_BITS, spaced
 from fastbm.sampling import valleys
@@ -170,7 +171,8 @@ def test_the_watch_looks_at_few_states_of_large_machines() -> None:
     assert FEWEST <= len(spaced(run)) < 2 * FEWEST
     small = bm.sample(FERRO, n_chains=64, n_sweeps=2_000)
     assert spaced(small).shape[0] * 64 * 8 <= 2 * MOST_BITS
-    assert len(spaced(small)) % 2 == 0 and len(spaced(small)) >= 1_000
+    assert len(spaced(small)) % 2 == 0 and 1_000 <= len(spaced(small)) <= MOST_SAMPLES
+    assert 2 * MOST_CHAINS * (MOST_SAMPLES // 2) ** 2 < 1 << 32, "the kernel's sums of squares"
 
 
 def test_groups_of_chains_are_compared_alike_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
