@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernels.bits import sum_counts
 from .ranks import R_HAT_LIMIT, split_ratio
 
 FALSE_ALARM = 1e-3  # of all quantities of one look together
 
 
-def bit_r_hat(counts: np.ndarray, n: int, chains: np.ndarray | None = None) -> np.ndarray:
+def bit_r_hat(counts: np.ndarray, n: int) -> np.ndarray:
     """Return split R-hat of each quantity, (n_quantities,).
 
     Parameters
@@ -23,17 +22,16 @@ def bit_r_hat(counts: np.ndarray, n: int, chains: np.ndarray | None = None) -> n
         How often each was 1 in either half of every chain.
     n : int
         Samples of a half.
-    chains : (k,) int array, optional
-        Those that are compared; all unless given.
-
-    Notes
-    -----
-    Sums of counts and of their squares are whole numbers, so that they tell both variances without rounding.
     """
-    chains = np.arange(counts.shape[1]) if chains is None else chains
-    totals, squares = np.zeros((2, counts.shape[2]), np.int64)
-    sum_counts(counts, chains, totals, squares)
-    m = 2 * len(chains)
+    halves = counts.reshape(-1, counts.shape[2]).astype(np.int64)
+    return r_hat_of_sums(halves.sum(axis=0), np.square(halves).sum(axis=0), n, len(halves))
+
+
+def r_hat_of_sums(totals: np.ndarray, squares: np.ndarray, n: int, m: int) -> np.ndarray:
+    """Return split R-hat from sums over `m` half-chains of `n` samples of counts and of their squares, (n_quantities,).
+
+    These are whole numbers, so that they tell both variances without rounding.
+    """
     within = (n * totals - squares + (n + 1) * m) / (m * (n + 2.0) ** 2)
     between = (m * squares - totals * totals) / (m * (m - 1.0) * n)
     return np.asarray(split_ratio(within, between, n))

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.ranks import larger_ratios, spread_scores
+from ..kernels.ranks import larger_ratio, ratio_of_scores, spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
 TAILS = (0.05, 0.95)
 SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
+MANY = 4096  # numbers, from which on it pays to sort keys of them
+CHUNK = 1 << 13  # of them
 
 
 def split_chains(values: np.ndarray) -> np.ndarray:
@@ -46,10 +48,11 @@ def _columns(values: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _scores_of(size: int) -> np.ndarray:
-    """Return the scores of ranks 1, 3/2, 2, ..., `size`."""
+    """Return the scores of ranks 1, 2, ..., `size`, then of those between them, 3/2, 5/2, ..."""
     from scipy.special import ndtri
 
-    found: np.ndarray = ndtri((1.0 + np.arange(2 * size - 1) / 2 - 0.375) / (size + 0.25))
+    twice = np.arange(2 * size - 1)
+    found: np.ndarray = ndtri((1.0 + np.concatenate([twice[::2], twice[1::2]]) / 2 - 0.375) / (size + 0.25))
     return found
 
 
@@ -93,10 +96,72 @@ def r_hat(values: Any) -> Any:
     if len(array) < 4:
         return np.full(array.shape[2:], np.nan)[()]
     halves = split_chains(array)
-    columns = _columns(halves)
-    found = np.empty(len(columns))
-    larger_ratios(columns, np.argsort(columns, axis=1), _scores_of(columns.shape[1]), halves.shape[1], found)
-    return found.reshape(array.shape[2:])[()]
+    found = [_larger_ratio(column, halves.shape[1]) for column in _columns(halves)]
+    return np.reshape(found, array.shape[2:])[()]
+
+
+def _larger_ratio(values: np.ndarray, n_chains: int) -> float:
+    """Return R-hat of the samples of half-chains, chain by chain last. Mutates `values`."""
+    size = len(values)
+    room = np.empty(size + 2), np.empty((2, n_chains))
+    n_bits, found = size.bit_length(), -1.0
+    if size >= MANY:
+        found = float(larger_ratio(values, _sorted_keys(values, n_bits), (1 << n_bits) - 1, _scores_of(size), *room))
+    if found < 0.0:  # or numbers far closer to one another than the largest is to the smallest
+        found = float(larger_ratio(values, np.argsort(values), -1, _scores_of(size), *room))
+    return found
+
+
+def _sorted_keys(values: np.ndarray, n_bits: int) -> np.ndarray:
+    """Return keys that are sorted as numbers are, as far as their bits go, with places in the lowest `n_bits`.
+
+    Bits of floats, of negative ones but the sign turned round, are in the order of the numbers. To sort keys takes less
+    than half of the time of sorting places by numbers.
+    """
+    bits = values.view(np.int64)
+    keys = bits >> 63
+    keys &= np.iinfo(np.int64).max
+    keys ^= bits
+    keys -= keys.min()
+    words = keys.view(np.uint64)
+    words >>= np.uint64(max(0, int(words.max()).bit_length() + n_bits - 64))
+    words <<= np.uint64(n_bits)
+    places = np.arange(min(len(words), CHUNK), dtype=np.uint64)
+    for first in range(0, len(words), CHUNK):  # fresh memory takes longer than all of this
+        some = words[first : first + CHUNK]
+        some |= places[: len(some)] + np.uint64(first)
+    words.sort()
+    return keys
+
+
+def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> float:
+    """Return `r_hat` of `values[codes]`, (n_samples, n_chains), at least 4 samples, without sorting these.
+
+    `codes` are whole numbers from 0 on. Where they are fewer than the samples it takes a fraction of the time.
+    """
+    halves = split_chains(codes)
+    size, flat, room = halves.size, halves.ravel(), np.empty((2, halves.shape[1]))
+    counts = np.bincount(flat, minlength=len(values))
+    scores, kinds, ends = _scores_of_codes(values, counts)
+    own = scores[flat]
+    found = float(ratio_of_scores(own, room))
+    median = kinds[np.searchsorted(ends, [size // 2 - 1, size // 2], side="right")].sum() / 2
+    scores, kinds, _ = _scores_of_codes(np.abs(values - median), counts)
+    if len(kinds) == 1:
+        return found
+    return max(found, float(ratio_of_scores(np.take(scores, flat, out=own, mode="clip"), room)))
+
+
+def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scores of the mean ranks of values that are there so often, and distinct values with their last ranks."""
+    seen, scores = np.flatnonzero(counts), np.empty(len(counts))
+    kinds, which = np.unique(values[seen], return_inverse=True)
+    sizes = np.zeros(len(kinds), np.int64)
+    np.add.at(sizes, which, counts[seen])
+    ends = np.cumsum(sizes)
+    size, twice = int(ends[-1]), 2 * ends - sizes - 1
+    scores[seen] = _scores_of(size)[twice // 2 + twice % 2 * size][which]
+    return scores, kinds, ends
 
 
 def ess_bulk(values: Any) -> Any:

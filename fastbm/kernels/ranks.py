@@ -4,99 +4,115 @@ import math
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing
+
+MOST_STEPS = 16  # by which a number is moved whose key was that of larger ones
+_W = np.uint64
 
 
-@kernel
+@borrowing
 def spread_scores(ordered, order, table, scores):
     """Write the score of the mean rank of all numbers equal to it for each number. Mutates `scores` (n,).
 
     `ordered` (n,) are the numbers in order, of which `order` (n,) tells the places; `table` (2 n - 1,) holds the scores
-    of ranks 1, 3/2, 2, ..., n.  Cost: one pass.
+    of ranks 1, 2, ..., n and then of those between them, 3/2, 5/2, ...  Cost: one pass.
     """
     n, first = order.shape[0], 0
     last = ordered[0]
     for k in range(1, n + 1):
         value = ordered[k] if k < n else last
         if k == n or value != last:
-            score = table[first + k - 1]
+            score = table[(first + k - 1) // 2 + (first + k - 1) % 2 * n]
             for j in range(first, k):
                 scores[order[j]] = score
             first, last = k, value
 
 
-@kernel
-def larger_ratios(values, orders, table, n_chains, ratios):
-    """Write R-hat of each quantity, the larger of those of ranks and of ranks of distances. Mutates `ratios` (n,).
+@borrowing
+def larger_ratio(values, keys, places, table, ordered, sums):
+    """Return R-hat of a quantity, the larger of those of ranks and of ranks of distances from the median.
 
-    `values` (n, size) hold the samples of all chains, chain by chain last; `orders` (n, size) sort them; `table` as for
-    `spread_scores`. One sort serves for both, as distances from the median grow to either side of it.
+    Mutates all but `table`. `values` (n,) hold the samples of all chains, chain by chain last; the bits of `places` in
+    `keys` (n,) int64 are where each is that comes next in order, or nearly so: -1 is returned where they are too wrong.
+    `table` is as for `spread_scores`; `ordered` (n + 2,) float64 is room, `sums` (2, n_chains) that of
+    `ratio_of_scores`. One sort serves for both, as distances grow to either side of the median.
     Cost: some passes over the values.
     """
-    size = values.shape[1]
-    scores, ordered = np.empty(size), np.empty(size + 2)
-    ordered[0], ordered[size + 1] = -np.inf, np.inf  # as far from the median as can be
-    for k in range(values.shape[0]):
-        for j in range(size):
-            ordered[j + 1] = values[k, orders[k, j]]
-        spread_scores(ordered[1 : size + 1], orders[k], table, scores)
-        ratios[k] = _ratio(scores, n_chains)
-        if _spread_distances(ordered, orders[k], table, scores):
-            ratios[k] = max(ratios[k], _ratio(scores, n_chains))
+    n = values.shape[0]
+    ordered[0], ordered[n + 1] = -np.inf, np.inf  # as far from the median as can be
+    for j in range(n):
+        place = keys[j] & places
+        value, k = values[place], j
+        while value < ordered[k]:
+            if j - k == MOST_STEPS:
+                return -1.0
+            ordered[k + 1], keys[k] = ordered[k], keys[k - 1]
+            k -= 1
+        ordered[k + 1], keys[k] = value, place
+    spread_scores(ordered[1 : n + 1], keys, table, values)
+    found = ratio_of_scores(values, sums)
+    _fold(ordered, keys, values)
+    if values[0] == values[n - 1]:
+        return found
+    spread_scores(values, keys, table, ordered[1 : n + 1])
+    return max(found, ratio_of_scores(ordered[1 : n + 1], sums))
 
 
-@kernel
-def _spread_distances(ordered, order, table, scores):
-    """Write the scores of the ranks of distances from the median; return whether these differ. Mutates `scores`.
+@borrowing
+def _fold(ordered, order, distances):
+    """Write distances from the median in order, and their places. Mutates `distances` (n,), `order` (n,); n is even.
 
-    `ordered` are the numbers in order between -inf and inf. Equal distances are found once they are all past.
+    `ordered` (n + 2,) are the numbers in order between -inf and inf, `order` their places, in the lower halves of whose
+    words they stay while the upper ones are written. It goes from both ends at once, as a step waits for the one before
+    it. Of equal distances those below the median come first.
     """
-    size = order.shape[0]
-    low, high = size // 2, size // 2 + 1
+    n, one, lower = order.shape[0], _W(1), np.int64(0xFFFFFFFF)
+    low, high, first, last = _W(n // 2), _W(n // 2 + 1), _W(1), _W(n)
     median = (ordered[low] + ordered[high]) / 2
-    first, first_low, first_high, last = 0, low, high, -1.0
-    for j in range(size + 1):
+    for j in range(n // 2):
         below, above = median - ordered[low], ordered[high] - median
-        nearer = below <= above
-        distance = below if nearer else above
-        if distance != last:
-            if j - first > 1:
-                score = table[first + j - 1]
-                for k in range(low, first_low):
-                    scores[order[k]] = score
-                for k in range(first_high - 1, high - 1):
-                    scores[order[k]] = score
-            if j == size:
-                return first > 0
-            first, first_low, first_high, last = j, low, high, distance
-        scores[order[(low if nearer else high) - 1]] = table[2 * j]
-        low -= 1 if nearer else 0
-        high += 0 if nearer else 1
-    return first > 0
+        under = _W(below <= above)
+        distances[j] = min(below, above)
+        order[j] |= (order[high - under * (high - low) - one] & lower) << 32
+        low -= under
+        high += one - under
+        below, above = median - ordered[first], ordered[last] - median
+        under = _W(below > above)
+        distances[n - 1 - j] = max(below, above)
+        order[n - 1 - j] |= (order[last - under * (last - first) - one] & lower) << 32
+        first += under
+        last -= one - under
+    for j in range(n):
+        order[j] >>= 32
 
 
-@kernel
-def _ratio(scores, n_chains):
+@borrowing
+def ratio_of_scores(scores, sums):
     """Return split R-hat of half-chains, from the mean of their variances and the variance of their means.
 
-    All is told from a chain's first score on, so that one that stands still has a variance of exactly 0.
+    `scores` (n,) are as `larger_ratio` takes values; `sums` (2, n_chains) is room. All is told from a chain's first
+    score on, so that one that stands still has a variance of exactly 0.
     """
+    n_chains = sums.shape[1]
     n = scores.size // n_chains
-    sums, within, between, mean = np.zeros(n_chains), np.zeros(n_chains), 0.0, 0.0
-    for t in range(n):
-        for c in range(n_chains):
-            sums[c] += scores[t * n_chains + c] - scores[c]
-    for t in range(n):
-        for c in range(n_chains):
-            off = scores[t * n_chains + c] - scores[c] - sums[c] / n
-            within[c] += off * off
-    total = 0.0
+    means, within, between, mean, total = sums[0], sums[1], 0.0, 0.0, 0.0
     for c in range(n_chains):
-        sums[c] = scores[c] - scores[0] + sums[c] / n
-        mean += sums[c] / n_chains
+        means[c], within[c] = 0.0, 0.0
+    for t in range(n):
+        for c in range(n_chains):
+            means[c] += scores[t * n_chains + c] - scores[c]
+    for c in range(n_chains):
+        means[c] /= n
+    for t in range(n):
+        for c in range(n_chains):
+            off = scores[t * n_chains + c] - scores[c] - means[c]
+            within[c] += off * off
+    for c in range(n_chains):
+        means[c] = scores[c] - scores[0] + means[c]
+        mean += means[c] / n_chains
         total += within[c]
     for c in range(n_chains):
-        between += (sums[c] - mean) * (sums[c] - mean)
+        between += (means[c] - mean) * (means[c] - mean)
     between *= n / (n_chains - 1)
     total /= (n - 1) * n_chains
     if total > 0.0:

@@ -55,7 +55,7 @@ def begin(
         with stop.breaking(False):
             writer = make_storage(task, spec, inputs, out, overwrite, storage)
             try:
-                return _go(task, writer, progress, stop, given.model)
+                return _go(task, writer, progress, stop, given.model, threads)
             except (ValueError, TypeError):
                 if isinstance(writer, store.Writer) and not overwrite and not writer.n_blocks:
                     store.discard(writer.names)  # it was refused before anything was computed
@@ -135,7 +135,14 @@ def _check_storage(
         checks.choice("compression", compression, ("gzip", "zstd"))
 
 
-def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, model: BoltzmannMachine | None) -> Run:
+def _go(
+    task: Any,
+    writer: Any,
+    progress: bool | Progress | None,
+    stop: Stop,
+    model: BoltzmannMachine | None,
+    threads: int | None,
+) -> Run:
     try:
         with silent(progress is False), writer, drawing(progress, task) as each:
             done = execute(task, writer, stop=stop, progress=each)
@@ -151,6 +158,7 @@ def _go(task: Any, writer: Any, progress: bool | Progress | None, stop: Stop, mo
     if done:
         _clear(writer)
         run.start_from(model)
+        run.n_threads = threads
         run.warn_at_end()
     if not done and stop.signalled:
         raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
@@ -305,7 +313,7 @@ def resume(
         except BaseException:
             writer.close()
             raise
-        return _go(task, writer, progress, stop, model)
+        return _go(task, writer, progress, stop, model, threads)
 
 
 def _finish(writer: Any, stop: Stop) -> Run:

@@ -114,7 +114,7 @@ def extend(
         else:
             writer = store.resume(path, extend_spec=more, exact=exact)
         assert more.task is not None
-        return _go(more.task, writer, progress, stop, None)
+        return _go(more.task, writer, progress, stop, None, threads)
 
 
 class _More:

@@ -47,6 +47,7 @@ class Run:
     counted = ""
     takes: frozenset[str] = frozenset()
     verb = ""
+    n_threads: int | None = None  # on which records are looked at; all that are available unless it was told
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastbm import diagnostics
+from fastbm.diagnostics.ranks import r_hat_of_codes
 from tests.diagnostics.test_autocorrelation import autoregressive
 from tests.twins import statistics as reference
 
@@ -22,6 +23,7 @@ KINDS = (
     "heavy tails",
     "chains apart",
     "half stuck",
+    "one far off",
 )
 RANKED = {"r_hat": diagnostics.r_hat, "ess_bulk": diagnostics.ess_bulk, "ess_tail": diagnostics.ess_tail}
 
@@ -42,6 +44,8 @@ def series(kind: str, n_samples: int, n_chains: int, seed: int = 0) -> np.ndarra
         return generator.standard_cauchy(size=(n_samples, n_chains))
     if kind == "chains apart":
         return normal + 2.0 * np.arange(n_chains)
+    if kind == "one far off":
+        return np.where(np.arange(normal.size).reshape(normal.shape) == 5, -1e300, 1.0 + 1e-9 * normal)
     return np.where(np.arange(n_chains) % 2, 0.3, normal) if kind == "half stuck" else normal
 
 
@@ -60,7 +64,7 @@ def arviz(name: str, values: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", RANKED)
 def test_as_arviz_says(name: str) -> None:
-    lengths = [4, 5, 6, 7, 8, 9, 20, 21, 101, 1000]
+    lengths = [4, 5, 6, 7, 8, 9, 20, 21, 101, 1000, 2000]
     for k, (kind, n_samples) in enumerate(itertools.product(KINDS, lengths)):
         values = series(kind, n_samples, n_chains=(2, 3, 8)[k % 3])
         expected, found = arviz(name, values), float(RANKED[name](values))
@@ -92,6 +96,13 @@ def test_as_the_plain_twins_say(kind: str, shape: tuple[int, int]) -> None:
         assert found == pytest.approx(expected, rel=1e-10), name
 
 
+@pytest.mark.parametrize(("shape", "n_codes"), [((4, 1), 3), ((101, 5), 8), ((600, 8), 65), ((64, 2), 1)])
+def test_codes_are_ranked_as_their_values(shape: tuple[int, int], n_codes: int) -> None:
+    codes = np.random.default_rng(n_codes).integers(0, n_codes, shape)
+    for values in (np.abs(2.0 * np.arange(n_codes) / n_codes - 1.0), np.arange(n_codes) % 2 - 0.5):
+        assert r_hat_of_codes(codes, values) == diagnostics.r_hat(values[codes])
+
+
 def test_chains_that_stand_still() -> None:
     stuck = np.tile([0.1, 0.1, 0.7], (51, 1))
     assert diagnostics.r_hat(stuck) == np.inf
@@ -115,10 +126,10 @@ def test_chains_of_different_spread_are_told_apart() -> None:
 
 @pytest.mark.parametrize("name", RANKED)
 def test_many_quantities_are_the_same_as_one_by_one(name: str) -> None:
-    values = np.stack([series(kind, 101, 4) for kind in KINDS], axis=-1).reshape(101, 4, 2, 4)
+    values = np.stack([series(kind, 101, 4) for kind in KINDS], axis=-1).reshape(101, 4, 3, 3)
     together = RANKED[name](values)
-    assert together.shape == (2, 4)
-    for k in np.ndindex(2, 4):
+    assert together.shape == (3, 3)
+    for k in np.ndindex(3, 3):
         assert together[k] == pytest.approx(RANKED[name](values[:, :, *k]), rel=1e-10)
 
 

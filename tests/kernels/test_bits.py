@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.bits import BITS, MASKS, count_by_chain, fill_tables, pack_lanes
-from fastbm.kernels.digits import count_digits_by_chain
+from fastbm.kernels.bits import MASKS, fill_tables, pack_lanes
+from fastbm.kernels.digits import count_states, masks_of, room_of
 from fastbm.kernels.vectors import has_look_up
+from fastbm.runs.sample.units import _words
 from fastbm.sampling.engine.layered import TABLES_FROM, BitProduct
 from tests.twins import sampling as slow
 
@@ -133,18 +133,26 @@ def test_bits_are_those_of_a_processor_without_look_up(environment: dict[str, st
     assert done.stdout.split() == [digest(), "False"]
 
 
-@pytest.mark.parametrize(("n_samples", "n_chains", "n_units"), [(600, 3, 10), (32, 5, 100), (4, 1, 1), (514, 2, 7)])
-@pytest.mark.parametrize("shifts", [(-1,), (0,), (1, 3)])
-@pytest.mark.parametrize("count", [count_by_chain, count_digits_by_chain])
-def test_counts_of_chains_are_those_of_bits(
-    n_samples: int, n_chains: int, n_units: int, shifts: tuple[int, ...], count: Callable[..., None]
+@pytest.mark.parametrize(
+    ("n_samples", "n_chains", "n_units"),
+    [(600, 3, 10), (32, 5, 100), (4, 1, 1), (514, 2, 7), (10, 70, 128), (4, 3, 65)],
+)
+@pytest.mark.parametrize("shifts", [(-1,), (0,), (1, 3, 64)])
+def test_sums_of_counts_of_chains_are_those_of_bits(
+    n_samples: int, n_chains: int, n_units: int, shifts: tuple[int, ...]
 ) -> None:
     up = np.random.default_rng(0).integers(0, 2, (n_samples, n_chains, n_units))
-    shifts = tuple(min(d, n_units - 1) for d in shifts)
-    counts = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16)
-    sums = np.empty((n_samples, n_chains), np.int64)
-    count(np.packbits(up, axis=2, bitorder="little"), BITS, np.array(shifts), counts, sums)
-    own = np.concatenate([up if d < 0 else up != np.roll(up, d, axis=2) for d in shifts], axis=2)
-    half = n_samples // 2
-    assert np.array_equal(counts, [own[:half].sum(axis=0), own[half:].sum(axis=0)])
-    assert np.array_equal(sums, up.sum(axis=2))
+    distances, half = [min(d, n_units - 1) for d in shifts], n_samples // 2
+    words = _words(np.packbits(up, axis=2, bitorder="little"))
+    unlike = np.stack([up if d < 0 else up != np.roll(up, d, axis=2) for d in distances], axis=2)
+    counts = np.stack([unlike[:half].sum(axis=0), unlike[half:].sum(axis=0)])
+    for first, end in ((0, n_chains), (n_chains // 2, n_chains)):
+        sums = np.full((n_samples, n_chains), -1)
+        totals, squares = np.zeros((2, len(distances), n_units), np.uint32)
+        masks = masks_of(distances, n_units, end - first)
+        room = room_of(masks, words.shape[2])
+        count_states(words, (first, end), np.array(distances), masks, room, totals, squares, sums)
+        assert np.array_equal(totals, counts[:, first:end].sum(axis=(0, 1)))
+        assert np.array_equal(squares, np.square(counts[:, first:end]).sum(axis=(0, 1)))
+        assert np.array_equal(sums[:, first:end], up.sum(axis=2)[:, first:end])
+        assert (sums[:, :first] == -1).all()

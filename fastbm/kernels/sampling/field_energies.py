@@ -67,11 +67,13 @@ def write_bits(up, lane, n_chains, bits):
     if up.shape[1] < 16:
         for c in range(n_chains):
             group, place = (lane + c) // LANES, (lane + c) % LANES
-            for first in range(0, up.shape[0], 4):
-                word = np.uint32(0)
-                for k in range(min(4, up.shape[0] - first)):
-                    word |= np.uint32(np.uint32(up[first + k, c]) << np.uint32(8 * k))
-                bits[group, first // 4, place] = word
+            for first in range(0, up.shape[0] & ~3, 4):
+                low = np.uint32(np.uint32(up[first, c]) | np.uint32(np.uint32(up[first + 1, c]) << np.uint32(8)))
+                high = np.uint32(np.uint32(up[first + 2, c]) | np.uint32(np.uint32(up[first + 3, c]) << np.uint32(8)))
+                bits[group, first >> 2, place] = np.uint32(low | np.uint32(high << np.uint32(16)))
+            for i in range(up.shape[0] & ~3, up.shape[0]):
+                word = bits[group, i >> 2, place] if i & 3 else np.uint32(0)
+                bits[group, i >> 2, place] = np.uint32(word | np.uint32(np.uint32(up[i, c]) << np.uint32(8 * (i & 3))))
         return
     c = 0
     while c < n_chains:
@@ -85,13 +87,10 @@ def write_bits(up, lane, n_chains, bits):
                     for i in range(first, up.shape[0]):
                         row[k] |= np.uint32(np.uint32(up[i, c + k]) << np.uint32(8 * (i - first)))
                 continue
+            four = up[first : first + 4, c : c + m]  # an index that may be below 0 keeps a loop from being vector code
             for k in range(m):
-                low = np.uint32(
-                    np.uint32(up[first, c + k]) | np.uint32(np.uint32(up[first + 1, c + k]) << np.uint32(8))
-                )
-                high = np.uint32(
-                    np.uint32(up[first + 2, c + k]) | np.uint32(np.uint32(up[first + 3, c + k]) << np.uint32(8))
-                )
+                low = np.uint32(np.uint32(four[0, k]) | np.uint32(np.uint32(four[1, k]) << np.uint32(8)))
+                high = np.uint32(np.uint32(four[2, k]) | np.uint32(np.uint32(four[3, k]) << np.uint32(8)))
                 row[k] = np.uint32(low | np.uint32(high << np.uint32(16)))
         c += m
 
@@ -108,7 +107,7 @@ def add_remainders(rest, bits, sums, wholes, energies):
     Cost: n^2 / 2 products of bytes a sample.
     """
     n_samples, n_chains = energies.shape
-    n, steps = n_samples * n_chains, STEPS[rest.shape[0]]
+    n, steps, t, c = n_samples * n_chains, STEPS[rest.shape[0]], 0, 0
     for lane in range(0, n, LANES):
         for k in range(LANES):
             wholes[k] = 0
@@ -122,8 +121,10 @@ def add_remainders(rest, bits, sums, wholes, energies):
                 for k in range(LANES):
                     wholes[k] += 2 * np.int64(sums[k])
         for k in range(min(LANES, n - lane)):
-            t, c = (lane + k) // n_chains, (lane + k) % n_chains
             energies[t, c] = -0.5 * (energies[t, c] + np.float64(wholes[k])) / steps
+            c += 1
+            if c == n_chains:
+                t, c = t + 1, 0
 
 
 @borrowing

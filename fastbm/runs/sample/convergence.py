@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ... import diagnostics
-from ..._base import checks
+from ..._base import checks, threads as threads_module
 from ...diagnostics.drift import drifts
 from ...sampling.observables import OF_PAIRS
 from .samples import Samples
-from .units import agreements
+from .units import agreements, spaced
 from .valleys import is_even, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
@@ -22,6 +23,9 @@ RELAXES = "samples at logarithmic times are a relaxation, no even series"
 SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
+MANY_NUMBERS, FEW_UNITS = 1 << 15, 512  # with so many numbers, ranks of series take about as long as counting bits
+
+T = TypeVar("T")
 
 
 class Quantity(NamedTuple):
@@ -85,30 +89,33 @@ def quantities_of(
 ) -> list[Quantity]:
     """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
     found, n_series = [], len(series) * len(together)
-    for name, values in series.items():
-        of_pairs = values.shape[1] < len(run.beta)
-        for chains in together:
-            columns = values[:, chains[::2] // 2 if of_pairs else chains]
-            varies = not run.at_log_times and np.ptp(columns) > 0.0
-            r_hat = float(diagnostics.r_hat(columns)) if varies else np.nan
-            bulk = tail = np.nan
-            if ess and varies:
-                bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
-            moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
-            drift = moves and drifts(columns, n_quantities=n_series)
-            beta = float(run.beta[chains[0]])
-            found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
+    for name, chains, columns in _by_group(run, series, together):
+        varies = not run.at_log_times and np.ptp(columns) > 0.0
+        r_hat = float(diagnostics.r_hat(columns)) if varies else np.nan
+        bulk = tail = np.nan
+        if ess and varies:
+            bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
+        moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
+        drift = moves and drifts(columns, n_quantities=n_series)
+        beta = float(run.beta[chains[0]])
+        found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
     return found
+
+
+def _by_group(
+    run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield name, chains and values of each series and group of chains, or pairs of these."""
+    for name, values in series.items():
+        for chains in together:
+            own = chains[::2] // 2 if values.shape[1] < len(run.beta) else chains
+            yield name, chains, values if len(own) == values.shape[1] else values[:, own]
 
 
 def least_ess(run: Samples) -> float | None:
     """Return the least effective sample size (bulk) of the energy and of the observables; None where none varied."""
-    found = []
-    for values in _series(run).values():
-        of_pairs = values.shape[1] < len(run.beta)
-        columns = [values[:, chains[::2] // 2 if of_pairs else chains] for chains in groups(run)]
-        found += [float(diagnostics.ess_bulk(one)) for one in columns if np.ptp(one) > 0.0]
-    return min(found, default=None)
+    columns = [one for _, _, one in _by_group(run, _series(run), groups(run)) if np.ptp(one) > 0.0]
+    return min((float(diagnostics.ess_bulk(one)) for one in columns), default=None)
 
 
 def _series(run: Samples) -> dict[str, np.ndarray]:
@@ -147,11 +154,39 @@ def judge(run: Samples) -> Judgement:
     It has where the chains agree in all quantities, the burn-in was found where it was asked for, and the stopping rule
     was met. The judgement of the same records is computed once.
     """
+    return _once(run, "judgement", partial(_judge, run))
+
+
+def _once(run: Samples, name: str, find: Callable[[], T]) -> T:
+    """Return what was found in the same records before, else find it."""
+    if not run.has_chains:
+        return find()
     about = len(run.read("samples/sweep")), run.finished
-    if run.last_judged is None or run.last_judged[0] != about or not run.has_chains:
-        run.last_judged = about, _judge(run)
-    found: Judgement = run.last_judged[1]
-    return found
+    if run.found.get("about") != about:
+        run.found = {"about": about}
+    if name not in run.found:
+        run.found[name] = find()
+    known: T = run.found[name]
+    return known
+
+
+def _look(run: Samples) -> tuple[list[Quantity], list[Quantity]]:
+    """Return the diagnostics of the energy and the observables, and those of units, side by side where it pays."""
+    series, states, threads = _series(run), spaced(run), _n_threads(run)
+    ways = [lambda: quantities_of(run, series, groups(run), ess=False), lambda: _of_states(run, states)]
+    first, second = threads_module.fan_out(lambda way: way(), ways, threads)
+    return _once(run, "series", lambda: first), _once(run, "units", lambda: second)
+
+
+def _n_threads(run: Samples) -> int:
+    """Return the threads for the diagnostics of series and of units."""
+    many = len(run.sweep) * len(run.beta) >= MANY_NUMBERS and run._start.n_units <= FEW_UNITS
+    return threads_module.resolve(run.n_threads) if many else 1
+
+
+def _of_series(run: Samples) -> list[Quantity]:
+    """Return the diagnostics of the energy and the observables, and find those of units beside these where it pays."""
+    return _once(run, "series", lambda: _look(run)[0] if _n_threads(run) > 1 else quantities(run))
 
 
 def _judge(run: Samples) -> Judgement:
@@ -168,7 +203,7 @@ def _judge(run: Samples) -> Judgement:
         return Judgement(False, "chains still drift after the limit of the burn-in")
     if run.until_met is False:
         return Judgement(False, "the stopping rule was not met")
-    series, units = quantities(run), _of_units(run)
+    series, units = _of_series(run), _of_units(run)
     watched = tuple(series + units)
     if bad := [q for q in watched if not q.agrees]:
         return Judgement(False, _disagreement(max(bad, key=lambda q: q.r_hat)), watched)
@@ -203,10 +238,13 @@ def evidence_of(run: Samples) -> str:
 
 
 def _of_units(run: Samples) -> list[Quantity]:
-    return [
-        Quantity(a.name, float(run.beta[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts)
-        for a in agreements(run, groups(run), even=is_even(run))
-    ]
+    return _once(run, "units", lambda: _of_states(run, spaced(run)))
+
+
+def _of_states(run: Samples, states: np.ndarray) -> list[Quantity]:
+    threads = threads_module.resolve(run.n_threads)
+    found = agreements(run._start, states, groups(run), even=is_even(run), threads=threads)
+    return [Quantity(a.name, float(run.beta[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts) for a in found]
 
 
 def _disagreement(q: Quantity) -> str:
@@ -272,15 +310,16 @@ def _complaint(run: Samples) -> str:
 
 def _of_disagreement(run: Samples, way_out: str) -> str:
     """Return what chains disagree in: the series of largest R-hat, else a unit or a drift; empty if they agree."""
-    series = quantities(run)
+    series = _of_series(run)
     apart = [q for q in series if q.r_hat > q.limit]
     if apart:
         worst = max(apart, key=lambda q: q.r_hat)
-        detail = next(q for q in quantities(run, ess=True) if q[:2] == worst[:2])
+        place = next(k for k, q in enumerate(series) if q is worst)
+        ess = diagnostics.ess_bulk([one for _, _, one in _by_group(run, _series(run), groups(run))][place])
         more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
         return (
             f"chains disagree: r_hat of the {worst.label} is {worst.r_hat:.3g}{more}, above "
-            f"{worst.limit:g}; ess {detail.ess_bulk:.3g}. {way_out}."
+            f"{worst.limit:g}; ess {ess:.3g}. {way_out}."
         )
     if bad := next((q for q in (*_of_units(run), *series) if not q.agrees), None):
         return f"chains {'drift together' if bad.drifts else 'disagree'}: {_disagreement(bad)}. {way_out}."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...sampling.times import LOG
-from ...store import Memory
+from ...store import Memory, Reader
 from ..records import Columns, LazyStates, States
 from ..run import Run
 
@@ -16,7 +16,9 @@ from ..run import Run
 class Samples(Run):
     """The records of a run of `sample`, without a verdict on them."""
 
-    last_judged: Any = None  # what was judged, and the judgement
+    def __init__(self, reader: Reader | Memory) -> None:
+        super().__init__(reader)
+        self.found: dict[str, Any] = {}  # in the records, and in which of them
 
     @property
     def _settings(self) -> dict[str, Any]:

@@ -13,15 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ... import diagnostics
-from ...diagnostics.bits import bit_r_hat, r_hat_limit
+from ..._base.threads import fan_out
+from ...diagnostics.bits import r_hat_limit, r_hat_of_sums
 from ...diagnostics.drift import drifts
-from ...kernels.bits import BITS, count_by_chain
+from ...diagnostics.ranks import r_hat_of_codes
+from ...kernels.digits import MOST_CHAINS, count_states, masks_of, room_of
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
 MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
 FEWEST, MOST = 32, 1024  # states of each chain
-MANY_UNITS = 4096  # from which counting digits pays
+WORTH_THREADS = 1 << 18  # bytes of states, from which on counting is worth handing over
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
 
@@ -35,54 +37,91 @@ class Agreement(NamedTuple):
     drifts: bool = False
 
 
-def agreements(run: Samples, together: Sequence[np.ndarray], *, even: bool) -> list[Agreement]:
-    """Compare the units of the chains of each group; empty where fewer than 8 samples were recorded."""
-    if not run.has_states or len(run.sweep) < 8:
+def agreements(
+    model: BoltzmannMachine, packed: np.ndarray, together: Sequence[np.ndarray], *, even: bool, threads: int = 1
+) -> list[Agreement]:
+    """Compare the units of the chains of each group, in states as `spaced` returns them; empty where there are none."""
+    if not len(packed):
         return []
-    packed, n_units = spaced(run), run._start.n_units
+    n_units, half = model.n_units, len(packed) // 2
     distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
-    counts, n_up = _counts(packed, n_units, distances)
-    m, found = 2.0 * n_up / n_units - 1.0, []
-    for chains in together:
-        found.append(_of_magnetisation(np.abs(m) if even else m, chains, even=even))
-        found.append(_of_units(counts, len(packed) // 2, run._start, chains, distances))
+    sums, n_up = _count(packed, n_units, distances, together, threads if packed.size >= WORTH_THREADS else 1)
+    found = []
+    for chains, (totals, squares) in zip(together, sums, strict=True):
+        own = n_up if len(chains) == n_up.shape[1] else n_up[:, chains]
+        found.append(_of_magnetisation(own, n_units, chains, even=even))
+        r_hat = r_hat_of_sums(totals, squares, half, 2 * len(chains))
+        found.append(_of_units(r_hat, half, model, chains, distances))
     return found
 
 
 def spaced(run: Samples) -> np.ndarray:
-    """Return an even number of packed states of every chain, evenly spaced."""
+    """Return an even number of packed states of every chain, evenly spaced; none where fewer than 8 were recorded."""
     n_samples = len(run.sweep)
+    if not run.has_states or n_samples < 8:
+        return np.empty((0, len(run.beta), 0), np.uint8)
     wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))
     packed = run.read("samples/states", max(1, n_samples // wanted))
     return packed[len(packed) % 2 :]
 
 
-def _of_magnetisation(m: np.ndarray, chains: np.ndarray, *, even: bool) -> Agreement:
-    own, name = m[:, chains], "|m|" if even else "magnetisation"
-    limit = r_hat_limit(len(m) // 2, len(chains), 1)
-    return Agreement(name, chains, float(diagnostics.r_hat(own)), limit, drifts(own))
+def _of_magnetisation(n_up: np.ndarray, n_units: int, chains: np.ndarray, *, even: bool) -> Agreement:
+    m = 2.0 * np.arange(n_units + 1) / n_units - 1.0
+    values, name = (np.abs(m), "|m|") if even else (m, "magnetisation")
+    limit, own = r_hat_limit(len(n_up) // 2, len(chains), 1), values[n_up]
+    r_hat = r_hat_of_codes(n_up, values) if n_up.size > n_units else float(diagnostics.r_hat(own))
+    return Agreement(name, chains, r_hat, limit, drifts(own))
 
 
-def _counts(packed: np.ndarray, n_units: int, distances: list[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Count how often units are up, or those of pairs differ, in both halves of every chain: (2, n_chains, k).
+Sums = tuple[np.ndarray, np.ndarray]
 
-    Return with it how many units are up in each state.
+
+def _count(
+    packed: np.ndarray, n_units: int, distances: list[int] | None, together: Sequence[np.ndarray], threads: int
+) -> tuple[list[Sums], np.ndarray]:
+    """Count how often units are up, or those of pairs differ, in both halves of every chain.
+
+    Return sums over the chains of each group, of the counts and of their squares, and how many units are up in each
+    state. They are whole numbers, which do not depend on how chains are dealt to threads.
     """
-    n_samples, n_chains = packed.shape[:2]
-    shifts = np.array([-1] if distances is None else distances)
-    counts, n_up = np.zeros((2, n_chains, n_units * len(shifts)), np.uint16), np.empty((n_samples, n_chains), np.int64)
-    count = count_by_chain
-    if n_units >= MANY_UNITS:
-        from ...kernels.digits import count_digits_by_chain as count  # most machines are smaller
+    words, shifts = _words(packed), [-1] if distances is None else distances
+    n_up, n_quantities = np.empty(packed.shape[:2], np.int64), n_units * len(shifts)
+    pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads)]
 
-    count(np.ascontiguousarray(packed), BITS, shifts, counts, n_up)
-    return counts, n_up
+    def count(piece: tuple[int, int]) -> np.ndarray:
+        masks = masks_of(shifts, n_units, piece[1] - piece[0])
+        found = np.zeros((2, len(shifts), n_units), np.uint32)
+        count_states(words, piece, np.array(shifts), masks, room_of(masks, words.shape[2]), *found, n_up)
+        return found.reshape(2, n_quantities)
+
+    sums = np.zeros((len(together), 2, n_quantities), np.int64)
+    for (g, _), more in zip(pieces, fan_out(count, [piece for _, piece in pieces], threads), strict=True):
+        sums[g] += more
+    return [(totals, squares) for totals, squares in sums], n_up
+
+
+def _words(packed: np.ndarray) -> np.ndarray:
+    """Return states as words of 64 units, (n_samples, n_chains, n_words) uint64."""
+    n_bytes = packed.shape[2]
+    if n_bytes % 8:
+        whole = np.zeros((*packed.shape[:2], -(-n_bytes // 8) * 8), np.uint8)
+        whole[..., :n_bytes] = packed
+        packed = whole
+    return np.ascontiguousarray(packed).view("<u8").astype(np.uint64, copy=False)
+
+
+def _pieces(chains: np.ndarray, threads: int) -> list[tuple[int, int]]:
+    """Return where consecutive ones of some chains begin and end, cut for threads and for the kernel."""
+    found = []
+    for run in np.split(chains, np.flatnonzero(np.diff(chains) != 1) + 1):
+        most = min(MOST_CHAINS, -(-len(run) // threads))
+        found += [(first, min(first + most, int(run[-1]) + 1)) for first in range(int(run[0]), int(run[-1]) + 1, most)]
+    return found
 
 
 def _of_units(
-    counts: np.ndarray, half: int, model: BoltzmannMachine, chains: np.ndarray, distances: list[int] | None
+    r_hat: np.ndarray, half: int, model: BoltzmannMachine, chains: np.ndarray, distances: list[int] | None
 ) -> Agreement:
-    r_hat = bit_r_hat(counts, half, chains)
     worst, limit = int(np.argmax(r_hat)), r_hat_limit(half, len(chains), len(r_hat))
     i, n_units = worst % model.n_units, model.n_units
     name = f"mean of unit {model.name_of(i)}"

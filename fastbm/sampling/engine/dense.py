@@ -121,7 +121,8 @@ class DenseChains(CoolingChains):
         up = self.up[k]
         chains = (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
         visits, ways = (sites, thin), (self._hold, *((True, None) if self._one_by_one else (None, True)))
-        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        alone = len(self.blocks) == 1
+        own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
         energies = np.empty(own.shape[:2])
         if self._by_fields:
             room = room_of_record(up, self._fields[k], self._rises, own.shape[1])
@@ -131,7 +132,8 @@ class DenseChains(CoolingChains):
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
             n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, own, energies)
-        packed[:, self.blocks[k]] = own
+        if not alone:
+            packed[:, self.blocks[k]] = own
         self._flips[k] += n_flips
         return energies
 
@@ -158,7 +160,8 @@ class DenseChains(CoolingChains):
 
     def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
         """Return energies of block `k` from those in the units of the fields."""
-        found: np.ndarray = self._all_down[self.blocks[k]] + np.ldexp(energies, -self._point.exponent)
+        found: np.ndarray = energies * 2.0**-self._point.exponent
+        found += self._all_down[self.blocks[k]]
         return found
 
     def _summed(self, k: int) -> np.ndarray:

@@ -11,6 +11,8 @@ import pytest
 import fastbm as bm
 from fastbm.diagnostics.bits import bit_r_hat, r_hat_limit
 from fastbm.diagnostics.drift import drifts
+from fastbm.kernels.digits import MOST_CHAINS, MOST_SAMPLES
+from fastbm.runs.sample.convergence import groups, judge
 from fastbm.runs.sample.units import FEWEST, MOST_BITS, spaced
 from fastbm.sampling import valleys
 from tests.support import machines
@@ -169,7 +171,24 @@ def test_the_watch_looks_at_few_states_of_large_machines() -> None:
     assert FEWEST <= len(spaced(run)) < 2 * FEWEST
     small = bm.sample(FERRO, n_chains=64, n_sweeps=2_000)
     assert spaced(small).shape[0] * 64 * 8 <= 2 * MOST_BITS
-    assert len(spaced(small)) % 2 == 0 and len(spaced(small)) >= 1_000
+    assert len(spaced(small)) % 2 == 0 and 1_000 <= len(spaced(small)) <= MOST_SAMPLES
+    assert 2 * MOST_CHAINS * (MOST_SAMPLES // 2) ** 2 < 1 << 32, "the kernel's sums of squares"
+
+
+def test_groups_of_chains_are_compared_alike_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.runs.sample.convergence.MANY_NUMBERS", 1)
+    monkeypatch.setattr("fastbm.runs.sample.units.WORTH_THREADS", 1)
+    for model in (FERRO, FIELD):
+        run, found = calm(bm.sample, model, beta=[0.1, 0.3, 0.1], n_chains=24, n_sweeps=100, threads=2), []
+        for run.n_threads in (1, 2, 3):
+            run.found = {}
+            found.append(judge(run).quantities)
+        assert found[0] == found[1] == found[2]
+    apart, up = groups(run), (spaced(run)[..., None] >> np.arange(8) & 1).reshape(100, 24, -1)[..., : FIELD.n_units]
+    counts = np.stack([up[:50].sum(axis=0), up[50:].sum(axis=0)])
+    ratios = [q.r_hat for q in found[0] if q.name.startswith("mean of unit")]
+    assert ratios == [bit_r_hat(counts[:, chains], 50).max() for chains in apart]
+    assert apart[0].tolist() == [*range(8), *range(16, 24)]
 
 
 def test_what_never_changed_has_no_r_hat_and_no_effective_samples() -> None:
