@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -182,6 +182,7 @@ def why(best: str, found: Mapping[str, Forecast], engine: str | None = None) -> 
     return f"cheapest on one thread: {_described(best, found[best])}; {', '.join(others)}"
 
 
+@lru_cache(maxsize=64)
 def _described(name: str, forecast: Forecast, n_sums: int = 1) -> str:
     if not math.isfinite(forecast.seconds):
         return f"{name} cannot ({forecast.size})"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..kernels.exact.integers import round_machine
 from ..machine.machine import BoltzmannMachine
 
 
@@ -26,15 +27,14 @@ class IntegerMachine:
     @classmethod
     def of(cls, model: BoltzmannMachine) -> IntegerMachine:
         """Round a machine's couplings and biases to integers of one scale."""
-        weights, bias, units = model.couplings.matrix(), model.flat_bias, model.convention
-        largest = units.span**2 * float(np.abs(weights).sum()) + units.span * float(np.abs(bias).sum())
-        exponent = 61 - min(math.frexp(largest or 1.0)[1], 1023)  # so that 2^61 steps are a number too
-        w = np.rint(np.ldexp(weights, exponent)).astype(np.int64)
-        b = np.rint(np.ldexp(bias, exponent)).astype(np.int64)
-        pull = w.sum(axis=0)
-        down = -units.lo * int(b.sum()) - units.lo**2 * (int(pull.sum()) // 2)
-        fields = units.span * (b + units.lo * pull)
-        return cls(units.span**2 * w, fields, model.offset + math.ldexp(down, -exponent), exponent)
+        bias, units = model.flat_bias, model.convention
+        n = len(bias)
+        both, whole = np.empty((n + 1, n)), np.empty((n + 1, n), np.int64)
+        both[:n], both[n] = model.couplings.matrix(), bias
+        sizes = np.abs(both)
+        largest = units.span**2 * float(sizes[:n].sum()) + units.span * float(sizes[n].sum())
+        down, exponent = round_machine(both, largest, units.lo, units.span, whole)
+        return cls(whole[:n], whole[n], model.offset + math.ldexp(down, -exponent), exponent)
 
     @property
     def n_units(self) -> int:

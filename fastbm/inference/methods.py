@@ -14,6 +14,7 @@ from .._base import checks, rng, threads as threads_module
 from .._base.options import pick, usual
 from .._base.threads import single_threaded_blas
 from .._base.workers import Pieces, leaving
+from ..exact.choice import DIRECT
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
@@ -227,6 +228,8 @@ def infer(
     check_machine(model)
     beta = checks.real("beta", beta, least=0.0)
     chosen = check_call(model, method, beta, clamp, options, moments)
+    # sums of so few units have nothing for a second thread, and to ask how many there are takes a tenth of their time
+    alone = threads is None and isinstance(chosen, Exact) and model.n_units <= DIRECT
     return run_method(
         model,
         chosen,
@@ -234,5 +237,5 @@ def infer(
         clamp=clamp,
         moments=moments,
         seed=rng.resolve(seed),
-        threads=threads_module.resolve(threads),
+        threads=1 if alone else threads_module.resolve(threads),
     )

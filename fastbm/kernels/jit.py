@@ -93,7 +93,8 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
     part = njit(no_cpython_wrapper=True, **options)(function)
     compiled: dict[Any, Any] = {}  # by this process, for calls from Python
     part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled)
-    made._compiler.compile = partial(_compile_kernel, made._compiler.compile, made.targetctx, compiled, part)
+    calling = made.targetctx.subtarget(enable_nrt=options.get("_nrt", True))  # arrays that are returned are counted
+    made._compiler.compile = partial(_compile_kernel, made._compiler.compile, made.targetctx, calling, compiled, part)
     made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
     if CACHE_FOLDER is not None:
         how = f"vectors of {VECTOR_BITS}"
@@ -212,9 +213,15 @@ def _compile_part(
 
 
 def _compile_kernel(
-    compile_anew: Callable[..., Any], target: Any, compiled: dict[Any, Any], part: Any, args: Any, return_type: Any
+    compile_anew: Callable[..., Any],
+    target: Any,
+    calling: Any,
+    compiled: dict[Any, Any],
+    part: Any,
+    args: Any,
+    return_type: Any,
 ) -> Any:
-    """Compile what Python calls: of a part that is there already only the call."""
+    """Compile what Python calls: of a part that is there already only the call, for which `calling` is the target."""
     if (found := part.overloads.get(tuple(args))) is None:
         with _parts_as_code(target):
             found = compile_anew(args, return_type)
@@ -223,7 +230,7 @@ def _compile_kernel(
     else:
         library = _library(target, f"{found.fndesc.qualname}, called")
         library.add_linking_library(found.library)
-        target.create_cpython_wrapper(library, found.fndesc, found.environment, None, release_gil=True)
+        calling.create_cpython_wrapper(library, found.fndesc, found.environment, None, release_gil=True)
         found = found._replace(library=library, metadata={})
     entry = target.get_executable(library, found.fndesc, found.environment)
     for environment in found._find_referenced_environments():
@@ -232,12 +239,16 @@ def _compile_kernel(
 
 
 def _dump(made: Any) -> bytes:
-    dumped: bytes = serialize.dumps(made._reduce())
+    dumped: bytes = serialize.dumps((made._reduce(), made.environment.consts))
     return dumped
 
 
 def _rebuild(target: Any, pickled: Any) -> Any:
-    return compiler.CompileResult._rebuild(target, *pickled)
+    reduced, constants = pickled
+    found = compiler.CompileResult._rebuild(target, *reduced)
+    known = found.environment.consts  # of a part that was there before, which knows none that the call needs
+    known.extend(constants[len(known) :])
+    return found
 
 
 def _dump_part(part: Any) -> bytes:
@@ -322,6 +333,8 @@ class _CompilerClock(event.Listener):
 
     def seconds(self) -> float:
         """Read the clock, from a thread that is not in the compiler."""
+        if not self._depths:  # as nearly always: calls of microseconds read it too
+            return self._seconds
         with self._lock:
             self._leave(threading.get_ident())  # an interrupt may have thrown it out without a word
             return self._seconds + (time.perf_counter() - self._since if self._depths else 0.0)

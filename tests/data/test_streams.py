@@ -327,10 +327,12 @@ def test_rows_that_are_all_different_are_not_gathered(monkeypatch: pytest.Monkey
     for k in range(kept.n_blocks):
         for one, other in zip(kept.block(k), streamed.block(k), strict=True):
             assert np.array_equal(one, other)
-    total = sum(weights.sum() for _, weights in map(kept.block, range(kept.n_blocks)))
+        for one, other in zip(kept.words(k), streamed.words(k), strict=True):
+            assert np.array_equal(one, other)
+    total = sum(block.weights.sum() for block in map(kept.block, range(kept.n_blocks)))
     assert total == pytest.approx(1.0)
     values = np.concatenate(
-        [values[:, weights.ravel() > 0] for values, weights in map(kept.block, range(kept.n_blocks))], axis=1
+        [values[:, weights.ravel() > 0] for _, values, weights in map(kept.block, range(kept.n_blocks))], axis=1
     )
     assert np.array_equal(values.T, SPIN.values(up))
     assert isinstance(kept._rows.table, Held)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fastbm.kernels.bit_products import add_bit_product
 from fastbm.kernels.bits import MASKS, fill_tables, pack_lanes
 from fastbm.kernels.digits import count_states, masks_of, room_of
 from fastbm.kernels.vectors import has_look_up
@@ -54,6 +55,9 @@ def digest() -> str:
             )
             for one in products(weights, (generator.random((n, lanes)) < 0.4).astype(dtype), fields):
                 found.update(one.tobytes())
+    words, product = generator.integers(0, 2**32, (2, 9), np.uint32), np.zeros((35, 9))
+    add_bit_product(product, generator.normal(size=(35, 45)), words, -1.0, 1.0)
+    found.update(product.tobytes())
     return found.hexdigest()
 
 
@@ -105,6 +109,18 @@ def test_words_hold_the_bits(dtype):
     found = (words[:, None, :] >> np.arange(32, dtype=np.uint32)[:, None]) & 1
     assert np.array_equal(found.reshape(64, 16)[:45], up)
     assert not found.reshape(64, 16)[45:].any()
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(1, 1, 1), (32, 32, 5), (45, 70, 33)])
+@pytest.mark.parametrize(("off", "on"), [(-1.0, 1.0), (0.0, 1.0)])
+def test_products_by_tables_in_memory_are_added(n, k, m, off, on):
+    generator = np.random.default_rng(3)
+    left, up = generator.normal(size=(n, k)), generator.integers(0, 2, (k, m)).astype(np.uint8)
+    words, product = np.zeros((-(-k // 32), m), np.uint32), generator.normal(size=(n, m))
+    pack_lanes(words, up)
+    expected = product + left @ np.where(up, on, off)
+    add_bit_product(product, left, words, off, on)
+    np.testing.assert_allclose(product, expected, rtol=0, atol=1e-13)
 
 
 def test_large_weights_are_not_tabled():

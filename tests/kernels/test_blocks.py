@@ -91,7 +91,7 @@ def test_weights_by_row_and_by_column(sizes):
     table = np.random.default_rng(1).exponential(size=high.shape)
     by_row, by_col = twins.weigh(product.tolist(), table.tolist(), high.tolist())
     at_once = passes.Weighed.empty(*table.shape)
-    kernels.weigh_product(left, right, table, form, *at_once)
+    kernels.weigh_product(left, right, table, small_blocks.list_energies(form), *at_once)
     for found in (at_once, whole_by_tiles(product, table, form)):
         np.testing.assert_allclose(found.by_row, by_row, rtol=1e-13)
         np.testing.assert_allclose(found.by_col, by_col, rtol=1e-13)
@@ -129,7 +129,7 @@ def test_tilted_products(sizes):
     kernels.covary(products, table, form, (0, 0), sums)
     np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
     sums[:] = 0.0
-    kernels.covary_products(tuple(lefts), tuple(rights), table, form, sums)
+    kernels.covary_products(tuple(lefts), tuple(rights), table, small_blocks.list_energies(form), sums)
     np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
 
 

@@ -220,3 +220,21 @@ def test_a_function_is_the_same_called_by_python_by_a_kernel_and_by_a_user(tmp_p
             *numbers, _ = subprocess.run(program, env=env, check=True, capture_output=True, text=True).stdout.split()
             found |= set(numbers)
     assert len(found) == 1
+
+
+PART = """
+import numpy as np
+from fastbm.kernels.exact.blocks import form_blocks, tabulate_energies
+rises, fields = np.zeros((3, 3), np.int64), np.arange(3)
+form_blocks(rises, fields, (1, 1, 1))
+print(tabulate_energies(rises, fields, np.int64(0), 3).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_part_of_another_kernel_returns_arrays_to_python(tmp_path: Path) -> None:
+    """What the call alone needs to know is there too where the part was compiled, or loaded, before it."""
+    for _ in range(2):
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-c", PART], env=env, capture_output=True, text=True, timeout=240)
+        assert done.stdout.split("\n")[0] == "[0, 0, -1, -1, -2, -2, -3, -3]", done.stderr

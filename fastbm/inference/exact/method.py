@@ -137,7 +137,7 @@ def _sum_few(
     if planned.forecast.seconds > FEW_SECONDS:
         return None
     facts = why("blocks", {"blocks": planned.forecast})
-    part = run(planned, threads)
+    part = planned.piece(0, threads) if planned.n_pieces == 1 else run(planned, threads)
     if not math.isfinite(part.log_z):
         return None
     return inference_of(model, part, beta, detail_of(planned, facts, planned.forecast.seconds))

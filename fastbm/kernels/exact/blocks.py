@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..functions import exp_float64
-from ..jit import kernel
+from ..jit import borrowing, kernel
 from ..random import next_word, uniform_of_words
 
 HEIGHT = 2.0**-61  # of one integer step
@@ -72,8 +72,8 @@ def lowest_entry(own, fields):
     return lowest
 
 
-@kernel
-def _row_energies(form, row, first, energies):
+@borrowing
+def row_energies(form, row, first, energies):
     """Write a row's energies less the table's lowest, columns from `first` on.
 
     `energies` is 2^k long and `first` a multiple of it. Mutates `energies`.
@@ -104,7 +104,7 @@ def fill_table(form, beta, tilt, centre, table, first):
     """
     energies = np.empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
-        _row_energies(form, first + row, 0, energies)
+        row_energies(form, first + row, 0, energies)
         out = table[row]
         for x in range(energies.size):
             height = HEIGHT * np.float64(energies[x])
@@ -113,7 +113,7 @@ def fill_table(form, beta, tilt, centre, table, first):
             out[x] = weight if exponent < FARTHEST else 0.0
 
 
-@kernel
+@borrowing
 def _product_row(coefficients, matrix, out):
     """Write coefficients @ matrix to `out`, four rows at a time, so that `out` passes through memory less often."""
     n = coefficients.size
@@ -132,7 +132,7 @@ def _product_row(coefficients, matrix, out):
             out[x] += a * first[x]
 
 
-@kernel
+@borrowing
 def _fold(weights, sums):
     """Write for every unit of the columns the weight with it up, and the whole at the end; spoils `weights`."""
     k = sums.size - 1
@@ -149,7 +149,7 @@ def _fold(weights, sums):
     sums[k] = weights[0]
 
 
-@kernel
+@borrowing
 def _weigh_row(weights, energies, by_row, by_col):
     """Add a row of weights to sums by row (units of the columns up, whole) and by column (w, w h, w h^2)."""
     zeroth, first, second = by_col
@@ -172,7 +172,7 @@ def weigh(product, table, form, corner, by_row, by_col):
     """
     energies = np.empty(product.shape[1], np.int64)
     for row in range(product.shape[0]):
-        _row_energies(form, corner[0] + row, corner[1], energies)
+        row_energies(form, corner[0] + row, corner[1], energies)
         weights, others = product[row], table[row]
         for x in range(energies.size):
             weights[x] *= others[x]
@@ -188,11 +188,11 @@ def covary(products, table, form, corner, sums):
     """
     energies = np.empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
-        _row_energies(form, corner[0] + row, corner[1], energies)
+        row_energies(form, corner[0] + row, corner[1], energies)
         _covary_row(products[0, row], products[1, row], table[row], energies, sums)
 
 
-@kernel
+@borrowing
 def _covary_row(plus, minus, table, energies, sums):
     both, one = sums
     for x in range(table.size):
@@ -262,16 +262,18 @@ def form_blocks(rises, fields, sizes):
 
 
 @kernel
-def weigh_product(coefficients, matrix, table, form, by_row, by_col):
-    """`weigh` the whole of (coefficients @ matrix) * table, a row at a time: for tables that are small."""
-    product, energies = np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
+def weigh_product(coefficients, matrix, table, energies, by_row, by_col):
+    """`weigh` the whole of (coefficients @ matrix) * table, a row at a time: for tables that are small.
+
+    `energies` are the table's, int64, less the lowest.
+    """
+    product = np.empty(table.shape[1])
     for row in range(table.shape[0]):
         _product_row(coefficients[row], matrix, product)
-        _row_energies(form, row, 0, energies)
         others = table[row]
         for x in range(product.size):
             product[x] *= others[x]
-        _weigh_row(product, energies, by_row[row], by_col)
+        _weigh_row(product, energies[row], by_row[row], by_col)
 
 
 @kernel
@@ -290,14 +292,13 @@ def sum_product(left, right, table):
 
 
 @kernel
-def covary_products(left, right, table, form, sums):
+def covary_products(left, right, table, energies, sums):
     """`covary` of whole tables that are small; `left` and `right` are the two tilted ones of each."""
-    products, energies = np.empty((2, table.shape[1])), np.empty(table.shape[1], np.int64)
+    products = np.empty((2, table.shape[1]))
     for row in range(table.shape[0]):
         for k in range(2):
             _product_row(left[k][row], right[k], products[k])
-        _row_energies(form, row, 0, energies)
-        _covary_row(products[0], products[1], table[row], energies, sums)
+        _covary_row(products[0], products[1], table[row], energies[row], sums)
 
 
 @kernel

@@ -9,18 +9,63 @@ import math
 
 import numpy as np
 
+from ..functions import exp_float64
 from ..jit import kernel
-from .blocks import add_pairs, covary_products, fill_table, form_blocks, sum_product, weigh_product
+from .blocks import (
+    FARTHEST,
+    HEIGHT,
+    add_pairs,
+    covary_products,
+    fill_table,
+    form_blocks,
+    row_energies,
+    sum_product,
+    weigh_product,
+)
 
 FLAT = 1e-200  # variance of heights up to which they do not vary
+WIDE = 64  # columns
 
 
 @kernel
-def tabulate(form, beta, tilt, centre):
-    """Return a table of a form, as `fill_table` writes it."""
-    table = np.empty((form[0].size, form[1].size))
-    fill_table(form, beta, tilt, centre, table, 0)
+def list_energies(form):
+    """Return the energies of a form's states less the lowest, (rows, columns) int64."""
+    energies = np.empty((form[0].size, form[1].size), np.int64)
+    for row in range(energies.shape[0]):
+        row_energies(form, row, 0, energies[row])
+    return energies
+
+
+@kernel
+def tabulate(energies, beta):
+    """Return a table as `fill_table` writes it, all rows in one loop: those of few units are shorter than vectors."""
+    table = np.empty(energies.shape)
+    flat, own = table.reshape(table.size), energies.reshape(energies.size)
+    for x in range(flat.size):
+        exponent = beta * (HEIGHT * np.float64(own[x]))
+        weight = exp_float64(-exponent)
+        flat[x] = weight if exponent < FARTHEST else 0.0
     return table
+
+
+@kernel
+def _table(form, beta):
+    """Return a table of which nothing else is asked, row by row where they are long."""
+    if form[1].size < WIDE:
+        return tabulate(list_energies(form), beta)
+    table = np.empty((form[0].size, form[1].size))
+    fill_table(form, beta, 0.0, 0.0, table, 0)
+    return table
+
+
+@kernel
+def _tilted(table, energies, tilt, centre):
+    """Return a table with its entries times 1 + tilt (h - centre), h a state's height."""
+    found = np.empty(table.shape)
+    flat, given, own = found.reshape(found.size), table.reshape(table.size), energies.reshape(energies.size)
+    for x in range(flat.size):
+        flat[x] = given[x] * (1.0 + tilt * (HEIGHT * np.float64(own[x]) - centre))
+    return found
 
 
 @kernel
@@ -31,18 +76,17 @@ def total_small(rises, fields, sizes, beta):
     heights.  Cost: 2^n multiplications.
     """
     first, second, third = form_blocks(rises, fields, sizes)
-    f, g, h = tabulate(first, beta, 0.0, 0.0), tabulate(second, beta, 0.0, 0.0), tabulate(third, beta, 0.0, 0.0)
-    return sum_product(f, g, h), first[3] + second[3] + third[3]
+    return sum_product(_table(first, beta), _table(second, beta), _table(third, beta)), first[3] + second[3] + third[3]
 
 
 @kernel
-def _weighed(left, right, table, form):
+def _weighed(left, right, table, energies):
     """Return what `weigh_product` adds to nothing."""
     k = 0
     while 1 << k < table.shape[1]:
         k += 1
     by_row, by_col = np.zeros((table.shape[0], k + 1)), np.zeros((3, table.shape[1]))
-    weigh_product(left, right, table, form, by_row, by_col)
+    weigh_product(left, right, table, energies, by_row, by_col)
     return by_row, by_col
 
 
@@ -65,25 +109,26 @@ def average_small(rises, fields, sizes, beta, varies, pairs):
     Mutates `pairs` (n, n): P(i and j up).  Cost: 3 2^n multiplications, 5 2^n with the variance.
     """
     first, second, third = form_blocks(rises, fields, sizes)
-    f, g, h = tabulate(first, beta, 0.0, 0.0), tabulate(second, beta, 0.0, 0.0), tabulate(third, beta, 0.0, 0.0)
+    of_f, of_g, of_h = list_energies(first), list_energies(second), list_energies(third)
+    f, g, h = tabulate(of_f, beta), tabulate(of_g, beta), tabulate(of_h, beta)
     of_b, of_c = sizes[0], sizes[0] + sizes[1]
-    by_row, by_col = _weighed(h, np.ascontiguousarray(g.T), f, first)
+    by_row, by_col = _weighed(h, np.ascontiguousarray(g.T), f, of_f)
     add_pairs(by_row, by_col, np.int64(0), of_b, pairs)
     _, mean_f, variance_f = _spread(by_col)
-    by_row, by_col = _weighed(np.ascontiguousarray(f.T), h, g, second)
+    by_row, by_col = _weighed(np.ascontiguousarray(f.T), h, g, of_g)
     add_pairs(by_row, by_col, of_b, of_c, pairs)
     _, mean_g, variance_g = _spread(by_col)
-    by_row, by_col = _weighed(f, g, h, third)
+    by_row, by_col = _weighed(f, g, h, of_h)
     add_pairs(by_row, by_col, np.int64(0), of_c, pairs)
     total, mean_h, variance = _spread(by_col)
     variance += variance_f + variance_g
     largest = max(variance_f, variance_g)
     if varies and largest > FLAT:
         tilt = 1.0 / math.sqrt(largest)
-        left = tabulate(first, beta, tilt, mean_f), tabulate(first, beta, -tilt, mean_f)
-        right = tabulate(second, beta, tilt, mean_g), tabulate(second, beta, -tilt, mean_g)
+        left = _tilted(f, of_f, tilt, mean_f), _tilted(f, of_f, -tilt, mean_f)
+        right = _tilted(g, of_g, tilt, mean_g), _tilted(g, of_g, -tilt, mean_g)
         sums = np.zeros((2, h.shape[1]))
-        covary_products(left, right, h, third, sums)
+        covary_products(left, right, h, of_h, sums)
         both, one = 0.0, 0.0
         for x in range(sums.shape[1]):
             both += sums[0, x]

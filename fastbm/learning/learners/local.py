@@ -20,14 +20,13 @@ from ..optimise.coordinates import Plain, Rotation, Split
 from ..optimise.lbfgs import Lbfgs, Point
 from ..optimise.regression import regression
 from ..settings import FitSettings
+from ..training_set import smoothed_means
 from .likelihood import Descent
 from .local_objectives import LocalObjective, Patterns
 
 STRONGEST = 60.0  # log-odds of one unit by one other: a coupling beyond it that grows is on its way to infinity,
 GROWTHS = 5  # if it has grown in so many iterations one after the other
 
-ROUNDED_FROM = 128  # units; products are in float32 until
-ROUGHEST = 1e-3  # the gradient is smaller
 MAPPED = 8  # points whose parameters are kept
 RAREST = 1e-3  # probability of a state of a unit, for the start
 
@@ -47,15 +46,15 @@ class LocalRules(Descent):
         weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(like, settings)
+        fresh = _is_fresh(like, smoothed_means(up, weights))
         up = Rows.of(up) if weights is None else Rows.of(up).chosen(np.flatnonzero(weights > 0))
         weights = None if weights is None else weights[weights > 0]
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread)
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
-        self._precise = not self._may_round(like, settings)
         with single_threaded_blas():  # the same bits whatever the number of threads
-            self._lbfgs = self._begin(patterns)
+            self._lbfgs = self._begin(patterns, fresh)
         self._trouble = describe_degenerate(
             up,
             coupled=which_coupled(like.couplings),
@@ -64,15 +63,8 @@ class LocalRules(Descent):
             names=like.names,
         )
 
-    @staticmethod
-    def _may_round(like: BoltzmannMachine, settings: FitSettings) -> bool:
-        """Return whether products may be in float32 on the way; they pay where they are most of the work."""
-        return (
-            isinstance(like.couplings, Dense) and settings.method == "pseudolikelihood" and like.n_units >= ROUNDED_FROM
-        )
-
-    def _begin(self, patterns: Patterns) -> Lbfgs:
-        """Choose coordinates and, where couplings are all 0, a start."""
+    def _begin(self, patterns: Patterns, fresh: bool) -> Lbfgs:
+        """Choose coordinates and, where the machine is `fresh`, a start."""
         s, centring = self._settings, self._centring
         pairs, bias = np.split(centring.vector(self.parameters), [centring.n_pairs])
         curvature = None
@@ -84,7 +76,7 @@ class LocalRules(Descent):
             self._coordinates = Rotation(correlations)
             p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
             found = regression(correlations, p, s.beta)
-            if not pairs.any() and not bias.any():
+            if fresh:
                 pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
             each = s.beta**2 * found.flatness
             curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 2), each])
@@ -138,20 +130,21 @@ class LocalRules(Descent):
         """Return the penalised objective, and its gradient."""
         s = self._settings
         parameters = self._parameters(vector)
-        value, slope = self._local(parameters, np.float64 if self._precise else np.float32)
+        value, slope = self._local(parameters)
         value += self._penalty(parameters) + self._coordinates.penalty(vector[: self._coordinates.size])
         weights = tuple(g + s.l2 * w for g, w in zip(slope.weights, parameters.weights, strict=True))
         down = self._centring.slope(Parameters(weights, slope.bias + s.l2_bias * parameters.bias))
         pairs, bias = np.split(down, [self._centring.n_pairs])
         found = np.concatenate([self._coordinates.slope(pairs), bias])
-        self._precise |= bool(np.abs(found).max() < max(ROUGHEST, s.tolerance))
         return value, found
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Return all arrays that continue learning bit for bit."""
-        return super().state() | {"precise": np.array(self._precise)}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore what `state` returned."""
-        super().restore(state)
-        self._precise = bool(state.get("precise", True))
+def _is_fresh(like: BoltzmannMachine, p: np.ndarray) -> bool:
+    """Return whether a machine says no more than that units are up with probabilities `p` each by itself, or nothing.
+
+    That is what learning starts from unless another machine is given.
+    """
+    if any(array.any() for array in like.couplings.arrays):
+        return False
+    odds = like.flat_bias * like.convention.span
+    return not odds.any() or np.allclose(odds, np.log(p / (1.0 - p)), rtol=1e-9, atol=1e-12)

@@ -26,6 +26,8 @@ import numpy as np
 
 from ..._base.threads import fan_out
 from ...data.rows import Rows
+from ...kernels.bit_products import add_bit_product
+from ...kernels.bits import ROWS, pack_lanes
 from ...kernels.learning.conditionals import LANES, exponential_residuals, logistic_residuals
 from ...machine.couplings import Couplings, Sparse
 from ...machine.couplings.protocol import row_blocks
@@ -35,10 +37,22 @@ from ..minibatches import MOST_NUMBERS, distinct
 from ..moments import Parameters
 
 BLOCK = 1 << 16  # numbers in a block: two arrays of float64 of this size fit a core's own cache
-FEWEST = 512  # rows in a block
+FEWEST = 1024  # rows in a block
 RULES = ("pseudolikelihood", "rise", "log-rise", "minimum-probability-flow")
+MANY = 128  # units, from which look-ups pay
 STRANDS = 16  # sums over blocks run side by side in at most so many, whatever the number of threads
 SMALLEST = 1e-15  # is added to a unit's loss before the logarithm, which has no lower bound where data are separable
+
+
+class Block(NamedTuple):
+    """The values (n_units, size) int8 of some rows in the machine's units, and their weights (size / LANES, LANES).
+
+    Weights sum to 1 over all blocks.
+    """
+
+    number: int
+    values: np.ndarray
+    weights: np.ndarray
 
 
 class Patterns:
@@ -53,31 +67,40 @@ class Patterns:
         `size` rows a block.
     means, spread : (n_units,) arrays
         Weighted mean and standard deviation of each unit.
+    ends : (float, float)
+        Values of a unit that is down and up.
     """
 
     def __init__(self, up: Rows | np.ndarray, units: Units, weights: np.ndarray | None = None) -> None:
         self._rows, self._shares = distinct(up, weights)
-        self._units = units
+        self._units, self.ends = units, (float(units.lo), float(units.hi))
         n_rows, self.n_units = self._rows.shape
         size = min(max(BLOCK // self.n_units, FEWEST), n_rows)
         self.size = -(-size // LANES) * LANES
         self.n_blocks = -(-n_rows // self.size)
-        self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
+        self._kept: list[Block] | None = None
         if self._rows.in_memory or n_rows * self.n_units <= MOST_NUMBERS:
             self._kept = [self._make(k) for k in range(self.n_blocks)]
+        self._words: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         p = self._rows.sums(self._shares) / (n_rows if self._shares is None else 1.0)
         p = np.clip(p, 0.0, 1.0)
         self.means = units.lo + units.span * p
         self.spread = units.span * np.sqrt(p * (1.0 - p))
 
-    def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (n_units, size) int8 and the weights (size / LANES, LANES) of block `k`.
-
-        Values are in the units of the machine; weights sum to 1 over all blocks.
-        """
+    def block(self, k: int) -> Block:
+        """Return block `k`."""
         return self._make(k) if self._kept is None else self._kept[k]
 
-    def _make(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def words(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bits of block `k` as words of units (n_units / 32, size), and of rows (size / 32, n_units)."""
+        if (found := self._words.get(k)) is None:
+            up = (self.block(k).values == self._units.hi).view(np.uint8)
+            found = _packed(up), _packed(np.ascontiguousarray(up.T))
+            if self._kept is not None:
+                self._words[k] = found
+        return found
+
+    def _make(self, k: int) -> Block:
         first = k * self.size
         n_rows = min(self.size, len(self._rows) - first)
         values = np.empty((self.n_units, self.size), np.int8)
@@ -85,21 +108,34 @@ class Patterns:
         values[:, n_rows:] = values[:, :1]
         weights = np.zeros(self.size)
         weights[:n_rows] = 1.0 / len(self._rows) if self._shares is None else self._shares[first : first + n_rows]
-        return values, weights.reshape(-1, LANES)
+        return Block(k, values, weights.reshape(-1, LANES))
 
-    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _blocks(self) -> Iterator[Block]:
         return map(self.block, range(self.n_blocks))
 
     def correlations(self) -> np.ndarray:
         """Return the units' correlation matrix; units that never change are correlated with none."""
         second = np.zeros((self.n_units, self.n_units))
-        for values, weights in self._blocks():
-            centred = (values - self.means[:, None]) * np.sqrt(weights.ravel())
-            second += centred @ centred.T
+        for k, values, weights in self._blocks():
+            centred = values - self.means[:, None]
+            if self.n_units >= MANY:  # the other factor's mean times these adds up to 0
+                centred *= weights.ravel()
+                add_bit_product(second, centred, self.words(k)[1], *self.ends)
+            else:
+                centred *= np.sqrt(weights.ravel())
+                second += centred @ centred.T
+        second = 0.5 * (second + second.T)
         width = np.where(self.spread > 0, self.spread, 1.0)
         second /= width[:, None] * width[None, :]
         np.fill_diagonal(second, 1.0)
         return second
+
+
+def _packed(up: np.ndarray) -> np.ndarray:
+    """Return the bits of (n, m) as words (ceil(n / 32), m)."""
+    words = np.zeros((-(-len(up) // ROWS), up.shape[1]), np.uint32)
+    pack_lanes(words, up)
+    return words
 
 
 class _Sums(NamedTuple):
@@ -110,27 +146,59 @@ class _Sums(NamedTuple):
     cross: np.ndarray
     pull: np.ndarray
 
+    def rescale(self, peaks: np.ndarray, pairs: _Pairs) -> None:
+        """Go over to larger peaks."""
+        if not np.array_equal(peaks, self.peaks):
+            factors = np.exp(self.peaks - peaks)
+            self.losses[:] *= factors
+            self.pull[:] *= factors
+            self.cross[:] *= pairs.by_loss(factors)
+            self.peaks[:] = peaks
+
+    def add(self, other: _Sums, pairs: _Pairs) -> None:
+        """Add sums, which are brought to the same peaks."""
+        peaks = np.maximum(self.peaks, other.peaks)
+        for one in (self, other):
+            one.rescale(peaks, pairs)
+        self.losses[:] += other.losses
+        self.cross[:] += other.cross
+        self.pull[:] += other.pull
+
 
 class _DensePairs:
     """Derivatives by all pairs: entry (i, j) of `cross` belongs to unit i's loss."""
 
-    def __init__(self, couplings: Couplings, kind: type[np.floating]) -> None:
-        self._weights = couplings.matrix().astype(kind, copy=False)
-        self.shape = self._weights.shape
+    def __init__(self, couplings: Couplings, patterns: Patterns) -> None:
+        self._weights, self._patterns = couplings.matrix(), patterns
 
-    def field(self, values: np.ndarray, out: np.ndarray) -> None:
-        np.matmul(self._weights, values, out=out)
+    def field(self, block: Block, out: np.ndarray) -> None:
+        """Write the fields of all units without their biases."""
+        np.matmul(self._weights, block.values.astype(float), out=out)
 
-    def cross(self, residuals: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-        np.matmul(residuals, values.T, out=out)
+    def add_cross(self, residuals: np.ndarray, block: Block, cross: np.ndarray) -> None:
+        """Add the derivatives by couplings, from those by fields."""
+        cross += residuals @ block.values.T.astype(float)
 
-    def scaled(self, cross: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        return cross * factors[:, None]
+    def by_loss(self, factors: np.ndarray) -> np.ndarray:
+        """Return the factors of units' losses for the entries of `cross`."""
+        return factors[:, None]
 
     def joined(self, cross: np.ndarray) -> np.ndarray:
+        """Return the derivatives by couplings, from those of all losses."""
         whole = cross + cross.T
         np.fill_diagonal(whole, 0.0)
         return whole
+
+
+class _ManyPairs(_DensePairs):
+    """The same with products by look-ups, which take half of the time where there are many units."""
+
+    def field(self, block: Block, out: np.ndarray) -> None:
+        out[:] = 0.0
+        add_bit_product(out, self._weights, self._patterns.words(block.number)[0], *self._patterns.ends)
+
+    def add_cross(self, residuals: np.ndarray, block: Block, cross: np.ndarray) -> None:
+        add_bit_product(cross, residuals, self._patterns.words(block.number)[1], *self._patterns.ends)
 
 
 class _SparsePairs:
@@ -138,53 +206,62 @@ class _SparsePairs:
 
     def __init__(self, couplings: Sparse) -> None:
         self._whole, self._edges = couplings.scipy(), couplings.edges.T
-        self.shape = self._edges.shape
 
-    def field(self, values: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self._whole @ values
+    def field(self, block: Block, out: np.ndarray) -> None:
+        out[:] = self._whole @ block.values.astype(float)
 
-    def cross(self, residuals: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-        for edges in row_blocks(self.shape[1], values.shape[1]):
+    def add_cross(self, residuals: np.ndarray, block: Block, cross: np.ndarray) -> None:
+        values = block.values.astype(float)
+        for edges in row_blocks(self._edges.shape[1], values.shape[1]):
             i, j = self._edges[:, edges]
-            out[0, edges] = np.einsum("et,et->e", residuals[i], values[j])
-            out[1, edges] = np.einsum("et,et->e", residuals[j], values[i])
+            cross[0, edges] += np.einsum("et,et->e", residuals[i], values[j])
+            cross[1, edges] += np.einsum("et,et->e", residuals[j], values[i])
 
-    def scaled(self, cross: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        return cross * factors[self._edges]
+    def by_loss(self, factors: np.ndarray) -> np.ndarray:
+        return factors[self._edges]
 
     def joined(self, cross: np.ndarray) -> np.ndarray:
         return cross[0] + cross[1]
+
+
+_Pairs = _DensePairs | _SparsePairs
 
 
 class LocalObjective:
     """The objective of `rule`, without penalties, and its gradient.
 
     Works through the rows a block at a time; the run's loop holds BLAS to one thread, so that the bits are the same
-    for any number of threads.
-
-    Of dense couplings the products can be in float32, in half of the time. Losses and their derivatives are in float64
-    all the same; as the derivatives of logistic losses are bounded, what is rounded in fields of log-odds of up to 30
-    changes entries of the gradient by 1e-7 at most, typically by 1e-8, and the value of 1000 units by 1e-7.
+    for any number of threads. What sums are written to is kept from call to call: fresh memory costs as much as a
+    block.
     """
 
     def __init__(self, rule: str, like: BoltzmannMachine, patterns: Patterns, beta: float, threads: int) -> None:
         self._rule, self._like, self._patterns, self._threads = rule, like, patterns, threads
         self._logistic = rule == "pseudolikelihood"
         self._scale = beta * like.convention.span * (1.0 if self._logistic else 0.5)
-
-    def __call__(self, parameters: Parameters, kind: type[np.floating] = np.float64) -> tuple[float, Parameters]:
-        """Return the objective, averaged over rows, and its gradient; `kind` is what dense products are in."""
-        couplings = self._like.couplings.with_arrays([np.array(w) for w in parameters.weights])
-        pairs = _SparsePairs(couplings) if isinstance(couplings, Sparse) else _DensePairs(couplings, kind)
-        n_blocks = self._patterns.n_blocks
         # of two blocks at least: to make and to add a strand's sums takes half as long as a block
-        strands = np.array_split(np.arange(n_blocks), min(STRANDS, max(n_blocks // 2, 1)))
-        found = fan_out(lambda blocks: self._strand(pairs, parameters.bias, kind, blocks), strands, self._threads)
-        total = found[0]
-        for one in found[1:]:
-            total = self._joined(pairs, total, one)
+        n_blocks, n = patterns.n_blocks, patterns.n_units
+        couplings = like.couplings
+        shape = (2, len(couplings.edges)) if isinstance(couplings, Sparse) else (n, n)
+        self._strands = [
+            (blocks, np.empty((n, patterns.size)), _Sums(np.empty(n), np.empty(n), np.empty(shape), np.empty(n)))
+            for blocks in np.array_split(np.arange(n_blocks), min(STRANDS, max(n_blocks // 2, 1)))
+        ]
+
+    def __call__(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """Return the objective, averaged over rows, and its gradient."""
+        couplings = self._like.couplings.with_arrays(parameters.weights)
+        pairs: _Pairs
+        if isinstance(couplings, Sparse):
+            pairs = _SparsePairs(couplings)
+        else:
+            pairs = (_ManyPairs if couplings.n_units >= MANY else _DensePairs)(couplings, self._patterns)
+        fan_out(lambda strand: self._sum(pairs, parameters.bias, *strand), self._strands, self._threads)
+        total, *others = (sums for _, _, sums in self._strands)
+        for one in others:
+            total.add(one, pairs)
         value, factors = self._value(total)
-        return value, Parameters((pairs.joined(pairs.scaled(total.cross, factors)),), total.pull * factors)
+        return value, Parameters((pairs.joined(total.cross * pairs.by_loss(factors)),), total.pull * factors)
 
     def _value(self, total: _Sums) -> tuple[float, np.ndarray]:
         """Return the objective, and the factor by which each unit's scaled derivatives enter its gradient."""
@@ -200,36 +277,28 @@ class LocalObjective:
         size = np.exp(np.minimum(logs, most))
         return float((size * (1.0 + np.maximum(logs - most, 0.0))).sum()), size / total.losses
 
-    def _strand(
-        self, pairs: _DensePairs | _SparsePairs, bias: np.ndarray, kind: type[np.floating], blocks: np.ndarray
-    ) -> _Sums:
-        """Return the sums over some blocks, added one after the other."""
-        n_units, size = self._patterns.n_units, self._patterns.size
-        values, field = np.empty((n_units, size), kind), np.empty((n_units, size), kind)
-        cut, cross = (n_units, size // LANES, LANES), np.empty(pairs.shape, kind)
-        total: _Sums | None = None
+    def _sum(self, pairs: _Pairs, bias: np.ndarray, blocks: np.ndarray, field: np.ndarray, total: _Sums) -> None:
+        """Write the sums over some blocks, added one after the other."""
+        for array in total:
+            array[:] = 0.0
+        if not self._logistic:
+            total.peaks[:] = -np.inf
+        n_units, size = field.shape
+        cut = (n_units, size // LANES, LANES)
+        losses, peaks = np.empty(n_units), np.empty(n_units)
         for k in blocks:
-            values[:], weights = self._patterns.block(k)
-            pairs.field(values, field)
-            losses, peaks = np.empty(n_units), np.zeros(n_units)
-            about = field.reshape(cut), values.reshape(cut), weights, bias, self._scale, losses
+            block = self._patterns.block(k)
+            pairs.field(block, field)
+            about = field.reshape(cut), block.values.reshape(cut), block.weights, bias, self._scale, losses
             if self._logistic:
                 logistic_residuals(*about)
             else:
                 exponential_residuals(*about, peaks)
-            pairs.cross(field, values, cross)
-            one = _Sums(peaks, losses, cross, field.sum(axis=1, dtype=np.float64))
-            total = one._replace(cross=cross.astype(float)) if total is None else self._joined(pairs, total, one)
-        assert total is not None
-        return total
-
-    def _joined(self, pairs: _DensePairs | _SparsePairs, first: _Sums, second: _Sums) -> _Sums:
-        """Return the sum of two sums, at the larger of their peaks; `first` may become it."""
-        if self._logistic:
-            for total, more in zip(first[1:], second[1:], strict=True):
-                total += more
-            return first
-        peaks = np.maximum(first.peaks, second.peaks)
-        a, b = np.exp(first.peaks - peaks), np.exp(second.peaks - peaks)
-        cross = pairs.scaled(first.cross, a) + pairs.scaled(second.cross, b)
-        return _Sums(peaks, a * first.losses + b * second.losses, cross, a * first.pull + b * second.pull)
+                largest = np.maximum(total.peaks, peaks)
+                total.rescale(largest, pairs)
+                factors = np.exp(peaks - largest)
+                losses *= factors
+                field *= factors[:, None]
+            pairs.add_cross(field, block, total.cross)
+            total.losses[:] += losses
+            total.pull[:] += field.sum(axis=1)

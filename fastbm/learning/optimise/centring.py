@@ -84,7 +84,7 @@ class Centring:
         """Return the parameters of an optimiser's vector."""
         plain = vector / self.scale
         weights = self._couplings.from_vector(plain[: self.n_pairs])
-        pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(self.means[None])[0]
+        pull = self._couplings.with_arrays(weights).field(self.means[None])[0]
         return Parameters(weights, plain[self.n_pairs :] - pull)
 
     def slope(self, slope: Parameters) -> np.ndarray:
