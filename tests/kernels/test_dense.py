@@ -64,12 +64,14 @@ class Lanes(NamedTuple):
         return fields
 
 
-def lanes_of(machine: Machine, up: np.ndarray, streams: np.ndarray, betas, dtype=np.int32, n_chains=None) -> Lanes:
-    """Fixed point: fields in steps of 1 / FIXED, rows padded to a multiple of 64."""
+def lanes_of(
+    machine: Machine, up: np.ndarray, streams: np.ndarray, betas, dtype=np.int32, n_chains=None, apart: int = 0
+) -> Lanes:
+    """Fixed point: fields in steps of 1 / FIXED, rows padded to a multiple of 64, and `apart` columns more."""
     n, n_lanes = up.shape
     lo, hi = reference.VALUES[machine.units]
     n_chains = n_lanes if n_chains is None else n_chains
-    width = -(-n // 64) * 64
+    width = -(-n // 64) * 64 + apart
     rises = np.zeros((n, width), dtype)
     rises[:, :n] = np.rint((hi - lo) * machine.weights * FIXED[dtype])
     start = np.zeros((n_chains, width), dtype)
@@ -133,7 +135,8 @@ def test_path_of_many_chains_is_that_of_the_twin(rule, order, dtype):
     machine, betas = Machine.draw(n, "spin", seed=43), np.full(n_lanes, 0.4)
     streams, before = random_streams(n_lanes, seed=44), random_bits(n, n_lanes, seed=45)
     words = [reference.xoshiro(streams[:, c].tolist()) for c in looked_at]
-    lanes, sites = lanes_of(machine, before.copy(), streams, betas, dtype), site_rows(order, n, n_sweeps, seed=46)
+    lanes = lanes_of(machine, before.copy(), streams, betas, dtype, apart=64)
+    sites = site_rows(order, n, n_sweeps, seed=46)
     lanes.sweep(sites, n_sweeps, rule)
     for c, stream in zip(looked_at, words, strict=True):
         assert lanes.up[:, c].tolist() == twin_sweeps(machine, before[:, c], stream, 0.4, sites, n_sweeps, rule)[0]
