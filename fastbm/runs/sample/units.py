@@ -17,7 +17,6 @@ from ..._base.threads import fan_out
 from ...diagnostics.bits import r_hat_limit, r_hat_of_sums
 from ...diagnostics.drift import drifts
 from ...diagnostics.ranks import r_hat_of_codes
-from ...kernels.digits import MOST_CHAINS, count_states, masks_of, room_of
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
@@ -84,9 +83,11 @@ def _count(
     Return sums over the chains of each group, of the counts and of their squares, and how many units are up in each
     state. They are whole numbers, which do not depend on how chains are dealt to threads.
     """
+    from ...kernels.digits import MOST_CHAINS, count_states, masks_of, room_of  # short runs are not judged
+
     words, shifts = _words(packed), [-1] if distances is None else distances
     n_up, n_quantities = np.empty(packed.shape[:2], np.int64), n_units * len(shifts)
-    pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads)]
+    pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads, MOST_CHAINS)]
 
     def count(piece: tuple[int, int]) -> np.ndarray:
         masks = masks_of(shifts, n_units, piece[1] - piece[0])
@@ -110,12 +111,12 @@ def _words(packed: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(packed).view("<u8").astype(np.uint64, copy=False)
 
 
-def _pieces(chains: np.ndarray, threads: int) -> list[tuple[int, int]]:
-    """Return where consecutive ones of some chains begin and end, cut for threads and for the kernel."""
+def _pieces(chains: np.ndarray, threads: int, most: int) -> list[tuple[int, int]]:
+    """Return where consecutive ones of some chains begin and end, cut for threads and to at most so many."""
     found = []
     for run in np.split(chains, np.flatnonzero(np.diff(chains) != 1) + 1):
-        most = min(MOST_CHAINS, -(-len(run) // threads))
-        found += [(first, min(first + most, int(run[-1]) + 1)) for first in range(int(run[0]), int(run[-1]) + 1, most)]
+        end, size = int(run[-1]) + 1, min(most, -(-len(run) // threads))
+        found += [(first, min(first + size, end)) for first in range(int(run[0]), end, size)]
     return found
 
 
