@@ -31,8 +31,8 @@ class IntegerMachine:
         n = len(bias)
         both, whole = np.empty((n + 1, n)), np.empty((n + 1, n), np.int64)
         both[:n], both[n] = model.couplings.matrix(), bias
-        sizes = np.abs(both)
-        largest = units.span**2 * float(sizes[:n].sum()) + units.span * float(sizes[n].sum())
+        sizes, add = np.abs(both), np.add.reduce
+        largest = units.span**2 * float(add(sizes[:n], axis=None)) + units.span * float(add(sizes[n]))
         down, exponent = round_machine(both, largest, units.lo, units.span, whole)
         return cls(whole[:n], whole[n], model.offset + math.ldexp(down, -exponent), exponent)
 

@@ -229,9 +229,8 @@ def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
     p = up.diagonal()
     second = units.span**2 * up
     if units.lo:
-        ups = p[:, None] + p
-        ups *= units.lo * units.span
-        second += ups
+        ups = units.lo * units.span * p
+        second += ups[:, None] + ups
         second += units.lo**2
     return moments_of(units.lo + units.span * p, second)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ SMALL = 21  # units that one compiled call sums; beyond it BLAS is faster
 THREADED = 24  # units from which threads gain more than handing work to them takes
 
 
+@lru_cache(maxsize=256)
 def fewest_held(n_units: int, n_tables: int, max_bytes: float, min_pieces: int) -> int | None:
     """Return how many units must be held for tables that fit; None where none do."""
     for held in range(n_units + 1):

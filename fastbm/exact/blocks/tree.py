@@ -35,6 +35,9 @@ class Leaf:
         return (0, 0, n_units) if self.direct else split(n_units)
 
 
+WHOLE = (Leaf(()),)  # nothing is held
+
+
 def split(n_units: int) -> tuple[int, int, int]:
     """Return the sizes of the three blocks."""
     return (n_units + 2) // 3, n_units // 3, (n_units + 1) // 3
@@ -62,6 +65,8 @@ def is_narrow(form: IntegerMachine, beta: float) -> bool:
 def cut(form: IntegerMachine, beta: float, n_held: int) -> tuple[Leaf, ...] | None:
     """Return the leaves of a sum in which at least `n_held` units are held; None where they are too many."""
     if is_narrow(form, beta):
+        if not n_held:
+            return WHOLE
         return tuple(Leaf(tuple(int(leaf) >> k & 1 for k in range(n_held))) for leaf in range(1 << n_held))
     tree = Tree(form, beta, n_held)
     leaves: list[Leaf] = []

@@ -26,6 +26,7 @@ from .settings import ExactSettings
 Pairs = str | np.ndarray | None
 SLICE_SECONDS = 0.5  # pieces and patterns that take less are done together, by the built-in speeds
 LARGE_SECONDS, FEWEST_PIECES = 1.0, 16  # the Gray code of a sum that takes longer has at least so many pieces
+_EXACT = Inference("exact", log_z_error=0.0, bound="exact")  # what all results have in common
 
 
 def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[str, Any]) -> Inference:
@@ -39,11 +40,8 @@ def inference_of(model: BoltzmannMachine, part: Part, beta: float, detail: dict[
         found["mean"] = model.convention.lo + model.convention.span * part.up
     if part.up is not None:
         found["mean_error"] = np.zeros(model.n_units)
-    return Inference(
-        "exact",
+    return _EXACT.told(
         log_z=part.log_z,
-        log_z_error=0.0,
-        bound="exact",
         energy_variance=part.energy_variance,
         n_samples=1 << model.n_units if model.n_units <= MOST_UNITS else None,
         detail=detail,
