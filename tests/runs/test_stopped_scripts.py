@@ -84,7 +84,7 @@ def test_a_script_with_a_file_hears_all_signals(begin: Callable[..., bm.Run], nu
     handlers = [signal.getsignal(one) for one in SIGNALS]
     name = signal.Signals(number).name
     with pytest.raises(bm.Interrupted, match=f"stopped by {name} after .*nothing is lost.*resume") as caught:
-        begin("run.h5", progress=raising(number), **({"n_sweeps": 10**9, "thin": 10**4} if begin is sample else {}))
+        begin("run.h5", progress=raising(number), **({"n_sweeps": 10**9, "thin": 10**5} if begin is sample else {}))
     assert [signal.getsignal(one) for one in SIGNALS] == handlers
     assert isinstance(caught.value, KeyboardInterrupt)
     assert bm.open("run.h5")._reader.n_blocks > 0
