@@ -38,7 +38,8 @@ def room_of(masks: np.ndarray, n_words: int) -> tuple[np.ndarray, ...]:
     n_shifts, _, width = masks.shape
     planes, few = np.zeros((n_shifts, DIGITS, width), np.uint64), np.empty(8 * width, np.uint64)
     counts = np.zeros((n_shifts, width // n_words, 64 * n_words), np.uint16)
-    return np.zeros(width + 2 * n_words + 2, np.uint64), np.empty(width, np.uint64), planes, few, counts
+    octets = planes.view(np.uint8), few.view(np.uint8)  # which take long to compile
+    return np.zeros(width + 2 * n_words + 2, np.uint64), np.empty(width, np.uint64), planes, few, counts, *octets
 
 
 @borrowing
@@ -53,8 +54,8 @@ def count_states(words, chains, shifts, masks, room, totals, squares, sums):
     Cost: about 40 operations for 512 units and a sample, for every shift.
     """
     (n_samples, _, n_words), (n_shifts, n_units), width = words.shape, totals.shape, masks.shape[2]
-    whole, unlike, planes, few, counts = room
-    half, margin, n, octets = n_samples // 2, n_words + 1, 0, few.view(np.uint8)
+    whole, unlike, planes, few, counts, octets_of_planes, octets = room
+    half, margin, n = n_samples // 2, n_words + 1, 0
     for c in range(chains[0], chains[1], width // n_words):
         n_chains = min(width // n_words, chains[1] - c)
         for t in range(n_samples):
@@ -85,7 +86,7 @@ def count_states(words, chains, shifts, masks, room, totals, squares, sums):
             last = t == half - 1 or t == n_samples - 1
             if last or n == FULL:
                 for s in range(n_shifts):
-                    _read_off(planes[s].view(np.uint8), few)
+                    _read_off(octets_of_planes[s], few)
                     for k in range(n_chains):
                         for i in range(64 * n_words):
                             counts[s, k, i] += np.uint16(octets[_W(64 * n_words * k + (i ^ _FLIP))])

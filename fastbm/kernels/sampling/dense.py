@@ -17,6 +17,8 @@ is where each flip moves the whole field at once. That is done where it is faste
 flips rare.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
@@ -62,7 +64,7 @@ def are_blocks_faster(n_flips, n_attempts, fields, rises):
     return TILED and rises.shape[0] > LEAST_FIELD and n_flips * min(n_bytes, MOST_BYTES) >= FLIP_BYTES * n_attempts
 
 
-def dense_room(up, fields):
+def dense_room(up: Any, fields: Any) -> Any:
     """Return room for the limits of some attempts, for lists of flips, and for the window of a block."""
     n_chains, kind = fields.shape[0], fields.dtype
     limits, memory = np.empty((ROWS, up.shape[1]), kind), np.empty((n_chains + 2) * COLUMNS, kind)

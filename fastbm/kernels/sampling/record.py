@@ -43,7 +43,8 @@ def rooms_of_sweeps(up, fields, rises):
 def room_of_record(up: Any, fields: Any, rises: Any, n_chains: int) -> tuple[Any, ...]:
     """Return the room that `record_refined` needs: for the words of a sample, and for sweeps. It is not compiled."""
     words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
-    return words, np.empty((2, up.shape[1]), np.uint64), (few_room(fields, rises), dense_room(up, fields))
+    rooms = few_room(fields, rises), dense_room(up, fields)
+    return words, words.view(np.uint8), np.empty((2, up.shape[1]), np.uint64), rooms
 
 
 @borrowing
@@ -59,8 +60,7 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
     rest, start, bits, sums, wholes = remainders
-    (hold, few, many), (words, room_of_words, rooms) = ways, room
-    octets = words.view(np.uint8)
+    (hold, few, many), (words, octets, room_of_words, rooms) = ways, room
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
     for first in range(0, packed.shape[0], together):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._base import arrays
 from ...kernels.energy import energies_dense
-from ...kernels.sampling.dense import init_fields_dense, sweep_dense
+from ...kernels.sampling.dense import advance_dense, dense_room, init_fields_dense
 from ...kernels.sampling.few_dense import sweep_dense_few
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
@@ -76,6 +76,7 @@ class DenseChains(CoolingChains):
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []
         self._refined: list[Refined] = []
+        self._told: tuple[int, float] | None = None  # after how many sweeps the first chain had which energy
 
     def _prepare(self) -> None:
         if self._fields:
@@ -93,12 +94,16 @@ class DenseChains(CoolingChains):
 
         self._for_blocks(fill, ADDITION_SECONDS * width / self.attempt_seconds)
         self._fields = fields
+        both = [] if self._one_by_one else zip(self.up, fields, strict=True)
+        self._rooms = [dense_room(up, of_block) for up, of_block in both]
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        up, fields, scale, streams = self.up[k], self._fields[k], self._scale[k], self.lane_streams[k]
-        sweep = sweep_dense_few if self._one_by_one else sweep_dense
+        up, chains = self.up[k], (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep(up, fields, self._rises, scale, streams, rows, count, self._hold)
+            if self._one_by_one:
+                self._flips[k] += sweep_dense_few(up, *chains, rows, count, self._hold)
+            else:
+                self._flips[k] += advance_dense(up, chains, rows, count, self._hold, self._rooms[k])
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         from ...kernels.sampling.cooling import cool_dense  # few chains are cooled
@@ -192,6 +197,18 @@ class DenseChains(CoolingChains):
                 return
             yield piece
 
+    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`; as `Engine.record`."""
+        rows = super().record(n_samples, thin)
+        self._told = self.n_swept, float(rows["samples/energy"][-1, 0])
+        return rows
+
+    def energies(self) -> np.ndarray:
+        """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
+        energies = super().energies()
+        self._told = self.n_swept, float(energies[0])
+        return energies
+
     def quick_energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), from the fields that are kept."""
         self._prepare()
@@ -206,17 +223,17 @@ class DenseChains(CoolingChains):
         RuntimeError
             If what energies are told from has come apart from the states.
         """
-        if self._refined and self.n_swept * self.n_chains >= self.n_units:  # else looking would be the most of the work
-            self._check_energies()
+        worth = (
+            self._refined and self.n_swept * self.n_chains >= self.n_units
+        )  # else looking would be the most of the work
+        if worth and self._told is not None and self._told[0] == self.n_swept:
+            self._check_energy(self._told[1])
         return super().state()
 
-    def _check_energies(self) -> None:
-        """Hold the energy of the first chain against its sum in float64."""
+    def _check_energy(self, kept: float) -> None:
+        """Hold the energy that was told of the first chain against its sum in float64."""
         values = self.units.values(self.up[0][:, :1].T, np.float64)
         full = -0.5 * float((self.couplings.field(values) * values).sum()) - float(values[0] @ self.bias[0])
-        one = slice(0, 1)
-        above = self._refined[0].energies(self.up[0][:, one], self._fields[0][one], one)
-        kept = float(self._all_down[0] + np.ldexp(above[0], -self._point.exponent))
         if abs(kept - full) > ENERGY_ERROR * self._most:
             raise RuntimeError(
                 f"the energy of a chain, {kept!r}, is not that of its state, {full!r}: the memory of this machine or "

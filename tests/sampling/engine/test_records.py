@@ -41,6 +41,7 @@ def test_fields_that_came_apart_from_their_states_are_told() -> None:
     chains = make_chains(bm.models.random_machine(60, seed=1), 2, kernel="dense")
     chains.record(60, 1)
     chains._fields[0] += 1 << 20
+    chains.record(1, 1)
     with pytest.raises(RuntimeError, match="not that of its state"):
         chains.state()
 
