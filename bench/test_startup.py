@@ -108,7 +108,7 @@ def test_empty_cache(name, code, work, tmp_path):
 
     found = work(run, None, "s", workload=f"{name}, empty compilation cache", rounds=1, warm_up=partial(python, "pass"))
     assert found == expected(code)
-    assert any(tmp_path.rglob("*.nbc"))
+    assert any(tmp_path.rglob("*.code"))
 
 
 @pytest.mark.parametrize(("name", "code"), [("one sample", SAMPLE), ("every verb", ALL_VERBS)])
