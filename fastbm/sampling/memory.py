@@ -83,7 +83,7 @@ def check_rows(settings: SampleSettings, subject: Conditioned) -> None:
     raise ValueError(
         f"{'n_sweeps // thin = ' if even else ''}{settings.n_samples} samples of {settings.n_chains} chains take about "
         f"{needed / 1e9:.3g} GB in memory; {PART * free / 1e9:.3g} GB are free. Pass out=PATH to stream them to a "
-        f"file, or {'raise thin' if even else 'lower n_chains'}."
+        f'file (a campaign: keep = "runs"), or {"raise thin" if even else "lower n_chains"}.'
     )
 
 
