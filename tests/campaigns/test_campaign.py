@@ -361,7 +361,7 @@ def test_a_job_array_does_it_all(whole: bm.Campaign, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_job_that_is_told_to_stop_is_requeued(tmp_path: Path) -> None:
     said = tables()
-    said["sample"]["n_sweeps"] = 10**9
+    said["sample"] |= {"n_sweeps": 10**9, "thin": 10**6}
     queue = tmp_path / "scontrol"
     queue.write_text(f'#!/bin/bash\necho "$@" > {tmp_path}/told\n')
     queue.chmod(0o755)

@@ -176,6 +176,7 @@ def check(path: Path) -> None:
         assert len(run.states) == len(run.energy) == len(run.sweep)
         np.testing.assert_allclose(run.energy, run.model.energy(run.states[:]), atol=1e-8)
     assert str(run.summary())
+    machines.close_pools()  # the next child is forked
 
 
 # so long that most kills hit them

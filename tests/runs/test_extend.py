@@ -72,7 +72,13 @@ SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
     "ais": {"ais_every": 3, "evaluate": "ais", **WATCHED},
     "deep": {**DEEP, **WATCHED},
     "missing entries": {"missing": True, "monitor_every": 3},
-    "bootstrap": {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, "errors": "bootstrap", "n_resamples": 3},
+    "bootstrap": {
+        "method": "pseudolikelihood",
+        "l2": 1e-2,
+        "tolerance": 1e-14,
+        "errors": "bootstrap",
+        "n_resamples": 3,
+    },
 }
 
 

@@ -76,7 +76,7 @@ class DenseChains(CoolingChains):
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []
         self._refined: list[Refined] = []
-        self._told: tuple[int, float] | None = None  # after how many sweeps the first chain had which energy
+        self._told: float | None = None  # what energy the first chain has
 
     def _prepare(self) -> None:
         if self._fields:
@@ -98,6 +98,8 @@ class DenseChains(CoolingChains):
         self._rooms = [dense_room(up, of_block) for up, of_block in both]
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        if k == 0:
+            self._told = None
         up, chains = self.up[k], (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
         for rows, count in self._pieces(k, first, n_sweeps):
             if self._one_by_one:
@@ -108,6 +110,8 @@ class DenseChains(CoolingChains):
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         from ...kernels.sampling.cooling import cool_dense  # few chains are cooled
 
+        if k == 0:
+            self._told = None
         chains = (self.up[k], self._fields[k], self._rises, scales, self._scale[k], self.lane_streams[k])
         ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
         return int(cool_dense(*chains, sites, ways))
@@ -139,6 +143,8 @@ class DenseChains(CoolingChains):
             n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, own, energies)
         if not alone:
             packed[:, self.blocks[k]] = own
+        if k == 0:
+            self._told = float(energies[-1, 0])
         self._flips[k] += n_flips
         return energies
 
@@ -153,7 +159,10 @@ class DenseChains(CoolingChains):
                 return np.empty(len(fields))
             some = slice(c, c + step)
             found.append(refined.energies(up[:, some], fields[some], some))
-        return self._above_all_down(k, np.concatenate(found))
+        energies = self._above_all_down(k, np.concatenate(found))
+        if k == 0:
+            self._told = float(energies[0])
+        return energies
 
     def _coarse(self, k: int) -> np.ndarray:
         """Compute energies of block `k` above that of all units down, in the units of the fields."""
@@ -197,18 +206,6 @@ class DenseChains(CoolingChains):
                 return
             yield piece
 
-    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
-        """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`; as `Engine.record`."""
-        rows = super().record(n_samples, thin)
-        self._told = self.n_swept, float(rows["samples/energy"][-1, 0])
-        return rows
-
-    def energies(self) -> np.ndarray:
-        """Return energies without offset, (n_chains,), in float64 from the user's couplings."""
-        energies = super().energies()
-        self._told = self.n_swept, float(energies[0])
-        return energies
-
     def quick_energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), from the fields that are kept."""
         self._prepare()
@@ -223,11 +220,9 @@ class DenseChains(CoolingChains):
         RuntimeError
             If what energies are told from has come apart from the states.
         """
-        worth = (
-            self._refined and self.n_swept * self.n_chains >= self.n_units
-        )  # else looking would be the most of the work
-        if worth and self._told is not None and self._told[0] == self.n_swept:
-            self._check_energy(self._told[1])
+        # sooner to look would be the most of the work
+        if self._refined and self._told is not None and self.n_swept * self.n_chains >= self.n_units:
+            self._check_energy(self._told)
         return super().state()
 
     def _check_energy(self, kept: float) -> None:
