@@ -395,8 +395,6 @@ def test_one_compiled_signature_for_each_type_of_fields():
     kernels = (init_fields_dense, sweep_dense, are_blocks_faster, enter_block, visit_units, leave_block)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
-        one = lanes_of(
-            Machine.draw(1, "spin", seed=1), random_bits(1, 1, seed=1), random_streams(1, seed=1), 1.0, dtype
-        )
-        one.sweep(np.array([[0]]), 1, "metropolis")
+        alone = Machine.draw(1, "spin", seed=1), random_bits(1, 1, seed=1), random_streams(1, seed=1)
+        lanes_of(*alone, 1.0, dtype).sweep(np.array([[0]]), 1, "metropolis")
     assert [list(getattr(kernel, "signatures", [])) for kernel in kernels] == before
