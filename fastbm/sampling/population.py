@@ -26,7 +26,7 @@ from .chains import make_chains, threads_between
 from .clamped import Conditioned
 from .settings import SampleSettings, SingleUnit, Updates
 
-HALVINGS, MOST_HALVINGS = 60, 2200  # of the step; more where 60 leave none, down to the smallest number
+HALVINGS = 32  # of a step that is known up to a factor of two
 TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
 PARTS = 1000  # progress is told in parts of the way to the target
 
@@ -52,9 +52,9 @@ class Families(NamedTuple):
 
 def measure_families(family: np.ndarray) -> Families:
     """Return the measures of a population whose replica r descends from number family[r] of the initial one."""
-    sizes = np.unique(family, return_counts=True)[1]
-    parts = sizes / len(family)
-    return Families(len(sizes), float(-(parts * np.log(parts)).sum()) + 0.0, float(len(family) * (parts**2).sum()))
+    sizes = np.bincount(family)
+    parts = sizes[sizes > 0] / len(family)
+    return Families(len(parts), float(-(parts * np.log(parts)).sum()) + 0.0, float(len(family) * (parts**2).sum()))
 
 
 def choose_step(energies: np.ndarray, least: float, most: float, target_ess: float) -> float:
@@ -62,7 +62,7 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
 
     It must be at least `target_ess` times their number.
 
-    The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it.
+    The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it, from where weights differ much.
     """
 
     def reaches(step: float) -> bool:
@@ -71,10 +71,13 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
 
     if reaches(most):
         return most
-    low, high = 0.0, most
-    for n in range(MOST_HALVINGS):
-        if n >= HALVINGS and low > 0.0:
-            break
+    low = min(most / 2.0, float(1.0 / (energies - least).mean()))
+    while low > 0.0 and not reaches(low):
+        low /= 2.0
+    while 2.0 * low < most and reaches(2.0 * low):
+        low *= 2.0
+    high = min(2.0 * low, most)
+    for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if reaches(middle) else (low, middle)
     return low
@@ -155,6 +158,7 @@ class Population(Adapter):
         self.family = np.arange(self.n_chains)
         self.beta, self._log_z, self._culled = 0.0, self.n_units * math.log(2.0), 0
         self._n_steps, self._left, self._started = 0, 0, False  # left: sweeps at this temperature
+        self._energies: np.ndarray | None = None  # of the present states, where they are known
 
     @property
     def log_z(self) -> float:
@@ -210,7 +214,8 @@ class Population(Adapter):
 
     def _cool(self) -> None:
         """Take a step of beta and resample."""
-        energies = self.energies()
+        energies = self.energies() if self._energies is None else self._energies
+        self._energies = None
         least, most = float(energies.min()), self.target - self.beta
         step = choose_step(energies, least, most, self.target_ess)
         beta = self.target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
@@ -226,7 +231,8 @@ class Population(Adapter):
         self.engine.set_beta(np.full(self.n_chains, beta))
 
     def _report(self) -> dict[str, float]:
-        energies, families = self.energies(), measure_families(self.family)
+        energies = self._energies = self.energies()
+        families = measure_families(self.family)
         return {
             "population/beta": self.beta,
             "population/log_z": self.log_z,
@@ -249,6 +255,7 @@ class Population(Adapter):
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self.engine.restore(state)
+        self._energies = None
         self.family = np.array(state["family"], np.int64)
         self.beta, self._log_z = (float(value) for value in state["population"])
         self._n_steps, self._left, started, self._culled = (int(value) for value in state["population_counts"])

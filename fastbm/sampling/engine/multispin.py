@@ -92,7 +92,12 @@ class MultispinChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
-        self._tables = [self._table(self.beta[block][::32]) for block in self.blocks]
+        self._tables: list[tuple[np.ndarray, ...]] = []
+        before = None
+        for block in self.blocks:
+            beta = self.beta[block][::32]
+            self._tables.append(self._tables[-1] if np.array_equal(beta, before) else self._table(beta))
+            before = beta
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the thresholds of every level and word, for even and odd numbers of neighbours."""
