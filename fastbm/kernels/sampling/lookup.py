@@ -47,20 +47,26 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
     `rises` (n_units, degree) are added to `fields` (n_units,) by neighbours that are up; a table is made for every one
     of `betas` (words,). `keep` is the part of Metropolis proposals that are not dropped, -1 by Gibbs; with `own` the
     last bit of a pattern is the unit's own.
-    Cost: an exponential an entry.
+    Cost: an exponential an entry, in vectors.
     """
     degree = rises.shape[1]
+    own_fields = np.empty(1 << degree)
     for i in range(rises.shape[0]):
-        for pattern in range(1 << degree):
-            field = fields[i]
-            for j in range(degree):
-                if (pattern >> j) & 1:
-                    field += rises[i, j]
-            for w in range(betas.shape[0]):
-                table[i, w, pattern] = np.uint16(_threshold(field, betas[w], keep, False) >> np.uint64(48))
-                if own:
-                    up = _threshold(field, betas[w], keep, True)
-                    table[i, w, (1 << degree) + pattern] = np.uint16(up >> np.uint64(48))
+        own_fields[0] = fields[i]
+        for j in range(degree):
+            for pattern in range(1 << j):
+                own_fields[(1 << j) + pattern] = own_fields[pattern] + rises[i, j]
+        for w in range(betas.shape[0]):
+            _fill(table[i, w], own_fields, betas[w], keep, False)
+            if own:
+                _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, True)
+
+
+@inlined
+def _fill(entries, fields, beta, keep, was_up):
+    """Write the first 16 bits of the thresholds of fields. Mutates `entries`."""
+    for pattern in range(fields.shape[0]):
+        entries[pattern] = np.uint16(_threshold(fields[pattern], beta, keep, was_up) >> np.uint64(48))
 
 
 @kernel

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..._base import arrays
-from ..._base.threads import side_by_side
+from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
 from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
+from .engine import SHORTEST_BLOCK, WORTH_A_THREAD
 from .words import Unfit, WordChains, check_words
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ MOST_NEIGHBOURS = MANY
 TOGETHER = 1 << 21  # bytes of states whose energies are summed together, with the sums of edges read once
 WORTH_A_MEETING, WORTH_A_TEAM = 4e-5, 5e-4  # seconds of work between two meetings of threads, and of their lives
 LONG = 1 << 40  # rounds
+ENTRY_SECONDS = 2e-9  # of a table of thresholds
 
 
 def check_graph(couplings: Couplings, bias: np.ndarray) -> None:
@@ -137,10 +139,14 @@ class LookupChains(WordChains):
         _, near, fields = self._graph
         shape = (len(kinds), self.n_units, len(kinds[0]), n_entries(near.shape[1] + own))
         tables = arrays.zeros(shape, np.uint16)
-        for table, betas in zip(tables, kinds, strict=True):
-            fill_thresholds(near, fields, np.array(betas), self._keep, own, table)
+
+        def make(k: int) -> None:
+            fill_thresholds(near, fields, np.array(kinds[k]), self._keep, own, tables[k])
             if best_form() == SHUFFLE:
-                table[:] = in_bytes(table)
+                tables[k] = in_bytes(tables[k])
+
+        worth = tables.size * ENTRY_SECONDS >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(kinds))
+        fan_out(make, range(len(kinds)), self.threads if worth else 1)
         return tables
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:

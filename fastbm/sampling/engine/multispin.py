@@ -92,12 +92,10 @@ class MultispinChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
-        self._tables: list[tuple[np.ndarray, ...]] = []
-        before = None
-        for block in self.blocks:
-            beta = self.beta[block][::32]
-            self._tables.append(self._tables[-1] if np.array_equal(beta, before) else self._table(beta))
-            before = beta
+        betas = [self.beta[block][::32] for block in self.blocks]
+        made = {beta.tobytes(): beta for beta in betas}
+        tables = {key: self._table(beta) for key, beta in made.items()}
+        self._tables = [tables[beta.tobytes()] for beta in betas]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the thresholds of every level and word, for even and odd numbers of neighbours."""
