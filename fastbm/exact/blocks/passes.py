@@ -57,13 +57,18 @@ class Passes:
 
     def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
         """Return the exponentials of a form, as `fill_table` writes them, some rows a thread."""
-        table = np.empty((form[0].size, form[1].size))
+        return self.tables([form], beta, tilt, centre)[0]
 
-        def fill(first: int) -> None:
-            fill_table(form, beta, tilt, centre, table[first : first + FILL_ROWS], first)
+    def tables(self, forms: Sequence[Form], beta: float, tilt: float = 0.0, centre: float = 0.0) -> list[np.ndarray]:
+        """Return the tables of several forms, handed to threads together."""
+        tables = [np.empty((form[0].size, form[1].size)) for form in forms]
 
-        self._each(fill, range(0, len(table), FILL_ROWS))
-        return table
+        def fill(place: tuple[int, int]) -> None:
+            k, first = place
+            fill_table(forms[k], beta, tilt, centre, tables[k][first : first + FILL_ROWS], first)
+
+        self._each(fill, [(k, first) for k, table in enumerate(tables) for first in range(0, len(table), FILL_ROWS)])
+        return tables
 
     def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return left @ right, computed tile by tile."""
@@ -85,25 +90,29 @@ class Passes:
 
         return sum(self._each(add, tiles(table)))
 
-    def weigh(self, left: np.ndarray, right: np.ndarray, table: np.ndarray, form: Form) -> Weighed:
-        """Return the joint weights (left @ right) * table, summed by row and by column, tile by tile."""
+    def weigh(self, products: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, Form]]) -> list[Weighed]:
+        """Return the joint weights (left @ right) * table of each (left, right, table, form), tile by tile.
 
-        def add(place: tuple[slice, slice]) -> Weighed:
-            rows, cols = place
+        They are summed by row and by column.
+        """
+
+        def add(item: tuple[int, tuple[slice, slice]]) -> Weighed:
+            k, (rows, cols) = item
+            left, right, table, form = products[k]
             found = Weighed.empty(rows.stop - rows.start, cols.stop - cols.start)
             weigh(left[rows] @ right[:, cols], table[rows, cols], form, (rows.start, cols.start), *found)
             return found
 
-        places = tiles(table)
-        whole = Weighed.empty(*table.shape)
-        n_units = whole.by_row.shape[1] - 1
-        for (rows, cols), tile in zip(places, self._each(add, places), strict=True):
-            low = tile.by_row.shape[1] - 1
+        places = [(k, place) for k, product in enumerate(products) for place in tiles(product[2])]
+        found = [Weighed.empty(*product[2].shape) for product in products]
+        for (k, (rows, cols)), tile in zip(places, self._each(add, places), strict=True):
+            whole, low = found[k], tile.by_row.shape[1] - 1
+            n_units = whole.by_row.shape[1] - 1
             up = [unit for unit in range(low, n_units) if cols.start >> unit & 1]
             whole.by_row[rows, :low] += tile.by_row[:, :low]
             whole.by_row[rows, [*up, n_units]] += tile.by_row[:, low:]
             whole.by_col[:, cols] += tile.by_col
-        return whole
+        return found
 
     def covary(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray, form: Form) -> Any:
         """Return the sums that `covary` makes of two products and a table, tile by tile."""

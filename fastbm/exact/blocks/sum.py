@@ -145,12 +145,11 @@ def _sum(
     """Return the sum in heights above an integer energy, and that energy."""
     forms = form_blocks(form.rises, form.fields, sizes)
     lowest = sum(int(one[3]) for one in forms)
-    f, g, h = (passes.table(one, beta) for one in forms)
+    f, g, h = passes.tables(forms, beta)
     if not wanted.moments:
         return Part(math.log(passes.total(f, g, h))), lowest
     pairs = np.zeros((form.n_units, form.n_units))
-    ab, bc = passes.weigh(h, g.T, f, forms[0]), passes.weigh(f.T, h, g, forms[1])
-    ac = passes.weigh(f, g, h, forms[2])
+    ab, bc, ac = passes.weigh([(h, g.T, f, forms[0]), (f.T, h, g, forms[1]), (f, g, h, forms[2])])
     of_b, of_c = sizes[0], sizes[0] + sizes[1]
     for weighed, rows, cols in ((ab, 0, of_b), (bc, of_b, of_c), (ac, 0, of_c)):
         add_pairs(*weighed, rows, cols, pairs)
