@@ -148,18 +148,24 @@ def choose(
         best = _cheapest(found, request.limits)
     if best is None:
         raise ValueError(_refusal(request, found, engine, n_sums))
-    there = _there(request, best, found[best], speeds)
+    there = _there(request, best, found[best], speeds, n_sums)
     if n_sums * there.seconds > request.limits.seconds or there.n_bytes > request.limits.n_bytes:
         raise ValueError(_refusal(request, found | {best: there}, engine, n_sums, n_sums * found[best].seconds))
     return Choice(best, why(best, found, engine), n_sums * found[best].seconds, usual[best].seconds)
 
 
-def _there(request: Request, engine: str, alone: Forecast, speeds: Speeds) -> Forecast:
-    """Return the forecast on the workers or threads that there are, from that on one thread."""
+def _there(request: Request, engine: str, alone: Forecast, speeds: Speeds, n_sums: int) -> Forecast:
+    """Return the forecast on the workers or threads that there are, from that on one thread.
+
+    That stands where it is within the limits: threads take no longer, and at most as many times the memory.
+    """
     if request.workers:
         n_pieces = max(request.plan(engine, threads=1).n_pieces, 1)
         return replace(alone, seconds=alone.seconds / min(request.workers, n_pieces))
-    return alone if request.threads == 1 else request.forecast(engine, speeds=speeds)
+    limits, n_bytes = request.limits, request.threads * alone.n_bytes
+    if request.threads == 1 or (n_sums * alone.seconds <= limits.seconds and n_bytes <= limits.n_bytes):
+        return alone
+    return request.forecast(engine, speeds=speeds)
 
 
 def _forecasts(request: Request, names: list[str], speeds: Speeds) -> dict[str, Forecast]:
