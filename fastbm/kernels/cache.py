@@ -296,8 +296,9 @@ class KernelCache:
         """Drop the oldest files of this kernel where there are many: those of sources that are no more."""
         files = list(Path(self._folder).glob(f"{self._name}-*.code"))
         if len(files) > MOST_KEPT:
-            for old in sorted(files, key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
-                old.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process does the same
+                for old in sorted(files, key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+                    old.unlink()
 
     def leave(self) -> None:
         """Give the right to compile back."""

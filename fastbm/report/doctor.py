@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,10 +106,12 @@ def _cache() -> Finding:
         return Finding(
             "kernels", "compiled anew in every process", "Set NUMBA_CACHE_DIR to a folder that can be written."
         )
-    files = list(Path(CACHE_FOLDER).glob("*.code"))
-    size = sum(file.stat().st_size for file in files)
+    sizes = []
+    for file in Path(CACHE_FOLDER).glob("*.code"):
+        with suppress(FileNotFoundError):  # another process dropped it
+            sizes.append(file.stat().st_size)
     advice = "`fastbm warmup` compiles what is lacking of the usual ones, for all later processes."
-    return Finding("kernels", f"{len(files)} compiled, {size / 1e6:.1f} MB, in {CACHE_FOLDER}", advice)
+    return Finding("kernels", f"{len(sizes)} compiled, {sum(sizes) / 1e6:.1f} MB, in {CACHE_FOLDER}", advice)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
