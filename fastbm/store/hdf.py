@@ -269,6 +269,8 @@ def copy_arrays(arrays: Mapping[str, Any], argument: str) -> Arrays:
 
 def _cast(name: str, array: np.ndarray, stream: Stream) -> np.ndarray:
     dtype, whole = stream.numpy_dtype, "iu"
+    if array.dtype == dtype:
+        return array
     fits = np.can_cast(array.dtype, dtype, "same_kind") and (array.dtype.kind == "O") == (dtype.kind == "O")
     cast = array.astype(dtype, copy=False) if fits or (array.dtype.kind in whole and dtype.kind in whole) else array
     if array.size and dtype.kind in whole and not np.can_cast(array.dtype, dtype, "safe"):
