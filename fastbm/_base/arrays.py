@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-LINE = 64  # bytes
+LINE, WORD = 64, 16  # bytes: NumPy's own arrays start at a word
 FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array of zeros that starts at a cache line."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
+    """Return an array of zeros that starts at a cache line, or lies within one."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    if size <= WORD:
+        return np.zeros(shape, kind)
     memory = np.zeros(size + LINE, np.uint8)
-    start = -memory.__array_interface__["data"][0] % LINE
-    found: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
-    return found
+    return np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % LINE)
 
 
 def copy(array: np.ndarray) -> np.ndarray:

@@ -34,16 +34,19 @@ def streams(seed: int, n_chains: int, *, first: int = 0, purpose: int = CHAINS) 
     """
     if n_chains > FEW:
         return seeds.states(seed, purpose, np.arange(first, first + n_chains), 4)
-    rows = [np.random.SeedSequence(seed, spawn_key=(purpose, first + c)).generate_state(4) for c in range(n_chains)]
-    return np.array(rows, np.uint32).reshape(n_chains, 4)
+    rows = np.empty((n_chains, 4), np.uint32)
+    for c in range(n_chains):
+        rows[c] = np.random.SeedSequence(seed, spawn_key=(purpose, first + c)).generate_state(4)
+    return rows
 
 
 def random_bytes(seed: int, purpose: int, n_rows: int, n_bytes: int, *, first: int = 0) -> np.ndarray:
     """Return ``keyed(seed, purpose, first + r).bytes(n_bytes)`` for every row r, (n_rows, n_bytes) uint8."""
     if n_rows <= max(FEW, n_bytes // 8):
-        n_words = -(-n_bytes // 8)
-        words = [_bits(seed, purpose, first + r).random_raw(n_words) for r in range(n_rows)]
-        return np.array(words, "<u8").reshape(n_rows, n_words).view(np.uint8)[:, :n_bytes]
+        words = np.empty((n_rows, -(-n_bytes // 8)), "<u8")
+        for r in range(n_rows):
+            words[r] = _bits(seed, purpose, first + r).random_raw(words.shape[1])
+        return words.view(np.uint8)[:, :n_bytes]
     return seeds.random_bytes(seed, purpose, np.arange(first, first + n_rows), n_bytes)
 
 

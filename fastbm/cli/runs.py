@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..store.names import is_campaign
 from .shared import (
     BAD_INPUT,
     FAILED,
@@ -30,6 +29,7 @@ from .shared import (
     Trust,
     Workers,
     app,
+    is_campaign,
     path_of,
     stoppable,
     who,
@@ -156,11 +156,12 @@ def merge(out: Out) -> None:
 @app.command()
 def show(out: Out, trust: Trust = False) -> None:
     """Show the settings, results and status of a run or a campaign; leave with 1 if it is damaged."""
-    from ..report import campaigns, tables
-
     if is_campaign(out):
+        from ..report import campaigns  # and with it all verbs
+
         campaigns.show(out)
         return
+    from ..report import tables
 
     if not tables.show(out, trust=trust):
         raise Stopped(f"{out} is damaged; this is what is whole.", FAILED)
@@ -198,13 +199,15 @@ def plot(
     trust: Trust = False,
 ) -> None:
     """Draw a run, or a column of a campaign over a key of its grid."""
-    from ..report import campaigns, tables
-
     if is_campaign(out):
+        from ..report import campaigns
+
         campaigns.draw(out, picture, x, y, group)
     elif x or y or group:
         raise Stopped("--x, --y and --group are of campaigns; this is a single run.", BAD_INPUT)
     else:
+        from ..report import tables
+
         tables.draw(out, picture, trust=trust)
 
 

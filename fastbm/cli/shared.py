@@ -74,6 +74,13 @@ def who(workers: int | None, scheduler: str | None, mpi: bool, part: str | None)
     return {name: value for name, value in found.items() if value is not None}
 
 
+def is_campaign(path: Path) -> bool:
+    """Return whether a path is the folder of a campaign, and not a run."""
+    from ..store.names import is_campaign as is_one  # with it the store, which a look at the help does without
+
+    return is_one(path)
+
+
 class Stopped(Exception):
     """Raised where a signal stopped a command; unlike KeyboardInterrupt it passes through the argument parser."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing, kernel
 from .vectors import (
     COLUMNS,
     ROWS,
@@ -47,6 +47,16 @@ def pack_units(up, packed):
                 row[c] |= np.uint8(np.uint8(bits[c]) << k)
         for c in range(n_chains):
             packed[c, byte] = row[c]
+
+
+@borrowing
+def pack_lane(up, lane, packed):
+    """Pack the units of one lane into bytes as `pack_units` does. Mutates `packed` (ceil(n_units / 8),)."""
+    for byte in range(packed.shape[0]):
+        bits = np.uint8(0)
+        for k in range(min(8, up.shape[0] - 8 * byte)):
+            bits |= np.uint8(up[8 * byte + k, lane] << k)
+        packed[byte] = bits
 
 
 @kernel

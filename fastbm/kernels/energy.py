@@ -5,7 +5,7 @@ E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
 
 import numpy as np
 
-from .jit import kernel
+from .jit import borrowing, inlined, kernel
 from .rows import copy_row
 
 
@@ -46,14 +46,22 @@ def energies_sparse(up, graph, bias, values, energies):
     indices, weights) with indices increasing in each row, `bias` (n_units, 1) or (n_units, lanes).  Cost: n_edges
     multiplications and additions a lane, in the same order on every processor.
     """
+    fill_energies_sparse(up, graph, bias, values, np.empty(energies.shape[0]), energies)
+
+
+@inlined
+def fill_energies_sparse(up, graph, bias, values, field, energies):
+    """Do what `energies_sparse` does; `field` (lanes,) is room."""
     indptr, indices, weights = graph
     lo, span = values
     lanes = energies.shape[0]
-    field = np.empty(lanes)
-    energies[:] = 0.0
+    for lane in range(lanes):
+        energies[lane] = 0.0
     for i in range(up.shape[0]):
         if bias.shape[1] == 1:
-            field[:] = bias[i, 0]
+            own = bias[i, 0]
+            for lane in range(lanes):
+                field[lane] = own
         else:
             copy_row(field, bias[i])
         for k in range(indptr[i], indptr[i + 1]):
@@ -65,3 +73,29 @@ def energies_sparse(up, graph, bias, values, energies):
                 field[lane] += w * (lo + span * up[j, lane])
         for lane in range(lanes):
             energies[lane] -= (lo + span * up[i, lane]) * field[lane]
+
+
+@borrowing
+def fill_energies_few(up, graph, bias, values, field, energies):
+    """Do what `fill_energies_sparse` does of few lanes: loops over a single one take longer than its additions."""
+    if energies.shape[0] == 1:
+        energies[0] = _energy_of_lane(up, graph, bias, values)
+    else:
+        fill_energies_sparse(up, graph, bias, values, field, energies)
+
+
+@borrowing
+def _energy_of_lane(up, graph, bias, values):
+    """Return the energy of the only lane, by the additions of `fill_energies_sparse` in their order."""
+    indptr, indices, weights = graph
+    lo, span = values
+    energy = 0.0
+    for i in range(up.shape[0]):
+        field = bias[i, 0]
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            if j >= i:
+                break
+            field += weights[k] * (lo + span * up[j, 0])
+        energy -= (lo + span * up[i, 0]) * field
+    return energy

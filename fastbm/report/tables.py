@@ -49,7 +49,7 @@ def run_file(
     `campaign` says who does it; of files with a grid `report.campaigns` takes care, and what is returned says that some
     cells have failed.
     """
-    from ..runs.toml import file as config  # and with it all verbs
+    from ..runs.toml import file as config
 
     file = ready.find(file)
     tables = config.read(file, changes)

@@ -81,7 +81,8 @@ def execute(
         worker.told = lambda: progress(task, {})
     if hasattr(worker, "n_written"):  # it may ask how many rows of each stream the run has written
         worker.n_written = lambda: {name: writer.n_rows(name) for name in writer.streams}
-    with stop, stop.breaking(False), single_threaded_blas():
+    products = getattr(worker, "multiplies", True)  # short runs that do not have no time for the limit
+    with stop, stop.breaking(False), single_threaded_blas() if products else nullcontext():
         try:
             state = _advance_all(task, writer, stop, progress)
         finally:

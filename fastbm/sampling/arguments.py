@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from .._base import checks, rng
 from .._base.options import pick
 from .chains import check_betas
@@ -142,8 +140,7 @@ def _beta(sampler: Sampler, given: Any, n_chains: int, *, searches: bool) -> tup
     if given is None and not betas and searches:
         return ()
     value = (betas[-1] if betas else 1.0) if given is None else given
-    check_betas(value, n_chains)
-    found = tuple(np.atleast_1d(np.asarray(value, np.float64)).tolist())
+    found = tuple(check_betas(value, n_chains).tolist())
     if len(found) > 1 and not sampler.many_betas:
         others = ", ".join(repr(name) for name, cls in SAMPLERS.items() if cls.many_betas)
         raise ValueError(

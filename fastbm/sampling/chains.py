@@ -79,19 +79,31 @@ def make_chains(
         kernel = choose_kernel(*machine, beta=betas, order=chosen, first_chain=first_chain)
     else:
         kernel = check_kernel(kernel, *machine, beta=betas, order=chosen, first_chain=first_chain)
-    if rule == "metropolis" and chosen != "random" and highest_beta is None:
-        _warn_if_periodic(model, chosen, float(betas.min()))
-    up = start_bits(initial, model.n_units, n_chains, seed, first_chain, model.convention)
+    return start_chains(
+        model, bias, betas, rule=rule, order=chosen, kernel=kernel, seed=seed, initial=initial,
+        threads=threads_module.resolve(threads), first_chain=first_chain, highest_beta=highest_beta,
+    )  # fmt: skip
+
+
+def start_chains(
+    model: BoltzmannMachine, bias: np.ndarray, beta: np.ndarray, *, rule: str, order: str, kernel: str, seed: int,
+    initial: Any, threads: int, first_chain: int, highest_beta: float | None,
+) -> Chains:  # fmt: skip
+    """Return chains, one for each of `beta` (n_chains,), of arguments that `make_chains` would have checked."""
+    if rule == "metropolis" and order != "random" and highest_beta is None:
+        _warn_if_periodic(model, order, float(beta.min()))
     return couple_chains(
-        *machine,
-        up,
-        make_streams(kernel, seed, n_chains, first_chain),
+        model.couplings,
+        bias,
+        model.convention,
+        start_bits(initial, model.n_units, len(beta), seed, first_chain, model.convention),
+        make_streams(kernel, seed, len(beta), first_chain),
         kernel=kernel,
-        beta=betas,
+        beta=beta,
         rule=rule,
-        order=chosen,
+        order=order,
         seed=seed,
-        threads=threads_module.resolve(threads),
+        threads=threads,
         highest_beta=highest_beta,
     )
 

@@ -87,7 +87,7 @@ class Observables:
         As `check_observables` returns it.
     functions : mapping
         The functions for names of which `named` says None.
-    first : (n_chains, ceil(n_units / 8)) uint8 array
+    first : (n_chains, ceil(n_units / 8)) uint8 array, or None where there are no observables
         States on which functions are tried, to learn the shapes they return.
     n_groups : int
         Equal groups of consecutive chains that have the same temperature and clamped values.
@@ -99,7 +99,7 @@ class Observables:
         n_chains: int,
         named: Mapping[str, str | None],
         functions: Mapping[str, Function],
-        first: np.ndarray,
+        first: np.ndarray | None,
         n_groups: int = 1,
     ) -> None:
         self._model, self._n_chains, self._named, self._functions = model, n_chains, dict(named), dict(functions)
@@ -120,8 +120,13 @@ class Observables:
 
                 self._sides = periodic_sides(model.origin, model.n_units, f"observables {what!r}")
         self._shapes: dict[str, tuple[int, ...]] = {}
-        if self._named:
+        if first is not None:
             self._shapes = {name: values.shape for name, values in self._measure(first).items()}
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether any are functions of the user."""
+        return bool(self._functions)
 
     @property
     def _pairs(self) -> list[str]:

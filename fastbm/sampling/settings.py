@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -234,7 +234,7 @@ class SampleSettings:
     @property
     def by_chain(self) -> np.ndarray:
         """The inverse temperature at which each chain is recorded, (n_chains,)."""
-        return np.repeat(self.beta, self.n_chains // len(self.beta))
+        return np.array(self.beta, np.float64).repeat(self.n_chains // len(self.beta))
 
     @property
     def n_lanes(self) -> int:
@@ -249,7 +249,7 @@ class SampleSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values, for the spec: those of all samplers, and the sampler's own."""
-        common = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "own"}
+        common = {name: value for name, value in vars(self).items() if name != "own"}
         if self.highest_beta is None:
             del common["highest_beta"]
         found = {"sampler": self.sampler, **common, **self.own.as_dict()}

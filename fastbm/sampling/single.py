@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from .._base.options import options
-from .chains import make_chains
+from .chains import start_chains
 from .clamped import Conditioned
-from .engine.choice import MANY_CHAINS
+from .engine.choice import MANY_CHAINS, check_kernel
 from .settings import SampleSettings, SingleUnit
 
 
@@ -18,10 +18,13 @@ class _Chains(SingleUnit):
 
     def chains(self, settings: SampleSettings, subject: Conditioned, initial: Any, threads: int) -> Any:
         """Return independent chains."""
-        return make_chains(
-            subject.machine, settings.n_chains, beta=list(settings.beta), initial=initial,
-            first_chain=settings.first_chain, highest_beta=settings.highest_beta,
-            **self.common(settings, subject, threads),
+        machine, betas, first = subject.machine, settings.by_chain, settings.first_chain
+        bias = machine.flat_bias if subject.bias is None else subject.bias
+        parts = (machine.couplings, bias, machine.convention)  # of which a spec may name a kernel that cannot take them
+        kernel = check_kernel(self.kernel, *parts, beta=betas, order=self.order, first_chain=first)
+        return start_chains(
+            machine, bias, betas, rule=self.update, order=self.order, kernel=kernel, seed=settings.seed,
+            initial=initial, threads=threads, first_chain=first, highest_beta=settings.highest_beta,
         )  # fmt: skip
 
 

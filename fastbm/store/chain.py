@@ -62,7 +62,7 @@ def read_origin(names: Names) -> Origin:
     try:
         header = read_header(path, names.show(path), hashed=True)
         with open_image(path) as file:
-            meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
+            meta = hdf.read_attributes(file[META].id)
             parse_settings(meta)
             replaced = [str(one) for one in json.loads(str(meta["replaces"]))]
             return Origin(header, file[SPEC].asstr()[()], hdf.read_streams(file)[0], meta, replaced)

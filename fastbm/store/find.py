@@ -199,14 +199,15 @@ def _open_merged(names: Names, trust: bool) -> MergedFile:
 
 def _about(names: Names, merged: MergedFile) -> Merged:
     shown, file = names.shown, merged.hdf5
-    if file.attrs.get("format") != FORMAT:
+    attrs = hdf.read_attributes(file["/"].id)
+    if attrs.get("format") != FORMAT:
         raise StorageError(f"{shown} is not a fastbm run (no format attribute).")
-    check_major(shown, file.attrs["format_version"], file.attrs["fastbm_version"])
-    if "segment" in file.attrs:
+    check_major(shown, attrs["format_version"], attrs["fastbm_version"])
+    if "segment" in attrs:
         raise StorageError(f"{shown} is one segment of a run. Open the run by its own name, without /seg-....")
-    if META not in file or "run_id" not in file[META].attrs:
+    meta = hdf.read_attributes(file[META].id) if META in file else {}
+    if "run_id" not in meta:
         raise StorageError(f"{shown} is not a fastbm run (it holds no run id).")
-    meta = {key: hdf.plain(value) for key, value in file[META].attrs.items()}
     parse_settings(meta)
     if any(not isinstance(meta.get(key), kind) for key, kind in ABOUT.items()):
         raise Damaged("what it says of its making is not there")

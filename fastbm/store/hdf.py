@@ -112,23 +112,54 @@ def _space(shape: tuple[int, ...]) -> Any:
     return h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
 
 
+def read_attributes(found: h5g.GroupID | h5d.DatasetID) -> dict[str, Any]:
+    """Return the attributes of a group or a dataset as Python numbers, texts and arrays, but for those of scales.
+
+    h5py's own layer takes three times as long, and a run has some thirty of them.
+    """
+    names: list[bytes] = []
+    if h5a.get_num_attrs(found):
+        h5a.iterate(found, names.append)
+    return {name.decode(): _value(h5a.open(found, name)) for name in sorted(names) if name not in SCALE_ATTRIBUTES}
+
+
+def _value(attribute: h5a.AttrID) -> Any:
+    if attribute.shape is None:
+        return h5py.Empty(attribute.dtype)
+    array = np.zeros(attribute.shape, attribute.dtype)
+    attribute.read(array)
+    if array.dtype.kind == "O":
+        texts = [text.decode("utf-8", "surrogateescape") for text in array.flat]
+        array = np.array(texts, object).reshape(array.shape)
+    return array if array.ndim else array.item()
+
+
 def read_arrays(group: h5py.Group) -> Arrays:
     """Read every dataset below `group`, by slash path."""
-    return {name: read_dataset(group[name]) for name in dataset_names(group)}
+    return {name: read_dataset(dataset) for name, dataset in datasets(group).items()}
 
 
-def read_dataset(dataset: h5py.Dataset) -> np.ndarray:
+def read_dataset(dataset: h5d.DatasetID) -> np.ndarray:
     """Read a whole dataset, as an array also where it is a scalar."""
-    whole = dataset.asstr()[()] if is_text(dataset) else dataset[()]
-    return np.asarray(whole, dtype=object if is_text(dataset) else dataset.dtype)
+    if is_text(dataset):
+        return np.asarray(h5py.Dataset(dataset).asstr()[()], dtype=object)
+    array = np.empty(dataset.shape, dataset.dtype)
+    if array.size:
+        dataset.read(h5s.ALL, h5s.ALL, array)
+    return array
 
 
 def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
-    """Return the slash paths of all datasets below `group`, sorted; top groups named in `leave` are not entered.
+    """Return the slash paths of `datasets`."""
+    return list(datasets(group, leave))
+
+
+def datasets(group: h5py.Group, leave: Collection[str] = ()) -> dict[str, h5d.DatasetID]:
+    """Return all datasets below `group` by slash path, sorted; top groups named in `leave` are not entered.
 
     Axes, which are there for other programs, are none of them.
     """
-    names: list[str] = []
+    names: dict[str, h5d.DatasetID] = {}
     groups, seen = [("", h5g.open(group.id, b"."))], set()
     while groups:
         prefix, one = groups.pop()
@@ -143,8 +174,8 @@ def dataset_names(group: h5py.Group, leave: Collection[str] = ()) -> list[str]:
             if isinstance(found, h5g.GroupID):
                 groups.append((f"{prefix}{name}/", found))
             elif isinstance(found, h5d.DatasetID) and not h5a.exists(found, AXIS):
-                names.append(prefix + name)
-    return sorted(names)
+                names[prefix + name] = found
+    return dict(sorted(names.items()))
 
 
 def _address(info: Any) -> int:
@@ -152,25 +183,37 @@ def _address(info: Any) -> int:
     return int(info.u) if info.type == h5l.TYPE_HARD else -1
 
 
-def is_text(dataset: h5py.Dataset) -> bool:
+def is_text(dataset: h5py.Dataset | h5d.DatasetID) -> bool:
     """Return whether a dataset holds UTF-8 text."""
     return h5py.check_string_dtype(dataset.dtype) is not None
 
 
 def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None, n_rows: int = 0) -> h5py.Dataset:
-    """Create the empty, growing dataset of a stream, which is to have `n_rows` where that is known."""
-    dataset = group.create_dataset(
-        name,
-        shape=(0, *stream.shape),
-        # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
-        maxshape=(None, *(n or None for n in stream.shape)),
-        chunks=chunk_shape(stream, n_rows),
-        track_times=False,
-        **_layout(stream, compression),
-    )
+    """Create the growing dataset of a stream, for `n_rows` that are still to be written."""
+    # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow
+    shape, most = (n_rows, *stream.shape), (None, *(n or None for n in stream.shape))
+    chunk = chunk_shape(stream, n_rows)
+    if compression or stream.dtype == "str":
+        layout = _layout(stream, compression) | {"chunks": chunk, "maxshape": most, "track_times": False}
+        dataset = group.create_dataset(name, shape=shape, **layout)
+    else:
+        dataset = h5py.Dataset(_add_growing(group, name, stream.numpy_dtype, shape, most, chunk))
     for key in sorted(stream.attrs):
         write_attribute(dataset, key, stream.attrs[key])
     return dataset
+
+
+def _add_growing(
+    group: h5py.Group, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], most: tuple[int | None, ...],
+    chunk: tuple[int, ...],
+) -> h5d.DatasetID:  # fmt: skip
+    """Create a dataset of numbers in chunks that are not there yet, with Fletcher's checksums."""
+    layout = h5p.create(h5p.DATASET_CREATE)
+    layout.set_chunk(chunk)
+    layout.set_fletcher32()
+    layout.set_obj_track_times(False)
+    space = h5s.create_simple(shape, tuple(h5s.UNLIMITED if n is None else n for n in most))
+    return h5d.create(group.id, name.encode(), _type(dtype), space, layout, _properties(False)[0])
 
 
 def write_rows(
@@ -211,20 +254,13 @@ def read_rows_of(file: h5py.File, name: str, stream: Stream, selection: slice) -
 def read_streams(file: h5py.File) -> tuple[dict[str, Stream], dict[str, int]]:
     """Return the streams that a first segment or a merged file declares, and how many rows it has of each."""
     own = (SPEC, INPUTS, STATE, INDEX, REWINDS)
-    datasets = {name: file[name] for name in dataset_names(file, own)}
-    return {name: _stream(one) for name, one in datasets.items()}, {n: len(one) for n, one in datasets.items()}
+    found = datasets(file, own)
+    return {name: _stream(one) for name, one in found.items()}, {name: int(one.shape[0]) for name, one in found.items()}
 
 
-def plain(value: Any) -> Any:
-    """Return an attribute as a Python number or text."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _stream(dataset: h5py.Dataset) -> Stream:
+def _stream(dataset: h5d.DatasetID) -> Stream:
     dtype = "str" if is_text(dataset) else dataset.dtype.str
-    known = dataset.attrs
-    attrs = {key: plain(known[key]) for key in sorted(known) if key.encode() not in SCALE_ATTRIBUTES}
-    return Stream(dtype, tuple(int(n) for n in dataset.shape[1:]), attrs)
+    return Stream(dtype, tuple(int(n) for n in dataset.shape[1:]), read_attributes(dataset))
 
 
 def _layout(stream: Stream, compression: str | None) -> dict[str, Any]:
@@ -269,6 +305,8 @@ def copy_arrays(arrays: Mapping[str, Any], argument: str) -> Arrays:
 
 def _cast(name: str, array: np.ndarray, stream: Stream) -> np.ndarray:
     dtype, whole = stream.numpy_dtype, "iu"
+    if array.dtype == dtype:
+        return array
     fits = np.can_cast(array.dtype, dtype, "same_kind") and (array.dtype.kind == "O") == (dtype.kind == "O")
     cast = array.astype(dtype, copy=False) if fits or (array.dtype.kind in whole and dtype.kind in whole) else array
     if array.size and dtype.kind in whole and not np.can_cast(array.dtype, dtype, "safe"):

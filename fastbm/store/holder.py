@@ -68,8 +68,7 @@ class Holder:
 def myself() -> Holder:
     """Return the holder that stands for this process."""
     pid = os.getpid()
-    born = _stat(pid)
-    return Holder(socket.gethostname(), pid, time.time(), _boot(), _space(), born[1] if born else "unknown")
+    return Holder(socket.gethostname(), pid, time.time(), _boot(), _space(), _born(pid))
 
 
 def read_holder(lock: Path) -> Holder | None:
@@ -131,6 +130,13 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _differ(one: str, other: str) -> bool:
     return "unknown" not in (one, other) and one != other
+
+
+@cache
+def _born(pid: int) -> str:
+    """Return the clock tick in which this process was born, of its number: a forked one has another."""
+    found = _stat(pid)
+    return found[1] if found else "unknown"
 
 
 @cache

@@ -81,7 +81,7 @@ def counters(reader: Reader, at: Commit, names: Iterable[str]) -> Arrays:
 
 def _small(file: h5py.File, names: Iterable[str]) -> Arrays:
     state = file[STATE]
-    return {name: read_dataset(state[name]) for name in names if name in state}
+    return {name: read_dataset(state[name].id) for name in names if name in state}
 
 
 def last_rows(reader: Reader, name: str, n_rows: int, n_commits: int) -> tuple[int, np.ndarray]:

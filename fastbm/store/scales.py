@@ -19,7 +19,7 @@ from h5py import h5d, h5ds, h5p, h5s, h5t
 
 from .._base.hdf5 import AXIS
 from .._base.streams import Stream
-from .hdf import TEXT, dataset_names
+from .hdf import TEXT, datasets, write_attribute
 from .schema import INPUTS, STATE, beside, names_of_axes
 
 AXES = "axes"
@@ -51,13 +51,12 @@ def name_axes(file: h5py.File, streams: Mapping[str, Stream], inputs: Mapping[st
 def _name_lengths(file: h5py.File, group: str) -> None:
     """Name the axes of arrays that no record lies along by their lengths, as other programs would without a name."""
     scales: dict[str, h5d.DatasetID] = {}
-    for name in dataset_names(file[group]):
-        dataset = file[group][name]
+    for dataset in datasets(file[group]).values():
         for axis, length in enumerate(dataset.shape):
             label = f"length_{length}" + "_again" * dataset.shape[:axis].count(length)
             if label not in scales:
                 scales[label] = _without_values(file, f"{group}/{label}", length)
-            h5ds.attach_scale(dataset.id, scales[label], axis)
+            h5ds.attach_scale(dataset, scales[label], axis)
 
 
 def _without_values(file: h5py.File, place: str, length: int) -> h5d.DatasetID:
@@ -65,7 +64,7 @@ def _without_values(file: h5py.File, place: str, length: int) -> h5d.DatasetID:
     layout = h5p.create(h5p.DATASET_CREATE)
     layout.set_obj_track_times(False)
     found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), layout)
-    h5py.Dataset(found).attrs[AXIS.decode()] = np.uint8(1)
+    write_attribute(h5py.Dataset(found), AXIS.decode(), np.uint8(1))
     h5ds.set_scale(found, _LENGTH.format(length).encode())
     return found
 
@@ -88,8 +87,13 @@ def _make_scale(
 def _write(file: h5py.File, name: str, array: np.ndarray) -> h5d.DatasetID:
     dtype: Any = TEXT if array.dtype.kind == "O" else array.dtype
     dataset = file.create_dataset(name, data=array, dtype=dtype, track_times=False)
-    dataset.attrs[AXIS.decode()] = np.uint8(1)
+    write_attribute(dataset, AXIS.decode(), np.uint8(1))
     return dataset.id
+
+
+def coordinates(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return those of a run's inputs that stand along axes."""
+    return {name: array for name, array in inputs.items() if name.startswith(f"{AXES}/")}
 
 
 def _coordinates(inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[str, tuple[str, np.ndarray]]]:

@@ -69,17 +69,20 @@ def _check_names(argument: str, names: frozenset[str], reserved: frozenset[str])
 def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """Check declared streams and return them in the order in which they are stored."""
     check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX, REWINDS))
-    for name, stream in streams.items():
-        kind = stream.numpy_dtype.kind
-        if kind not in "biufcO" or (stream.dtype != "str" and kind == "O"):
+    found = {}
+    for name in sorted(streams):
+        stream, dtype = streams[name], streams[name].numpy_dtype
+        if dtype.kind not in "biufcO" or (stream.dtype != "str" and dtype.kind == "O"):
             raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")
         if taken := RESERVED & stream.attrs.keys():
             raise ValueError(f"streams: attribute {min(taken)!r} of {name!r} is written by the store itself.")
         for key, value in stream.attrs.items():
             if not isinstance(value, (int, float, str, np.integer, np.floating)):
                 raise TypeError(f"streams: attribute {key!r} of {name!r} must be a number or text; got {value!r}.")
+        stored = "str" if dtype.kind == "O" else dtype.str
+        found[name] = Stream(stored, tuple(int(n) for n in stream.shape), dict(stream.attrs))
     _check_axes(streams)
-    return {name: _normal(streams[name]) for name in sorted(streams)}
+    return found
 
 
 def names_of_axes(stream: Stream) -> tuple[str, ...]:
@@ -148,11 +151,6 @@ def check_major(shown: str, version: Iterable[int], written_by: str) -> None:
             f"{shown} has format {major}.{minor}; this fastbm ({package_version('fastbm')}) reads up to "
             f"{FORMAT_VERSION[0]}.x. Install fastbm >= {written_by}."
         )
-
-
-def _normal(stream: Stream) -> Stream:
-    dtype = "str" if stream.dtype == "str" else np.dtype(stream.dtype).str
-    return Stream(dtype, tuple(int(n) for n in stream.shape), dict(stream.attrs))
 
 
 def _short(value: Any) -> str:

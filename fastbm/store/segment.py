@@ -186,7 +186,7 @@ def _read_attributes(path: Path) -> tuple[dict[str, Any], Arrays]:
 
 
 def _attributes(file: h5py.File) -> tuple[dict[str, Any], Arrays]:
-    attrs = {key: hdf.plain(value) for key, value in file.attrs.items()}
+    attrs = hdf.read_attributes(file["/"].id)
     if attrs.get("format") != FORMAT or "segment" not in attrs:
         raise Damaged("it is a sealed file but no segment")
     return attrs, {key: file[key][...] for key in (INDEX, REWINDS) if key in file}

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.bits import count_pairs, pack_chains, pack_units
+from fastbm.kernels.bits import count_pairs, pack_chains, pack_lane, pack_units
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64
 from tests.twins import reference
@@ -134,7 +134,10 @@ def test_units_are_packed_into_bytes(n, n_chains, spare, seed):
     up = random_bits(n, n_chains + spare, seed)
     packed = np.full((n_chains, -(-n // 8)), 255, np.uint8)
     pack_units(up, packed)
-    assert packed.tolist() == [reference.pack_words(up[:, c], 8) for c in range(n_chains)]
+    one_by_one = np.full_like(packed, 255)
+    for c in range(n_chains):
+        pack_lane(up, c, one_by_one[c])
+    assert packed.tolist() == one_by_one.tolist() == [reference.pack_words(up[:, c], 8) for c in range(n_chains)]
 
 
 @FEW

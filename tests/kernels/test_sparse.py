@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.energy import energies_sparse
+from fastbm.kernels.energy import energies_sparse, fill_energies_few
 from fastbm.kernels.graph import colour_units
 from fastbm.kernels.sampling.sparse import sweep_sparse
 from tests.twins import reference, sampling as slow
@@ -168,7 +168,11 @@ def test_energies_are_those_of_the_twin(n, lanes, units, bias_per_lane, seed):
     machine = Machine.draw(n, units, seed, n_biases=lanes if bias_per_lane else 1)
     up, energies = Lanes.draw(n, lanes, seed).up, np.empty(lanes)
     lo, hi = reference.VALUES[units]
-    energies_sparse(up, machine.csr, np.ascontiguousarray(machine.bias.T), (float(lo), float(hi - lo)), energies)
+    about = (machine.csr, np.ascontiguousarray(machine.bias.T), (float(lo), float(hi - lo)))
+    energies_sparse(up, *about, energies)
+    few = np.empty(lanes)
+    fill_energies_few(up, *about, np.empty(lanes), few)
+    assert few.tolist() == energies.tolist()
     states = np.where(up, hi, lo).T.tolist()
     exact = [reference.energy(state, machine.weights, machine.bias_of(c)) for c, state in enumerate(states)]
     np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-13 * n * n)

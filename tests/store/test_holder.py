@@ -100,6 +100,7 @@ def test_processes_of_this_host_are_looked_for() -> None:
 
 def test_without_a_table_of_processes_the_number_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder, "_stat", lambda pid: None)
+    monkeypatch.setattr(holder, "_born", holder._born.__wrapped__)
     here = myself()
     assert here.born == "unknown"
     assert here.alive is True

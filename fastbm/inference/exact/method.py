@@ -127,7 +127,7 @@ def _sum_few(
 
     Return None where it takes more than that, or is refused.
     """
-    if energy_variance is not None and not (moments and isinstance(energy_variance, bool)):
+    if energy_variance and not moments:
         return None
     wanted = FULL if moments and energy_variance is not False else Wanted(moments, False)
     try:

@@ -23,7 +23,7 @@ def draw_limits(streams, c, scale, hold, words, limits):
     fill_limits(words, scale[c], hold, limits)
 
 
-@kernel
+@borrowing
 def _visit_sparse(up, c, graph, sites, limits, hold):
     """Update the units of `sites` of chain `c`; return the number of flips. Mutates `up`."""
     indptr, indices, rises, start = graph
@@ -53,15 +53,15 @@ def _visit_sparse(up, c, graph, sites, limits, hold):
 
 
 @kernel
-def sweep_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
+def room_for_sparse(rises):
+    """Return room for the words and the limits of some attempts."""
+    return np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, rises.dtype)
 
-    Mutates `up` (n_units, n_chains) uint8, `streams`; returns the number of flips. Arguments are those of
-    `fastbm.kernels.sampling.sparse.sweep_sparse`, with which it shares every bit; but units of `graph` have neighbours
-    in multiples of four, some of which may add 0.
-    Cost: O(degree) an attempt.
-    """
-    words, limits = np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, graph[2].dtype)
+
+@borrowing
+def advance_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold, room):
+    """Do what `sweep_sparse_few` does, in `room` that `room_for_sparse` has made."""
+    words, limits = room
     n_flips = 0
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]
@@ -72,3 +72,15 @@ def sweep_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold):
                 draw_limits(streams, c, scale, hold, words[:m], limits[:m])
                 n_flips += _visit_sparse(up, c, graph, some, limits[:m], hold)
     return n_flips
+
+
+@kernel
+def sweep_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold):
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
+
+    Mutates `up` (n_units, n_chains) uint8, `streams`; returns the number of flips. Arguments are those of
+    `fastbm.kernels.sampling.sparse.sweep_sparse`, with which it shares every bit; but units of `graph` have neighbours
+    in multiples of four, some of which may add 0.
+    Cost: O(degree) an attempt.
+    """
+    return advance_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold, room_for_sparse(graph[2]))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..bits import pack_units
-from ..energy import energies_dense, energies_sparse
+from ..bits import pack_lane, pack_units
+from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
 from ..jit import borrowing, kernel
 from .dense import advance_dense, dense_room, room_for_dense
-from .few import sweep_sparse_few
+from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few, few_room, room_for_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .levels import collect_bits, sweep_levels
@@ -112,18 +112,23 @@ def record_sparse(up, chains, visits, hold, few, many, graph, bias, units, packe
     (indptr, indices, rises), start, scale, streams = chains
     sites, thin = visits
     n_chains, n_flips = packed.shape[1], 0
-    total = np.empty(up.shape[1])
+    if few is not None:
+        room = room_for_sparse(rises)
+    field, total = np.empty(up.shape[1]), np.empty(up.shape[1])
     for t in range(packed.shape[0]):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         rises_of = (indptr, indices, rises, start)
         if few is not None:
-            n_flips += sweep_sparse_few(up, rises_of, scale, streams, rows, thin, hold)
+            n_flips += advance_sparse_few(up, rises_of, scale, streams, rows, thin, hold, room)
+            for c in range(n_chains):
+                pack_lane(up, c, packed[t, c])
+            fill_energies_few(up, graph, bias, units, field, energies[t])
         if many is not None:
             n_flips += sweep_sparse(up, rises_of, scale, streams, rows, thin, hold, n_chains)
-        pack_units(up, packed[t])
-        energies_sparse(up, graph, bias, units, total)
-        for c in range(n_chains):
-            energies[t, c] = total[c]
+            pack_units(up, packed[t])
+            fill_energies_sparse(up, graph, bias, units, field, total)
+            for c in range(n_chains):
+                energies[t, c] = total[c]
     return n_flips
 
 
@@ -135,12 +140,10 @@ def record_levels(states, chains, thin, hold, machine, packed, energies):
     (graph, bias, units). On exit `up` is what `bits` are.
     """
     (bits, ranks, up), (levels, scale, streams), (graph, bias, units) = states, chains, machine
-    n_pieces, total, n_flips = levels[0].shape[0] - 1, np.empty(up.shape[1]), 0
+    n_pieces, field, n_flips = levels[0].shape[0] - 1, np.empty(up.shape[1]), 0
     for t in range(packed.shape[0]):
         n_flips += sweep_levels(bits, levels, scale, streams, (0, n_pieces), thin, hold)
         collect_bits(bits, ranks, up)
         pack_units(up, packed[t])
-        energies_sparse(up, graph, bias, units, total)
-        for c in range(packed.shape[1]):
-            energies[t, c] = total[c]
+        fill_energies_few(up, graph, bias, units, field, energies[t])
     return n_flips

@@ -119,9 +119,15 @@ class SamplingTask(Breakable):
         self._subject = subject
         super().__init__(s.own.chains(s, subject, initial, threads))
         self._n_groups = math.lcm(len(s.beta), subject.n_patterns)
-        first = subject.complete(self.chains.packed())
+        self._n_bytes = -(-subject.model.n_units // 8)
+        first = subject.complete(self.chains.packed()) if s.observables else None
         self._observables = Observables(subject.model, s.n_chains, s.observables, functions, first, self._n_groups)
-        self._best = Best(int(s.k or 0), first.shape[-1]) if s.keep == "best" else None
+        self._best = Best(int(s.k or 0), self._n_bytes) if s.keep == "best" else None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether blocks may call BLAS; functions of the user may."""
+        return getattr(self.chains, "multiplies", True) or self._observables.has_functions
 
     @property
     def detail(self) -> dict[str, Any]:

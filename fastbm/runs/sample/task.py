@@ -40,7 +40,6 @@ class SampleTask(SamplingTask):
         again = AGAIN if s.own.relaxes else 1.0
         self._rule = Rule(s.until, grouped, again=again) if s.until else None
         self._relaxation = Relaxation(grouped) if s.burn_in == "auto" else None
-        self._n_bytes = -(-subject.model.n_units // 8)
         self._first = -1 if s.burn_in == "auto" else int(s.burn_in)  # the sweep after which samples begin, once known
         self._end = -1  # that at which the stopping rule was met
         self._times = s.times

@@ -16,21 +16,10 @@ import msgspec
 from ... import models
 from ..._base import checks, rng
 from ..._base.options import plain_types
-from ...inference.auto import BY_NAME
-from ...inference.methods import METHODS, make_estimator
-from ...learning.classifier.classifier import BoltzmannClassifier
-from ...learning.methods import RULES, Monitor
-from ...learning.planted.rules import read_rules
 from ...machine.file import load
 from ...machine.machine import BoltzmannMachine
 from ...sampling.samplers import SAMPLERS
 from ..begin import open as open_run
-from ..fit.verb import fit
-from ..infer.compare import compare
-from ..infer.verb import infer, infer_run
-from ..planted.verb import compare_rules
-from ..sample.verb import sample
-from . import data
 from .text import read as read
 
 MODELS = (
@@ -43,7 +32,7 @@ MODELS = (
     "random_tree",
     "from_rudy",
 )
-VERBS: dict[str, Callable[..., Any]] = {"sample": sample, "fit": fit, "infer": infer, "compare": compare}
+VERBS = ("sample", "fit", "infer", "compare")
 TABLES = ("model", "data", *VERBS, "classify", "store")
 FIT_STORE_KEYS = {"weights_every": int, "samples_every": int}
 STORE_KEYS = {
@@ -110,17 +99,46 @@ def check(tables: Mapping[str, Any]) -> str:
         raise ValueError(f"[{verb}] takes a table [{source}], not [{other}].")
     if "classify" in tables and verb != "fit":
         raise ValueError("[classify] stands beside [fit] only.")
-    keys = {
-        "store": STORE_KEYS | {"max_seconds": float} | (FIT_STORE_KEYS if verb == "fit" else {}),
-        "data": data.KEYS,
-        "classify": _classifier_keys(),
-        verb: _verb_keys(verb, tables),
-    }
-    keys = {name: found for name, found in keys.items() if name in tables or name == "store"}
+    keys = _keys(verb, tables)
     for name, table in tables.items():
         if name != "model":
             check_table(name, table, keys)
     return verb
+
+
+def _keys(verb: str, tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the keys, and the types of their values, of all tables that a file has but [model]."""
+    keys = {"store": STORE_KEYS | {"max_seconds": float} | (FIT_STORE_KEYS if verb == "fit" else {})}
+    if verb == "fit":
+        from .data import KEYS
+
+        keys["data"] = KEYS
+    if "classify" in tables:
+        keys["classify"] = _classifier_keys()
+    return keys | {verb: _verb_keys(verb, tables)}
+
+
+def function_of(verb: str, *, rules: bool = False) -> Callable[..., Any]:
+    """Return what does a verb, or compares rules: a file needs one of them, and each brings packages of its own."""
+    if verb == "sample":
+        from ..sample.verb import sample
+
+        return sample
+    if verb == "fit":
+        from ..fit.verb import fit
+
+        return fit
+    if verb == "infer":
+        from ..infer.verb import infer
+
+        return infer
+    if rules:
+        from ..planted.verb import compare_rules
+
+        return compare_rules
+    from ..infer.compare import compare
+
+    return compare
 
 
 def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
@@ -137,12 +155,18 @@ def _signature(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _classifier_keys() -> dict[str, Any]:
+    from ...learning.classifier.classifier import BoltzmannClassifier
+    from ...learning.methods import Monitor
+
+    fit = function_of("fit")
     rules = {"layout": _arguments(fit)["layout"], "until": plain_types(Monitor)["until"]} | _rule_options()
     return rules | _arguments(BoltzmannClassifier, drop={"units"})
 
 
 @cache
 def _rule_options() -> dict[str, Any]:
+    from ...learning.methods import RULES
+
     return {name: kind for rule in RULES.values() for name, kind in plain_types(rule).items()}
 
 
@@ -159,13 +183,17 @@ def _has_rules(tables: Mapping[str, Any]) -> bool:
 def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if _has_rules(tables):
         return _rules_keys(tables["compare"])
-    keys = _arguments(VERBS[verb], NOT_IN_FILES)
+    keys = _arguments(function_of(verb), NOT_IN_FILES)
     if verb == "fit":
+        from ...learning.methods import Monitor
+
         watched = {name: kind for name, kind in plain_types(Monitor).items() if name not in FIT_STORE_KEYS}
         keys |= {"method": str} | _rule_options() | watched
     if verb == "sample":
         keys |= _sampler_options()
     if verb == "infer":
+        from ...inference.auto import BY_NAME
+
         method = tables["infer"].get("method", "")
         checks.choice("infer.method", method, BY_NAME)
         keys |= {"method": str} | plain_types(BY_NAME[method])
@@ -184,7 +212,7 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
     if "methods" in table:
         raise ValueError("[compare] takes methods of inference or rules of learning, not both. Make two files of them.")
-    return _arguments(compare_rules, {"models", *NOT_IN_FILES}) | {
+    return _arguments(function_of("compare", rules=True), {"models", *NOT_IN_FILES}) | {
         "rules": list[str | dict[str, Any]],
         "beta": float | list[float],
         "n_rows": int | list[int],
@@ -209,7 +237,7 @@ def check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mappin
 
 def takes_executor(tables: Mapping[str, Any], verb: str) -> bool:
     """Return whether what a file describes can be done by workers."""
-    return "executor" in _signature(compare_rules if _has_rules(tables) else VERBS[verb])
+    return "executor" in _signature(function_of(verb, rules=_has_rules(tables)))
 
 
 def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
@@ -218,14 +246,24 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
         return _fit_call(tables)
     settings = dict(tables[verb])
     if verb == "sample":
-        return partial(sample, _one_model(tables["model"]), **settings)
+        return partial(function_of(verb), _one_model(tables["model"]), **settings)
     if verb == "infer":
+        from ..infer.verb import infer_run
+
         common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
         return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
     if _has_rules(tables):
+        from ...learning.planted.rules import read_rules
+
         rules = settings.pop("rules")
         read_rules(rules, settings.get("options"))
-        return partial(compare_rules, _many_models(tables["model"]), rules, **settings)
+        return partial(function_of(verb, rules=True), _many_models(tables["model"]), rules, **settings)
+    return _comparison(tables, settings)
+
+
+def _comparison(tables: Mapping[str, Any], settings: dict[str, Any]) -> Callable[..., Any]:
+    from ...inference.methods import METHODS, make_estimator
+
     options = settings.pop("options", {})
     if "methods" not in settings:
         raise ValueError(
@@ -236,10 +274,12 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
         raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
     for name, chosen in methods.items():
         make_estimator(name, chosen)
-    return partial(compare, _many_models(tables["model"]), methods, **settings)
+    return partial(function_of("compare"), _many_models(tables["model"]), methods, **settings)
 
 
 def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
+    from . import data
+
     table, settings = tables["data"], dict(tables["fit"])
     settings["seed"] = rng.resolve(settings.get("seed", 0))
     settings |= data.arguments(table, settings["seed"])
@@ -249,7 +289,7 @@ def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
                 f"[classify] needs labels, which {table['source']!r} does not have. Name them: data.labels."
             )
         settings["classify"] = dict(tables["classify"])
-    return partial(fit, settings.pop("data"), **settings)
+    return partial(function_of("fit"), settings.pop("data"), **settings)
 
 
 def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:

@@ -51,6 +51,7 @@ class Engine:
     detail: dict[str, Any]
     block_lanes = BLOCK
     few = 0  # chains, up to which they are swept one after the other, in no more lanes than there are chains
+    multiplies = True  # whether sweeps and samples may call BLAS
     _in_groups = False  # whether there is a `_record_group`
     attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
@@ -212,9 +213,9 @@ class Engine:
 
     def _n_threads(self, n_sweeps: float) -> int:
         """Return on how many threads blocks are worth their while for so many sweeps."""
-        n_blocks = len(self.blocks)
-        worth = self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * n_blocks)
-        return min(self.threads, n_blocks) if worth else 1
+        most = min(self.threads, len(self.blocks))
+        worth = most > 1 and self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
+        return most if worth else 1
 
     def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
         """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.

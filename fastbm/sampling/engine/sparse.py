@@ -35,6 +35,7 @@ class SparseChains(CoolingChains):
     block_lanes = 128
     few = 8
     few_anyhow = 4  # chains that are swept one after the other in any order
+    multiplies = False
     _in_groups = True
 
     @classmethod
@@ -182,8 +183,8 @@ def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> Edg
     """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
     degree = indptr[1:] - indptr[:-1]
     ends = np.zeros(len(indptr), np.int64)
-    np.cumsum((degree + 3) & -4, out=ends[1:])
-    places = np.arange(len(indices)) + np.repeat(ends[:-1] - indptr[:-1], degree)
+    np.add.accumulate((degree + 3) & -4, out=ends[1:])
+    places = np.arange(len(indices)) + (ends - indptr)[:-1].repeat(degree)
     four_indices, four_rises = np.zeros(ends[-1], indices.dtype), np.zeros(ends[-1], rises.dtype)
     four_indices[places], four_rises[places] = indices, rises
     return ends, four_indices, four_rises

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import h5py
 import numpy as np
+from h5py import h5d
 
 from ..._base import hdf5
 from ..._base.checks import StorageError
@@ -102,8 +103,9 @@ def _places(names: Names, header: Header, wanted: dict[str, tuple[int, Stream]])
         try:
             with open_image(names.segment(header.segment)) as file:
                 for name, (n_rows, stream) in wanted.items():
-                    place, size = file[name].id.get_offset(), n_rows * stream.row_bytes
-                    if place is None or file[name].dtype != stream.numpy_dtype or file[name].shape[0] < n_rows:
+                    dataset, size = h5d.open(file.id, name.encode()), n_rows * stream.row_bytes
+                    place = dataset.get_offset()
+                    if place is None or dataset.dtype != stream.numpy_dtype or dataset.shape[0] < n_rows:
                         raise Damaged(f"{name} is not laid out as rows of a segment are")
                     found.append((name, place, place + size))
         except (OSError, KeyError, RuntimeError) as error:
@@ -157,17 +159,16 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
     try:
         holes, copied = {}, {}
         with disk.hdf5() as file, ExitStack() as stack:
-            _write_about(file, names, status.origin, chain)
+            along = _write_about(file, names, status.origin, chain)
             reader = stack.enter_context(Reader(names)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
                 dataset = hdf.declare(file, name, streams[name], compression, n_rows[name])
-                dataset.resize((n_rows[name], *streams[name].shape))
                 if reader is None or name in raw:
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-            scales.name_axes(file, streams, read_inputs(names))
+            scales.name_axes(file, streams, along)
         blocks = _fill_holes(disk, holes, n_rows, names, status, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(blocks)
@@ -180,21 +181,23 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
     hdf5.believe(names.merged)
 
 
-def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> None:
-    """Write everything but the streams."""
+def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> Arrays:
+    """Write everything but the streams; return those of the inputs that stand along axes."""
     last = chain.headers[-1]
     meta = {key: value for key, value in origin.meta.items() if key != "replaces"}
     meta |= {"merged_from": origin.header.sha256, "n_blocks": last.end_block}
-    file.attrs["format"] = FORMAT
-    file.attrs["format_version"] = np.array(FORMAT_VERSION, np.int32)
-    file.attrs["fastbm_version"] = package_version("fastbm")
+    hdf.write_attribute(file, "format", FORMAT)
+    hdf.write_attribute(file, "format_version", np.array(FORMAT_VERSION, np.int32))
+    hdf.write_attribute(file, "fastbm_version", package_version("fastbm"))
     spec = read_spec(names, chain.headers, origin.spec)
     file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
-    hdf.write_arrays(file.create_group(INPUTS), read_inputs(names))
+    inputs = read_inputs(names)
+    hdf.write_arrays(file.create_group(INPUTS), inputs)
     hdf.write_arrays(file.create_group(STATE), _state(names, last))
     about = file.create_group(META)
     for key in sorted(meta):
         hdf.write_attribute(about, key, meta[key])
+    return scales.coordinates(inputs)
 
 
 def _state(names: Names, last: Header) -> Arrays:
@@ -279,11 +282,11 @@ def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], cop
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():
-            digest, batch = hashlib.sha256(), batch_rows(stream)
+            digest, batch, dataset = hashlib.sha256(), batch_rows(stream), file[name]
             last = max(n_rows[name] - 1, 0)  # of those whose chunks were compared one by one, HDF5 is to read the last
             for start in range(0 if name in copied else last, n_rows[name], batch):
-                update_hash(digest, hdf.read_rows(file[name], slice(start, start + batch)))
-            if file[name].shape[0] != n_rows[name] or copied.get(name, digest.hexdigest()) != digest.hexdigest():
+                update_hash(digest, hdf.read_rows(dataset, slice(start, start + batch)))
+            if dataset.shape[0] != n_rows[name] or copied.get(name, digest.hexdigest()) != digest.hexdigest():
                 raise StorageError(f"{names.merged_temporary.name}: {name} differs from the parts, which were kept.")
 
 
