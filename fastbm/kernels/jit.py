@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from llvmlite.binding import parse_bitcode
+from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
@@ -165,6 +165,29 @@ def _library(target: Any, name: str) -> Any:
         add(module)
 
     library.add_ir_module = add_wide
+    return _tidied(library)
+
+
+def _tidied(library: Any) -> Any:
+    """Have functions tidied before they are linked, and no more: all of LLVM's passes run on the whole afterwards.
+
+    Numba would run them on each function, those that are only declared among them, which takes a tenth of the time.
+    """
+    codegen = library.codegen
+
+    def tidy(module: Any) -> None:
+        module.data_layout = codegen._data_layout
+        builder = codegen._pass_builder()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes = create_new_function_pass_manager()
+                passes.add_sroa_pass()
+                passes.add_simplify_cfg_pass()
+                passes.add_instruction_combine_pass()
+                passes.add_refprune_pass()
+                passes.run(function, builder)
+
+    library._optimize_functions = tidy
     return library
 
 
@@ -192,7 +215,9 @@ def _parts_as_code(target: Any) -> Iterator[None]:
     if "get_executable" in vars(target):
         yield
         return
-    codegen.create_library = lambda name, **options: _as_code(_Codegen.create_library(codegen, name, **options))
+    codegen.create_library = lambda name, **options: _as_code(
+        _tidied(_Codegen.create_library(codegen, name, **options))
+    )
     target.get_executable = _entry
     try:
         yield

@@ -82,16 +82,17 @@ def pack_words(up, rows):
     squares = np.empty(n_words * 32 * LANES, np.uint32)
     for column in range(0, rows.shape[1], LANES):
         few = rows.shape[1] - column <= 4
+        # constants for LLVM, and one type for Numba, which would compile what is given literals once for each
         if few:
-            _gather(up, 32 * column, 4, squares)
+            _gather(up, 32 * column, np.int64(4), squares)
         else:
-            _gather(up, 32 * column, LANES, squares)
+            _gather(up, 32 * column, np.int64(LANES), squares)
         for s in range(n_words // 4 if few else n_words):
             _transpose(squares[32 * LANES * s :])
         if few:
-            _scatter(squares, n_words, 4, rows, column)
+            _scatter(squares, n_words, np.int64(4), rows, column)
         else:
-            _scatter(squares, n_words, LANES, rows, column)
+            _scatter(squares, n_words, np.int64(LANES), rows, column)
 
 
 @kernel

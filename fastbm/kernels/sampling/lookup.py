@@ -57,9 +57,9 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
                 if (pattern >> j) & 1:
                     field += rises[i, j]
             for w in range(betas.shape[0]):
-                table[i, w, pattern] = np.uint16(_threshold(field, betas[w], keep, False) >> np.uint64(48))
+                table[i, w, pattern] = np.uint16(_threshold(field, betas[w], keep, np.bool_(False)) >> np.uint64(48))
                 if own:
-                    up = _threshold(field, betas[w], keep, True)
+                    up = _threshold(field, betas[w], keep, np.bool_(True))
                     table[i, w, (1 << degree) + pattern] = np.uint16(up >> np.uint64(48))
 
 
