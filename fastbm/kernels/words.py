@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import config, inlined, kernel
+from .jit import apart, config, inlined, kernel
 from .vectors import add_common_edges, add_unlike_edges
 
 LANES = 16  # words of 32 bits in a vector
@@ -106,7 +106,7 @@ def unpack_words(bits, up):
             up[i, w] = word
 
 
-@kernel
+@apart
 def exchange_bits(one, v, other, w, mask):
     """Exchange the bits of `mask` of word `v` and word `w` of every unit. Mutates `one`, `other` (n_units, words)."""
     for i in range(one.shape[0]):
@@ -115,7 +115,7 @@ def exchange_bits(one, v, other, w, mask):
         other[i, w] = _U(other[i, w] ^ x)
 
 
-@kernel
+@apart
 def energies_words(up, edges, weights, ends, bias, conjunction, energies):
     """Add each chain's energy (without offset) but for a constant. Mutates `energies` (128,).
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..functions import exp_float64, expm1_negative
-from ..jit import config, inlined, kernel
+from ..jit import apart, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
@@ -72,7 +72,7 @@ def _draw_words(stream, words):
         )
 
 
-@kernel
+@apart
 def _decide(up, graph, betas, keep, streams, left, i, words):
     """Draw 16 bits more, up to 64, for chains that are undecided and stand as down. Return how many are up then.
 
