@@ -199,7 +199,8 @@ class RestrictedSteps:
         """Return some chains as the kernel takes them: visible bits, which are ours, hidden ones and streams."""
         visible, hidden, streams = (array[part] for array in self._chains)
         width = -(-len(visible) // VECTOR) * VECTOR
-        words, states = np.zeros((hidden.shape[1], width), np.uint32), np.ones((4, width), np.uint32)
+        words, states = (arrays.zeros((n, width), np.uint32) for n in (hidden.shape[1], 4))
+        states[:] = 1  # streams of lanes that no chain has
         words[:, : len(visible)], states[:, : len(visible)] = hidden.T, streams.T
         return visible, words, states
 
@@ -214,12 +215,12 @@ class RestrictedSteps:
         n_rows, n_lanes = (end - first for first, end in (of_rows, of_chains))
         width = -(-n_lanes // VECTOR) * VECTOR
         of_lanes = (
-            np.empty((n, width), np.float32), np.zeros((n_words, width), np.uint32),
-            np.empty((n_lanes, m), np.float32), np.zeros((n_hidden, width), np.float32),
+            arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
+            arrays.zeros((n_lanes, m), np.float32), arrays.zeros((n_hidden, width), np.float32),
         )  # fmt: skip
         return (
-            of_lanes, np.empty((n_rows, n_words), np.uint32), np.empty((n_rows, m), np.float32),
-            (np.zeros(self._n, np.float32), np.zeros(m, np.float32)), (np.empty(self._n), np.empty(n_hidden)),
+            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((n_rows, m), np.float32),
+            (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
             np.empty(n_hidden),
         )  # fmt: skip
 
