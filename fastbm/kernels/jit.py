@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from llvmlite.binding import parse_bitcode
+from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
@@ -30,7 +30,7 @@ from .cache import KernelCache, folder_for
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
-    "borrowing", "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir",
+    "apart", "borrowing", "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir",
     "kernel", "n_compiled", "types",
 ]  # fmt: skip
 
@@ -80,7 +80,15 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compile(function, forceinline=True)
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Any:
+def apart(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels that stays a call in those that Python calls, for long work.
+
+    It is optimised alone; what is optimised again in every kernel that takes it in takes as long as the kernel itself.
+    """
+    return _compile(function, apart=True)
+
+
+def _compile(function: Callable[..., Any], *, apart: bool = False, **options: Any) -> Any:
     """Make the compiled function that Python calls, and the part that other kernels are compiled with in its place.
 
     A part is never called by itself: it has no wrappers, and no machine code of its own, which takes long to make.
@@ -92,14 +100,15 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
         return made
     part = njit(no_cpython_wrapper=True, **options)(function)
     compiled: dict[Any, Any] = {}  # by this process, for calls from Python
-    part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled)
+    part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled, apart)
     calling = made.targetctx.subtarget(enable_nrt=options.get("_nrt", True))  # arrays that are returned are counted
     made._compiler.compile = partial(_compile_kernel, made._compiler.compile, made.targetctx, calling, compiled, part)
     made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
     if CACHE_FOLDER is not None:
         how = f"vectors of {VECTOR_BITS}"
         made._cache = KernelCache(function, CACHE_FOLDER, _dump, _rebuild, how)
-        part._cache = KernelCache(function, CACHE_FOLDER, _dump_part, _rebuild_part, f"part, {how}")
+        rebuild_part = partial(_rebuild_part, apart)
+        part._cache = KernelCache(function, CACHE_FOLDER, _dump_part, rebuild_part, f"part, {how}")
     return made
 
 
@@ -165,6 +174,50 @@ def _library(target: Any, name: str) -> Any:
         add(module)
 
     library.add_ir_module = add_wide
+    return _with_parts(_tidied(library))
+
+
+def _with_parts(library: Any) -> Any:
+    """Link what is `apart` when all else is optimised already."""
+    link, optimise = library.add_linking_library, library._optimize_final_module
+    later: dict[Any, None] = {}
+
+    def link_or_wait(other: Any) -> None:
+        if getattr(other, "is_apart", False):
+            other._ensure_finalized()
+            later[other] = None
+        else:
+            link(other)
+
+    def optimise_and_link() -> None:
+        optimise()
+        for other in later:
+            library._final_module.link_in(other._get_module_for_linking(), preserve=True)
+
+    library.add_linking_library, library._optimize_final_module = link_or_wait, optimise_and_link
+    return library
+
+
+def _tidied(library: Any) -> Any:
+    """Have functions tidied before they are linked, and no more: all of LLVM's passes run on the whole afterwards.
+
+    Numba would run them on each function, those that are only declared among them, which takes a tenth of the time.
+    """
+    codegen = library.codegen
+
+    def tidy(module: Any) -> None:
+        module.data_layout = codegen._data_layout
+        builder = codegen._pass_builder()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes = create_new_function_pass_manager()
+                passes.add_sroa_pass()
+                passes.add_simplify_cfg_pass()
+                passes.add_instruction_combine_pass()
+                passes.add_refprune_pass()
+                passes.run(function, builder)
+
+    library._optimize_functions = tidy
     return library
 
 
@@ -192,7 +245,9 @@ def _parts_as_code(target: Any) -> Iterator[None]:
     if "get_executable" in vars(target):
         yield
         return
-    codegen.create_library = lambda name, **options: _as_code(_Codegen.create_library(codegen, name, **options))
+    codegen.create_library = lambda name, **options: _as_code(
+        _tidied(_Codegen.create_library(codegen, name, **options))
+    )
     target.get_executable = _entry
     try:
         yield
@@ -201,12 +256,15 @@ def _parts_as_code(target: Any) -> Iterator[None]:
 
 
 def _compile_part(
-    compile_anew: Callable[..., Any], target: Any, compiled: dict[Any, Any], args: Any, return_type: Any
+    compile_anew: Callable[..., Any], target: Any, compiled: dict[Any, Any], apart: bool, args: Any, return_type: Any
 ) -> Any:
     """Compile what kernels are compiled with, or take it from what Python calls."""
     if (found := compiled.get(tuple(args))) is None:
         with _parts_as_code(target):
-            return compile_anew(args, return_type)
+            found = compile_anew(args, return_type)
+        found.library.is_apart = apart
+        return found
+    found.library.is_apart = apart
     entry = _entry(found.library, found.fndesc, found.environment)
     target.insert_user_function(entry, found.fndesc, [found.library])
     return found._replace(entry_point=entry, metadata={})
@@ -258,10 +316,10 @@ def _dump_part(part: Any) -> bytes:
     return dumped
 
 
-def _rebuild_part(target: Any, pickled: Any) -> Any:
+def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
     (name, _, code), about, environment, signature, others = pickled
     library = _Codegen.create_library(target.codegen(), name)
-    library._final_module, library._finalized = parse_bitcode(code), True
+    library._final_module, library._finalized, library.is_apart = parse_bitcode(code), True, apart
     return compiler.compile_result(
         typing_context=target.typing_context, target_context=target, entry_point=_entry(library, about, environment),
         typing_error=None, type_annotation="", signature=signature, objectmode=False, lifted=(), fndesc=about,

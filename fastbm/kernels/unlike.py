@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import cgutils, config, get_host_cpu_features, inlined, intrinsic, ir, kernel, types
+from .jit import apart, cgutils, config, get_host_cpu_features, inlined, intrinsic, ir, types
 from .patterns import WORDS
 from .vectors import add_unlike_edges
 from .words import add_plainly
@@ -134,7 +134,7 @@ class _Groups:
 add_few_digits, add_some_digits, add_many_digits = (_groups(n) for n in (FEW_DIGITS, SOME_DIGITS, MANY_DIGITS))
 
 
-@kernel
+@apart
 def sum_unlike(ups, edges, numbers, tables, many, sums):
     """Sum each chain's numbers of those edges whose units are unlike, in some states of all chains.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import config, inlined, kernel
+from .jit import apart, config, inlined, kernel
 from .vectors import add_common_edges, add_unlike_edges
 
 LANES = 16  # words of 32 bits in a vector
@@ -82,16 +82,17 @@ def pack_words(up, rows):
     squares = np.empty(n_words * 32 * LANES, np.uint32)
     for column in range(0, rows.shape[1], LANES):
         few = rows.shape[1] - column <= 4
+        # constants for LLVM, and one type for Numba, which would compile what is given literals once for each
         if few:
-            _gather(up, 32 * column, 4, squares)
+            _gather(up, 32 * column, np.int64(4), squares)
         else:
-            _gather(up, 32 * column, LANES, squares)
+            _gather(up, 32 * column, np.int64(LANES), squares)
         for s in range(n_words // 4 if few else n_words):
             _transpose(squares[32 * LANES * s :])
         if few:
-            _scatter(squares, n_words, 4, rows, column)
+            _scatter(squares, n_words, np.int64(4), rows, column)
         else:
-            _scatter(squares, n_words, LANES, rows, column)
+            _scatter(squares, n_words, np.int64(LANES), rows, column)
 
 
 @kernel
@@ -105,7 +106,7 @@ def unpack_words(bits, up):
             up[i, w] = word
 
 
-@kernel
+@apart
 def exchange_bits(one, v, other, w, mask):
     """Exchange the bits of `mask` of word `v` and word `w` of every unit. Mutates `one`, `other` (n_units, words)."""
     for i in range(one.shape[0]):
@@ -114,7 +115,7 @@ def exchange_bits(one, v, other, w, mask):
         other[i, w] = _U(other[i, w] ^ x)
 
 
-@kernel
+@apart
 def energies_words(up, edges, weights, ends, bias, conjunction, energies):
     """Add each chain's energy (without offset) but for a constant. Mutates `energies` (128,).
 

@@ -46,6 +46,7 @@ def energy_profile(
     beta_high: float,
     *,
     rule: str = "gibbs",
+    in_words: bool = False,
     seed: int = 0,
     threads: int | None = None,
     halt: Callable[[], bool] | None = None,
@@ -55,6 +56,9 @@ def energy_profile(
     Parameters
     ----------
     rule : {"gibbs", "metropolis"}
+    in_words : bool
+        Whether the run that follows takes the kernel "lookup": chains then take it too, up to 4096 units, beyond which
+        tables would take longer than sweeps. It is the faster, and no other is compiled.
     seed : int
         Random numbers are the pilot's own: the run that follows with the same seed shares none of them.
     halt : function, optional
@@ -77,10 +81,12 @@ def energy_profile(
     deviation of the energy at beta = 0 over sqrt(n_units): linear where the machine is hot, logarithmic where it is
     cold. Cost: at most 2560 sweeps, fewer where they would take more than a second of one core.
     """
+    small = model.n_units <= MANY_UNITS
     chains = make_chains(
         model,
-        64 if model.n_units <= MANY_UNITS else 16,
+        64 if small else 16,
         rule=rule,
+        kernel="lookup" if in_words and small else None,
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),

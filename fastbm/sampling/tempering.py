@@ -339,23 +339,30 @@ class Tempering(Cooled):
 
     def choose_kernel(self, settings: SampleSettings, couplings: Couplings, biases: np.ndarray, units: Units) -> str:
         """Return the kernel that is named, if it can take the machine, or the fastest."""
-        ladders = settings.n_chains, settings.first_chain
-        if self.kernel is None and looks_up_ladders(couplings, biases, *ladders):
+        if self._looks_up(settings, couplings, biases):
             return "lookup"
-        if self.kernel != "lookup":
-            return super().choose_kernel(settings, couplings, biases, units)
-        if why := why_no_ladders(couplings, biases, settings.first_chain):
+        return super().choose_kernel(settings, couplings, biases, units)
+
+    def _looks_up(self, settings: SampleSettings, couplings: Couplings, biases: np.ndarray) -> bool:
+        """Return whether ladders take the kernel "lookup"."""
+        if self.kernel is None:
+            return looks_up_ladders(couplings, biases, settings.n_chains, settings.first_chain)
+        if self.kernel == "lookup" and (why := why_no_ladders(couplings, biases, settings.first_chain)):
             raise ValueError(
                 f'kernel="lookup" takes graphs of at most {MOST_NEIGHBOURS} neighbours and biases that chains share: '
                 f'{why}. Use kernel="sparse", or leave kernel out.'
             )
-        return self.kernel
+        return self.kernel == "lookup"
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
         """Return the settings with a ladder and a kernel."""
         if not self.betas:
-            low, high = float(self.lowest_beta or 0.0), settings.beta[0]
-            profile = energy_profile(subject.machine, low, high, rule=self.rule, seed=settings.seed, threads=threads)
+            machine = subject.machine
+            biases = machine.flat_bias if subject.bias is None else subject.bias
+            profile = energy_profile(
+                machine, float(self.lowest_beta or 0.0), settings.beta[0], rule=self.rule, seed=settings.seed,
+                in_words=self._looks_up(settings, machine.couplings, biases), threads=threads,
+            )  # fmt: skip
             settings = settings.with_own(betas=tuple(equal_steps(profile, self.n_betas).tolist()))
         own = settings.own
         assert isinstance(own, Tempering)

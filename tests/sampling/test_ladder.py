@@ -20,10 +20,11 @@ SK = bm.models.sherrington_kirkpatrick(32, seed=1)
 
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("rule", ["gibbs", "metropolis"])
-def test_the_profile_is_that_of_the_exact_energies(rule: str, units: str) -> None:
+@pytest.mark.parametrize("in_words", [False, True])
+def test_the_profile_is_that_of_the_exact_energies(in_words: bool, rule: str, units: str) -> None:
     """From 64 chains and 32 sweeps: within 0.15 of the standard deviation, ten times what 2048 samples would leave."""
     model = machine("general", units, seed=2, offset=3.0)
-    profile = energy_profile(model, 0.2, 1.5, rule=rule, seed=1)
+    profile = energy_profile(model, 0.2, 1.5, rule=rule, in_words=in_words, seed=1)
     assert len(profile.betas) == len(profile.mean) == len(profile.std) == 40
     assert (profile.betas[0], profile.betas[-1]) == (0.2, 1.5)
     for beta, mean, std in list(zip(*profile, strict=True))[::6]:

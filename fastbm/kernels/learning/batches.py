@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..barrier import meet
-from ..jit import kernel
+from ..jit import apart, kernel
 from ..rows import copy_row
 from .contrastive import (
     VECTOR,
@@ -33,14 +33,14 @@ OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
 PIECE = 16  # visible units whose parts of a sum over all of them are added up first
 
 
-@kernel
+@apart
 def draw_hidden(hidden, fields, turned_fields, streams):
     """Draw hidden units from their fields (lanes, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
     transpose(turned_fields, fields)
     draw_words(hidden, turned_fields, streams, turned_fields.shape[0])
 
 
-@kernel
+@apart
 def sweep(visible, hidden, room, bias, weights, streams, masks):
     """Draw visible units given hidden ones, and compute the hidden fields that follow.
 
@@ -81,7 +81,7 @@ def add_halves_of_means(noise, pair, unit, means, places):
     return pair
 
 
-@kernel
+@apart
 def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
     """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
@@ -138,7 +138,7 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
                 row[h] += v[h]
 
 
-@kernel
+@apart
 def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chains):
     """Compute the differences of both phases' means, and the sums of hidden means over the batch's rows.
 
@@ -169,7 +169,7 @@ def _count(word):
     return np.int32(np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(8))) & np.uint32(0x1F)))
 
 
-@kernel
+@apart
 def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     """Take the step of the biases, and let the offsets of hidden units follow.
 
@@ -195,32 +195,7 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
             offsets[n_visible + h] += OFFSET_RATE * (hidden_sums[h] - offsets[n_visible + h])
 
 
-@kernel
-def part_of(n, step, shard, n_shards):
-    """Return the first and the last of `n` things, in whole steps, that are a thread's."""
-    n_steps = -(-n // step)
-    return min(n, n_steps * shard // n_shards * step), min(n, n_steps * (shard + 1) // n_shards * step)
-
-
-@kernel
-def open_lanes(chains, part, weights, n_hidden):
-    """Return a thread's chains in lanes: visible bits (lanes, n_words), hidden ones (n_words, width), streams; room."""
-    visible, hidden, streams = chains
-    n_lanes = part[1] - part[0]
-    width = -(-n_lanes // VECTOR) * VECTOR
-    bits, states = np.empty((n_lanes, visible.shape[1]), np.uint32), np.empty((4, width), np.uint32)
-    states[:] = 1  # streams of lanes that no chain has
-    words = np.zeros((hidden.shape[1], width), np.uint32)
-    for lane in range(n_lanes):
-        copy_row(bits[lane], visible[part[0] + lane])
-        copy_row(states[:, lane], streams[part[0] + lane])
-        copy_row(words[:, lane], hidden[part[0] + lane])
-    fields = np.empty((weights.shape[0], width), np.float32), np.empty((n_lanes, weights.shape[1]), np.float32)
-    drawn, turned = np.zeros((bits.shape[1], width), np.uint32), np.zeros((n_hidden, width), np.float32)
-    return bits, words, states, (fields[0], drawn, fields[1], turned)
-
-
-@kernel
+@apart
 def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
     """Write visible bits, and hidden means times `size`, where both are read.
 
@@ -232,17 +207,7 @@ def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
 
 
 @kernel
-def close_lanes(chains, part, bits, words, states):
-    """Write a thread's chains back, as `open_lanes` read them. Mutates `chains`."""
-    visible, hidden, streams = chains
-    for lane in range(part[1] - part[0]):
-        copy_row(visible[part[0] + lane], bits[lane])
-        copy_row(streams[part[0] + lane], states[:, lane])
-        copy_row(hidden[part[0] + lane], words[:, lane])
-
-
-@kernel
-def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
+def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan):
     """Do mini-batches: both phases, and a step along their difference.
 
     Parameters
@@ -255,7 +220,8 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         beta W (at least n_visible, m), its velocity, and the sum of <v h>_clamped - <v h>_free, float32; biases, their
         velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the units is 0.
     chains : tuple
-        Bits of visible and of hidden units, (n_chains, n_words) uint32, and streams (n_chains, 4).
+        Of the thread's chains bits of visible units (n_lanes, n_words) and of hidden ones (n_words, width), and
+        streams (4, width), uint32, width being a multiple of 16; and the number of all chains.
     lanes : tuple
         Room for bits (n_lanes / 16, 32 n_words) uint16 and hidden means (n_lanes, m) float32, 0 at first, those of
         chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden); the barrier's
@@ -264,25 +230,25 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         Sums (2, n_pairs) over chains of even and of odd number, and the pairs (2, n_pairs) by visible unit.
     numbers : tuple
         beta, rate, momentum, l2, l2 of biases, whether to centre.
+    room : tuple
+        For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (n, m); for biases
+        (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,).
     plan : tuple of int
-        n_hidden; whether chains persist; sweeps; the thread's number, and the number of threads.
+        n_hidden; whether chains persist; sweeps; the thread's number, and the number of threads; and the first and the
+        last of its rows, of its chains, and of its visible units.
 
     Mutates all but `rows`, `order`, `numbers` and `plan`.
     Invariant: bits do not depend on the number of threads, nor on how batches are cut into calls.
     """
     weights, velocity, gap, bias, bias_velocity, offsets = machine
     turned, means, visible_taken, hidden_taken, counter, masks = lanes
-    n_hidden, persistent, n_sweeps, shard, n_shards = plan
-    n_visible, n_rows, n_chains = bias.size - n_hidden, order.shape[1], chains[0].shape[0]
+    n_hidden, persistent, n_sweeps, shard, n_shards, of_rows, of_chains, units = plan
+    bits, hidden, streams, n_chains = chains
+    room_of_chains, row_bits, row_fields, biases, gap_of, sums = room
+    n_visible, n_rows = bias.size - n_hidden, order.shape[1]
     split = -(-n_rows // VECTOR) * VECTOR
-    of_rows, of_chains = part_of(n_rows, VECTOR, shard, n_shards), part_of(n_chains, VECTOR, shard, n_shards)
-    units = part_of(n_visible, PIECE, shard, n_shards)
-    bits, hidden, streams, room = open_lanes(chains, of_chains, weights, n_hidden)
-    row_bits = np.empty((of_rows[1] - of_rows[0], rows.shape[1]), np.uint32)
-    row_fields = np.empty((len(row_bits), weights.shape[1]), np.float32)
-    biases = np.zeros(n_visible, np.float32), np.zeros(weights.shape[1], np.float32)
-    gaps = np.empty(n_visible), np.empty(n_hidden), offsets[:n_visible], offsets[n_visible:]
-    sums, taken, both, n_met = np.empty(n_hidden), (visible_taken, hidden_taken), (turned, means), np.int64(0)
+    gaps = gap_of[0], gap_of[1], offsets[:n_visible], offsets[n_visible:]
+    taken, both, n_met = (visible_taken, hidden_taken), (turned, means), np.int64(0)
     for batch in range(order.shape[0]):
         for i in range(n_visible):
             biases[0][i] = np.float32(numbers[0] * bias[i])
@@ -294,11 +260,11 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):
             if not persistent:
-                draw_hidden(hidden, row_fields if k == 0 else room[2], room[3], streams)
-            sweep(bits, hidden, room, biases, weights, streams, masks)
+                draw_hidden(hidden, row_fields if k == 0 else room_of_chains[2], room_of_chains[3], streams)
+            sweep(bits, hidden, room_of_chains, biases, weights, streams, masks)
             if persistent:
-                draw_hidden(hidden, room[2], room[3], streams)
-        write_lanes(both, of_chains, split, bits, room[2], n_hidden, -1.0 / n_chains)
+                draw_hidden(hidden, room_of_chains[2], room_of_chains[3], streams)
+        write_lanes(both, of_chains, split, bits, room_of_chains[2], n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
         halves = noise[0], noise[1], split, n_chains
@@ -307,4 +273,3 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, plan):
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)
         n_met = meet(counter, n_met, n_shards)
-    close_lanes(chains, of_chains, bits, hidden, streams)

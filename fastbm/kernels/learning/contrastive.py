@@ -9,7 +9,7 @@ import numpy as np
 
 from ..bits import add_plainly, add_with_rows, count_bits
 from ..functions import exp_float32
-from ..jit import kernel
+from ..jit import apart, kernel
 from ..random import draw_bits, logit_of_bits
 from ..rows import copy_row
 from ..vectors import (
@@ -58,24 +58,16 @@ def unpack_words(bits, words):
             target[lane] = np.float32(np.int32(np.uint32(row[lane] >> place) & np.uint32(1)))
 
 
-if LOOK_UP:
+@kernel
+def _add_hidden_plainly(fields, weights, words, masks):
+    """Do what `add_with_rows` does, with the same bits, by products."""
+    bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
+    unpack_words(bits, words)
+    add_plainly(fields, weights, bits, 0)
 
-    @kernel
-    def add_hidden(fields, weights, words, masks):
-        """Add rows of `weights` (n, m) whose bits are set in `words` (n / 32, lanes). Mutates `fields` (m, lanes).
 
-        Lanes come in sixteens, m in fours; `masks` is `fastbm.kernels.bits.MASKS`.
-        """
-        add_with_rows(fields, weights, words, masks)
-
-else:
-
-    @kernel
-    def add_hidden(fields, weights, words, masks):
-        """Do the same, with the same bits, by products."""
-        bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
-        unpack_words(bits, words)
-        add_plainly(fields, weights, bits, 0)
+# adds rows of `weights` (n, m), m in fours, whose bits are set in `words` (n / 32, lanes), to `fields` (m, lanes)
+add_hidden = add_with_rows if LOOK_UP else _add_hidden_plainly
 
 
 if LOOK_UP:
@@ -118,7 +110,7 @@ def add_listed(total, rows, places, n):
             total[h] += rows[places[k], h]
 
 
-@kernel
+@apart
 def add_visible(fields, bias, weights, words):
     """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
     places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..functions import exp_float64, expm1_negative
-from ..jit import config, inlined, kernel
+from ..jit import apart, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
@@ -57,9 +57,9 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
             for pattern in range(1 << j):
                 own_fields[(1 << j) + pattern] = own_fields[pattern] + rises[i, j]
         for w in range(betas.shape[0]):
-            _fill(table[i, w], own_fields, betas[w], keep, False)
+            _fill(table[i, w], own_fields, betas[w], keep, np.bool_(False))
             if own:
-                _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, True)
+                _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, np.bool_(True))
 
 
 @inlined
@@ -78,7 +78,7 @@ def _draw_words(stream, words):
         )
 
 
-@kernel
+@apart
 def _decide(up, graph, betas, keep, streams, left, i, words):
     """Draw 16 bits more, up to 64, for chains that are undecided and stand as down. Return how many are up then.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..barrier import meet
-from ..jit import inlined, kernel
+from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
 from ..rows import copy_row
 from ..unlike import sum_unlike
@@ -76,7 +76,7 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     return n_flips
 
 
-@inlined
+@apart
 def _sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
     """Sweep blocks from `first` to before `last`, one after the other."""
     neighbours, rises, fields, used, tables, which = model
@@ -88,7 +88,7 @@ def _sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
     return n_flips
 
 
-@inlined
+@apart
 def _of_replicas(sums, unit, level, energies, own):
     """Write what lanes have as energies of replicas of own ladders. Mutates `energies` (n_ladders, n_betas)."""
     n_ladders = level.shape[0]
@@ -98,7 +98,7 @@ def _of_replicas(sums, unit, level, energies, own):
             energies[c, r] = unit * sums[lane >> 7, lane & 127]
 
 
-@inlined
+@apart
 def _is_close(level, streams, betas, energies, parity, margin):
     """Return whether energies that are off by `margin` may decide otherwise for a pair of levels of any ladder."""
     holder = np.empty(level.shape[1], np.int64)
@@ -115,7 +115,7 @@ def _is_close(level, streams, betas, energies, parity, margin):
     return False
 
 
-@inlined
+@apart
 def _mark(before, level, own, marks):
     """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, words)."""
     for j in range(own.start >> 5, own.stop >> 5):
@@ -128,7 +128,7 @@ def _mark(before, level, own, marks):
                     marks[before[c, r], j] |= np.uint32(np.uint32(1) << np.uint32(bit))
 
 
-@inlined
+@apart
 def _exchange(ups, marks, shard, n_shards):
     """Exchange the states of levels k and k + 1 of ladders that are marked, for a thread's part of the levels.
 

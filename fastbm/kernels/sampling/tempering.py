@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..functions import LANES, exp_float64
-from ..jit import kernel
+from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
 
 _FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
 
 
-@kernel
+@apart
 def swap_neighbours(level, streams, counts, betas, energies, parity):
     """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, and so on.
 
@@ -49,7 +49,7 @@ def swap_neighbours(level, streams, counts, betas, energies, parity):
     return n_swaps
 
 
-@kernel
+@apart
 def count_round_trips(end, n_round_trips, level):
     """Note which end of the ladder every replica saw last, and count those that came back.
 

@@ -10,7 +10,7 @@ doi:10.1145/1390156.1390290.
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -183,13 +183,46 @@ class RestrictedSteps:
         pace = rate(s.schedule, s.learning_rate, number, s.epochs)
         numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias, s.centring)))
         noise = self._noise.sums, self._noisy
-        plan = self._m, int(self._persistent), s.n_sweeps
 
         def one(shard: int, n_shards: int) -> None:
-            run_batches(words, order, machine, self._chains, lanes, noise, numbers, (*plan, shard, n_shards))
+            sizes = (s.batch_size, VECTOR), (len(self._chains[0]), VECTOR), (self._n, PIECE)
+            parts = tuple(_part_of(n, step, shard, n_shards) for n, step in sizes)
+            chains, room = self._opened(slice(*parts[1])), self._room(*parts[:2])
+            plan = self._m, int(self._persistent), s.n_sweeps, shard, n_shards, *parts
+            run_batches(words, order, machine, (*chains, len(self._chains[0])), lanes, noise, numbers, room, plan)
+            self._close(slice(*parts[1]), *chains)
 
         side_by_side(one, self._threads, lambda: let_through(counter))
         self._noise.count(len(self._chains[0]), len(order))
+
+    def _opened(self, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return some chains as the kernel takes them: visible bits, which are ours, hidden ones and streams."""
+        visible, hidden, streams = (array[part] for array in self._chains)
+        width = -(-len(visible) // VECTOR) * VECTOR
+        words, states = (arrays.zeros((n, width), np.uint32) for n in (hidden.shape[1], 4))
+        states[:] = 1  # streams of lanes that no chain has
+        words[:, : len(visible)], states[:, : len(visible)] = hidden.T, streams.T
+        return visible, words, states
+
+    def _close(self, part: slice, bits: np.ndarray, words: np.ndarray, states: np.ndarray) -> None:
+        """Write chains back, as `_opened` returned them."""
+        _, hidden, streams = self._chains
+        hidden[part], streams[part] = words.T[: len(bits)], states.T[: len(bits)]
+
+    def _room(self, of_rows: tuple[int, int], of_chains: tuple[int, int]) -> tuple[Any, ...]:
+        """Return the room that a thread needs for its rows and chains."""
+        (n, m), n_hidden, n_words = self._weights.shape, self._m, len(self._weights) // WORD
+        n_rows, n_lanes = (end - first for first, end in (of_rows, of_chains))
+        width = -(-n_lanes // VECTOR) * VECTOR
+        of_lanes = (
+            arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
+            arrays.zeros((n_lanes, m), np.float32), arrays.zeros((n_hidden, width), np.float32),
+        )  # fmt: skip
+        return (
+            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((n_rows, m), np.float32),
+            (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
+            np.empty(n_hidden),
+        )  # fmt: skip
 
     def _chosen(self, number: int, places: slice) -> np.ndarray:
         """Return some places of the order in which an epoch takes the rows."""
@@ -250,6 +283,12 @@ class RestrictedSteps:
         parts = up[:, : self._n], up[:, self._n : self._n + self._m]
         visible, hidden = (_padded(in_words(pack(part)), n) for part, n in zip(parts, n_words, strict=True))
         self._chains = visible, hidden, np.array(streams, np.uint32, order="C")
+
+
+def _part_of(n: int, step: int, shard: int, n_shards: int) -> tuple[int, int]:
+    """Return the first and the last of `n` things, in whole steps, that are a thread's."""
+    n_steps = -(-n // step)
+    return min(n, n_steps * shard // n_shards * step), min(n, n_steps * (shard + 1) // n_shards * step)
 
 
 def _padded(words: np.ndarray, n: int) -> np.ndarray:
