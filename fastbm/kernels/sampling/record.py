@@ -44,7 +44,7 @@ def room_of_record(up: Any, fields: Any, rises: Any, n_chains: int) -> tuple[Any
     """Return the room that `record_refined` needs: for the words of a sample, and for sweeps. It is not compiled."""
     words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
     rooms = few_room(fields, rises), dense_room(up, fields)
-    return words, words.view(np.uint8), np.empty((2, up.shape[1]), np.uint64), rooms
+    return words, words.view(np.uint8), np.empty((8, up.shape[1]), np.uint8), rooms
 
 
 @borrowing

@@ -5,6 +5,7 @@ import numpy as np
 from ..jit import kernel
 
 LANES = 16  # sums side by side
+TOGETHER = 4  # rows, of which any may be up
 
 
 @kernel
@@ -73,3 +74,42 @@ def fill_remainders(values, factor, integers, steps, rest):
             high[j] = upper
             low[j] = left - 256 * upper
     return most > 0
+
+
+@kernel
+def worst_remainder(values, factor, integers, steps):
+    """Return what remainders that are whole numbers of `steps` of a unit change an energy by at most, in these.
+
+    That is the largest sum_(j < i) r_ij x_i x_j over all states x of 0 and 1, or less the smallest one, r being what
+    rounding leaves; no more than this is returned. Of four rows at a time any may be up, in 16 ways, and of the columns
+    before them those whose sums have one sign. Arguments are those of `fill_remainders`.
+    Cost: about 8 additions for a pair of units.
+    """
+    n, total = values.shape[0], 0.0
+    left = np.empty((TOGETHER, LANES))
+    raised, lowered = np.empty((1 << TOGETHER, LANES)), np.empty((1 << TOGETHER, LANES))
+    for first in range(0, n, TOGETHER):
+        m = min(TOGETHER, n - first)
+        for pattern in range(1 << TOGETHER):
+            for k in range(LANES):
+                raised[pattern, k] = lowered[pattern, k] = 0.0
+        for start in range(0, first, LANES):
+            for i in range(TOGETHER):
+                for k in range(LANES):
+                    left[i, k] = 0.0
+            for i in range(m):
+                row, whole = values[first + i, start : start + LANES], integers[first + i, start : start + LANES]
+                for k in range(min(LANES, first - start)):
+                    rest = (row[k] * factor - whole[k]) * steps
+                    left[i, k] = rest - np.rint(rest)
+            for pattern in range(1, 1 << m):
+                a, b, c, d = pattern & 1, pattern >> 1 & 1, pattern >> 2 & 1, pattern >> 3
+                for k in range(LANES):
+                    both = a * left[0, k] + b * left[1, k] + c * left[2, k] + d * left[3, k]
+                    raised[pattern, k] += max(both, 0.0)
+                    lowered[pattern, k] += max(-both, 0.0)
+        most = 0.0
+        for pattern in range(1 << m):
+            most = max(most, raised[pattern].sum(), lowered[pattern].sum())
+        total += most + 0.25 * m * (m - 1)  # half a step for each pair of these rows
+    return total

@@ -21,7 +21,7 @@ from . import fixed_point
 from .cooling import CoolingChains
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
-from .remainders import Refined, Remainders, coarse_energies, fewest_bytes
+from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
@@ -66,9 +66,12 @@ class DenseChains(CoolingChains):
         """
         if self._rises.dtype == np.int64:
             return True, 0
-        n_terms = self.couplings.n_entries // 2 + self.n_units
-        n_bytes = fewest_bytes(n_terms, float(np.ldexp(ENERGY_ERROR * self._most, self._point.exponent)))
+        n_bytes = fewest_bytes(self.couplings.n_entries // 2 + self.n_units, self._most_units())
         return self.n_units >= SUMMED and n_bytes > 0, n_bytes
+
+    def _most_units(self) -> float:
+        """Return how many units of the fields an energy may be off."""
+        return float(np.ldexp(ENERGY_ERROR * self._most, self._point.exponent))
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
@@ -123,7 +126,8 @@ class DenseChains(CoolingChains):
             return
         if self._remainders is None:
             scaled = fixed_point.scaled_to(self._weights, self._factor, self._point.exponent)
-            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, self._n_bytes)
+            n_bytes = settled_bytes(self._n_bytes, scaled, self._rises, self._most_units())
+            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, n_bytes)
         self._refined = [self._remainders.of_block(block) for block in self.blocks]
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:

@@ -19,13 +19,27 @@ from ...kernels.sampling.field_energies import (
     words_of_units,
     write_bits,
 )
-from ...kernels.sampling.rounding import fill_remainders
+from ...kernels.sampling.rounding import fill_remainders, worst_remainder
 from .fixed_point import FixedPoint
+
+FEWER = 9.0  # times less than half a step for every pair is what remainders of either sign come to in the worst state
 
 
 def fewest_bytes(n_terms: int, most: float) -> int:
     """Return how many bytes of what rounding leaves keep the sum of so many terms within `most` units; 0 if none do."""
     return next((n for n in range(1, len(STEPS)) if 0.5 / STEPS[n] * n_terms <= most), 0)
+
+
+def settled_bytes(n_bytes: int, scaled: tuple[np.ndarray, float], rises: np.ndarray, most: float) -> int:
+    """Return `n_bytes`, or 1 where that keeps the sum over the pairs of any state within `most` units.
+
+    It is looked at where it may be so. `scaled` and `rises` are as `Remainders` takes them.
+    """
+    n_units, steps = len(rises), STEPS[1]
+    if n_bytes != 2 or n_units**2 / 4 > FEWER * steps * most:
+        return n_bytes
+    of_start = 0.5 * n_units
+    return 1 if worst_remainder(*scaled, rises, steps) + of_start <= steps * most else n_bytes
 
 
 class Remainders:
@@ -86,7 +100,7 @@ class Refined:
         energies: np.ndarray = np.empty((1, n_chains))
         rest, start, bits, sums, wholes = self.arrays
         words, up = np.empty((n_chains, -(-len(up) // 64)), np.uint64), np.ascontiguousarray(up)
-        words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
+        words_of_units(up, words, np.empty((8, up.shape[1]), np.uint8))
         start = start if len(start) == 1 else start[chains]
         sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
         write_bits(up, 0, n_chains if len(rest) else 0, bits)

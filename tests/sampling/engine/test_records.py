@@ -32,7 +32,7 @@ def test_energies_of_fields_are_those_of_the_couplings(units: str, kind: str, ow
     for states, energies in ((one["samples/states"], one["samples/energy"]) for one in found):
         values = model.convention.values(np.unpackbits(states, axis=2, count=n, bitorder="little"), np.float64)
         exact = -np.einsum("tci,ij,tcj->tc", values, weights, values) - (values * chains.bias).sum(axis=2)
-        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-10 * most)
+        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-9 * most)
     assert np.array_equal(chains.energies(), found[1]["samples/energy"][-1])
     chains.state()
 
