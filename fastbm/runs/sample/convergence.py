@@ -18,7 +18,7 @@ from .valleys import is_even, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
 # of these for R-hat, unless chains have fewer samples then: chains that agree so far agree no better with more
-MOST_RANKED, FEWEST_RANKED = 1 << 15, 256
+MOST_RANKED, FEWEST_RANKED = 1 << 14, 256
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
 RELAXES = "samples at logarithmic times are a relaxation, no even series"

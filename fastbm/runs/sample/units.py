@@ -20,7 +20,7 @@ from ...diagnostics.ranks import r_hat_of_codes
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
-MOST_BITS = 1 << 22  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
+MOST_BITS = 1 << 21  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
 FEWEST, MOST = 32, 1024  # states of each chain
 WORTH_THREADS = 1 << 18  # bytes of states, from which on counting is worth handing over
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs

@@ -178,7 +178,7 @@ class DenseChains(CoolingChains):
 
     def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
         """Return energies of block `k` from those in the units of the fields."""
-        found: np.ndarray = np.ldexp(energies, -self._point.exponent)
+        found: np.ndarray = np.multiply(*fixed_point.scaled_to(energies, 1.0, -self._point.exponent))
         found += self._all_down[self.blocks[k]]
         return found
 
