@@ -17,8 +17,8 @@ from .units import agreements, spaced
 from .valleys import is_even, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
-# of these for R-hat, unless chains have fewer samples then: chains that agree so far agree no better with more
-MOST_RANKED, FEWEST_RANKED = 1 << 14, 256
+# of these for R-hat, as long as chains have so many samples: that of slow chains is the same, that of others is 1
+MOST_RANKED, FEWEST_RANKED = 1 << 14, 64
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
 RELAXES = "samples at logarithmic times are a relaxation, no even series"
