@@ -13,11 +13,10 @@ from .lookup import sweep_lookup
 def record_lookup(up, model, chains, visits, ways, ups, room, rows):
     """Take samples, as words of every unit and as rows of bits of every chain.
 
-    Mutates `ups` (n_samples, n_units + 1, 4) uint32, `room` (chains of the words, ceil(n_units / 32)) uint32, the chains
-    from the first on in `rows` (n_samples, chains, ceil(n_units / 32)) uint32, `up` and the streams; returns the number
-    of flips. `model` is (graph, table) and
-    `chains` as for `sweep_lookup`; `visits` (sites, thin, first chain in `rows`, chain after the last), `sites` being
-    one row for all sweeps or one for each; `ways` (many, own) are as kernels take them.
+    Mutates `ups` (n_samples, n_units + 1, 4) uint32, `room` (128, ceil(n_units / 32)) uint32, the chains from the first
+    on in `rows` (n_samples, chains, ceil(n_units / 32)) uint32, `up` and the streams; returns the number of flips.
+    `model` is (graph, table) and `chains` as for `sweep_lookup`; `visits` (sites, thin, first chain in `rows`, chain
+    after the last), `sites` being one row for all sweeps or one for each; `ways` (many, own) are as kernels take them.
     Cost: that of the sweeps, and of `pack_words`.
     """
     graph, table = model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -60,7 +61,7 @@ class LookupChains(WordChains):
         self._streams = arrays.zeros((len(self.blocks), 4 * 16 * WORDS), np.uint32)
         self.up, self.lane_streams = list(self._ups), list(self._streams)
         self.count_flips_of(np.ones(self.n_chains, np.bool_))
-        self._spare: list[tuple[np.ndarray, np.ndarray]] = []  # room that was made before, of no thread
+        self._rooms: list[tuple[np.ndarray, np.ndarray]] = []  # room that was made before, of no thread
 
     def count_flips_of(self, chains: np.ndarray) -> None:
         """Count flips of some chains only, (n_chains,) bool."""
@@ -211,7 +212,7 @@ class LookupChains(WordChains):
         in_place = self.n_units % 32 == 0 and sys.byteorder == "little"
         begin, end = (block.start, block.stop) if in_place else (0, self.lanes.used(k))
         rows = packed.view(np.uint32) if in_place else np.empty((n_samples, end, -(-self.n_units // 32)), np.uint32)
-        ups, room = spare = self._spare_room()
+        ups, room = room_of_records = self._room_of_records()
         sums = np.empty((n_samples, 32 * WORDS))
         for first in range(0, n_samples, len(ups)):
             some = slice(first, min(first + len(ups), n_samples))
@@ -222,15 +223,15 @@ class LookupChains(WordChains):
                 states, room, rows[some],
             )  # fmt: skip
             self._numbers.sum(states, sums[some])
-        self._spare.append(spare)
+        self._rooms.append(room_of_records)
         if not in_place:
             packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
 
-    def _spare_room(self) -> tuple[np.ndarray, np.ndarray]:
+    def _room_of_records(self) -> tuple[np.ndarray, np.ndarray]:
         """Return room for some states of a block and for the rows of one, which no other thread has."""
-        if self._spare:
-            return self._spare.pop()
+        with suppress(IndexError):
+            return self._rooms.pop()
         words, n_rows = self.up[0], 32 * WORDS
         together = max(1, TOGETHER // words.nbytes)
         return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 32)), np.uint32)
