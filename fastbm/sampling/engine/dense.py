@@ -177,8 +177,9 @@ class DenseChains(CoolingChains):
         return self._start if len(self._start) == 1 else self._start[self.blocks[k]]
 
     def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
-        """Return energies of block `k` from those in the units of the fields."""
-        found: np.ndarray = np.multiply(*fixed_point.scaled_to(energies, 1.0, -self._point.exponent))
+        """Return energies of block `k` from those in the units of the fields, which may be lost."""
+        found, factor = fixed_point.scaled_to(energies, 1.0, -self._point.exponent)
+        found *= factor
         found += self._all_down[self.blocks[k]]
         return found
 
