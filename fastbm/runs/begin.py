@@ -50,7 +50,7 @@ def begin(
     _check_storage(out, **storage)
     stop = _stop(stop, out, max_seconds)
     with silent(progress is False), stop:
-        with _breaking(stop), threads_module.single_threaded_blas():  # whose threads go on turning for 50 ms
+        with _breaking(stop):
             task = build(spec, inputs, threads_module.resolve(threads), given)
         with stop.breaking(False):
             writer = make_storage(task, spec, inputs, out, overwrite, storage)
@@ -293,7 +293,7 @@ def resume(
         if writer.finished:  # but for the merge
             return _finish(writer, stop)
         try:
-            with _breaking(stop, path), threads_module.single_threaded_blas():
+            with _breaking(stop, path):
                 given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}
                 with understanding(path, "its machine"):
                     model = read_model(writer.inputs, writer.spec["model"]) if "model" in writer.spec else None
