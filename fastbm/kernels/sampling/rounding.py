@@ -65,8 +65,9 @@ def fill_remainders(values, factor, integers, steps, rest):
     Cost: one pass over `values`.
     """
     most, n_bytes = 0, rest.shape[0]
+    nowhere = np.empty(rest.shape[2], np.int8)  # a row that is written twice at once is no vector code
     for i in range(values.shape[0]):
-        row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i]
+        row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i] if n_bytes == 2 else nowhere
         for j in range(i):
             left = np.int32(np.rint((row[j] * factor - whole[j]) * steps))
             most = max(most, abs(left))

@@ -126,7 +126,8 @@ class DenseChains(CoolingChains):
             return
         if self._remainders is None:
             scaled = fixed_point.scaled_to(self._weights, self._factor, self._point.exponent)
-            n_bytes = settled_bytes(self._n_bytes, scaled, self._rises, self._most_units())
+            about = (self.couplings, (self._point.exponent, self._factor), scaled, self._rises)
+            n_bytes = settled_bytes(self._n_bytes, *about, self._most_units())
             self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, n_bytes)
         self._refined = [self._remainders.of_block(block) for block in self.blocks]
 
