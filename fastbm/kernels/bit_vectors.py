@@ -83,6 +83,17 @@ def sum_at_bits(typing: Any, numbers: Any, factor: Any, longs: Any, words: Any, 
     return types.int64(*[types.intp] * 5), generate
 
 
+@intrinsic
+def store_word(typing: Any, place: Any, word: Any) -> Any:
+    """Write a uint64 to an address, whatever that is a multiple of."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[1], _at(builder, args[0], 0, _ADDRESS), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.uint64), generate
+
+
 class _Bytes:
     """Sums of products of four bytes without a sign, of each of some lanes, with four that have one."""
 

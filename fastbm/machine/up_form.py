@@ -6,10 +6,15 @@ a = span (b + lo W 1), span = hi - lo; and E = E(all down) - 1/2 x^T A x - a^T x
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
+from .._base.threads import single_threaded_blas
 from .couplings.protocol import Couplings
 from .units import Units
+
+MANY = 256  # units, from which on threads of BLAS may do a product, and go on turning for 50 ms beside our own
 
 
 def up_form(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple[Couplings, np.ndarray]:
@@ -23,6 +28,7 @@ def up_bias(couplings: Couplings, bias: np.ndarray, units: Units) -> np.ndarray:
     """Return the biases of `up_form` alone."""
     if units.lo == 0:
         return bias
-    pull = couplings.field(np.ones((1, couplings.n_units)))[0]
+    with single_threaded_blas() if couplings.n_units >= MANY else nullcontext():
+        pull = couplings.field(np.ones((1, couplings.n_units)))[0]
     found: np.ndarray = units.span * (bias + units.lo * pull)
     return found

@@ -8,7 +8,7 @@ bits of many samples at once, which costs less than to keep fields of it.
 import numpy as np
 
 from ..bit_vectors import LANES, ROWS, add_forms, multiplies_bytes, sum_at_bits
-from ..jit import borrowing, kernel
+from ..jit import borrowing, inlined, kernel
 from ..vectors import TILED
 
 STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in so many signed bytes
@@ -27,7 +27,7 @@ def energies_of_fields(up, fields, start, energies):
     Cost: O(n_units) a chain.
     """
     words = np.empty((energies.shape[0], (up.shape[0] + 63) // 64), np.uint64)
-    words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
+    words_of_units(up, words, np.empty((8, up.shape[1]), np.uint8))
     sum_fields(words, fields, start, 1, energies)
     for c in range(energies.shape[0]):
         energies[c] *= -0.5
@@ -147,14 +147,14 @@ def _add_block(rest, plane, first, bits, group, sums):
 
 
 @borrowing
-def words_of_units(up, words, room):
+def words_of_units(up, words, octets):
     """Pack each lane's units into words, unit 0 in the lowest bit.
 
-    Mutates `words` (n_chains, ceil(n_units / 64)) and `room` (2, lanes), both uint64.
-    `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
+    Mutates `words` (n_chains, ceil(n_units / 64)) uint64 and `octets` (8, lanes) uint8, which is room.
+    `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.
+    Cost: one pass over `up`.
     """
     n_units, n_chains, lanes = up.shape[0], words.shape[0], up.shape[1]
-    whole, byte = room[0], room[1].view(np.uint8)
     for w in range(words.shape[1]):
         if lanes < 16:
             for c in range(n_chains):
@@ -163,17 +163,27 @@ def words_of_units(up, words, room):
                     word |= np.uint64(up[64 * w + k, c]) << np.uint64(k)
                 words[c, w] = word
             continue
-        for c in range(lanes):
-            whole[c] = 0
-        for b in range(min(8, (n_units - 64 * w + 7) // 8)):
+        for b in range(8):
             first = 64 * w + 8 * b
-            for c in range(lanes):
-                byte[c] = 0
-            for k in range(min(8, n_units - first)):
-                bits = up[first + k]
-                for c in range(lanes):
-                    byte[c] |= np.uint8(np.uint8(bits[c]) << k)
-            for c in range(lanes):
-                whole[c] |= np.uint64(byte[c]) << np.uint64(8 * b)
+            if first + 8 <= n_units:
+                _pack_eight(up[first : first + 8], octets[b])
+                continue
+            for lane in range(lanes):
+                octets[b, lane] = 0
+            for k in range(n_units - first):
+                for lane in range(lanes):
+                    octets[b, lane] |= np.uint8(up[first + k, lane] << np.uint8(k))
         for c in range(n_chains):
-            words[c, w] = whole[c]
+            word = np.uint64(0)
+            for b in range(8):
+                word |= np.uint64(octets[b, c]) << np.uint64(8 * b)
+            words[c, w] = word
+
+
+@inlined
+def _pack_eight(up, octets):
+    """Pack eight units of every lane into bytes. Mutates `octets`."""
+    for c in range(octets.shape[0]):
+        low = np.uint8(up[0, c] | np.uint8(up[1, c] << 1) | np.uint8(up[2, c] << 2) | np.uint8(up[3, c] << 3))
+        high = np.uint8(up[4, c] | np.uint8(up[5, c] << 1) | np.uint8(up[6, c] << 2) | np.uint8(up[7, c] << 3))
+        octets[c] = np.uint8(low | np.uint8(high << 4))

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..bit_vectors import store_word
 from ..bits import pack_lane, pack_units
 from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
 from ..jit import borrowing, kernel
+from ..vectors import TILED
 from .dense import advance_dense, dense_room, room_for_dense
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few, few_room, room_for_few
@@ -44,7 +46,24 @@ def room_of_record(up: Any, fields: Any, rises: Any, n_chains: int) -> tuple[Any
     """Return the room that `record_refined` needs: for the words of a sample, and for sweeps. It is not compiled."""
     words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
     rooms = few_room(fields, rises), dense_room(up, fields)
-    return words, words.view(np.uint8), np.empty((2, up.shape[1]), np.uint64), rooms
+    return words, words.view(np.uint8), np.empty((8, up.shape[1]), np.uint8), rooms
+
+
+@borrowing
+def _write_rows(words, octets, rows):
+    """Write the first bytes of each chain's words to its row. Mutates `rows` (n_chains, n_bytes), one after another.
+
+    What a row's last word writes beyond it is written again by the next row. Memory that was not used before takes few
+    stores of words at a time, and fewer of bytes.
+    """
+    last = rows.shape[0] - 1
+    for c in range(last if TILED else 0):
+        place = rows.ctypes.data + c * rows.strides[0]
+        for w in range(words.shape[1]):
+            store_word(place + 8 * w, words[c, w])
+    for c in range(last if TILED else 0, rows.shape[0]):
+        for byte in range(rows.shape[1]):
+            rows[c, byte] = octets[c, byte]
 
 
 @borrowing
@@ -68,9 +87,7 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
         for t in range(first, end):
             n_flips += _advance(up, chains, visits, t, hold, few, many, rooms)
             words_of_units(up, words, room_of_words)
-            for c in range(n_chains):
-                for byte in range(packed.shape[2]):
-                    packed[t, c, byte] = octets[c, byte]
+            _write_rows(words, octets, packed[t])
             sum_fields(words, chains[0], start, STEPS[rest.shape[0]], energies[t])
             if rest.shape[0]:
                 write_bits(up, (t - first) * n_chains, n_chains, bits)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from ..jit import kernel
 from ..patterns import WORDS
+from ..rows import copy_row
 from ..words import pack_words
 from .lookup import sweep_lookup
 
 
 @kernel
-def record_lookup(up, model, chains, visits, ways, ups, rows):
+def record_lookup(up, model, chains, visits, ways, ups, room, rows):
     """Take samples, as words of every unit and as rows of bits of every chain.
 
-    Mutates `ups` (n_samples, n_units + 1, 4) uint32, the chains from the first on in `rows` (n_samples, chains,
-    ceil(n_units / 32)) uint32, `up` and the streams; returns the number of flips. `model` is (graph, table) and
-    `chains` as for `sweep_lookup`; `visits` (sites, thin, first chain in `rows`, chain after the last), `sites` being
-    one row for all sweeps or one for each; `ways` (many, own) are as kernels take them.
+    Mutates `ups` (n_samples, n_units + 1, 4) uint32, `room` (128, ceil(n_units / 32)) uint32, the chains from the first
+    on in `rows` (n_samples, chains, ceil(n_units / 32)) uint32, `up` and the streams; returns the number of flips.
+    `model` is (graph, table) and `chains` as for `sweep_lookup`; `visits` (sites, thin, first chain in `rows`, chain
+    after the last), `sites` being one row for all sweeps or one for each; `ways` (many, own) are as kernels take them.
     Cost: that of the sweeps, and of `pack_words`.
     """
     graph, table = model
@@ -28,5 +29,7 @@ def record_lookup(up, model, chains, visits, ways, ups, rows):
         for i in range(up.shape[0]):
             for w in range(WORDS):
                 kept[i, w] = up[i, w]
-        pack_words(up[:-1], rows[k, begin:end])
+        pack_words(up[:-1], room[: end - begin])
+        for c in range(begin, end):  # memory that was not used before is best written from one end to the other
+            copy_row(rows[k, c], room[c - begin])
     return n_flips

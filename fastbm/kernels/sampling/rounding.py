@@ -5,6 +5,7 @@ import numpy as np
 from ..jit import kernel
 
 LANES = 16  # sums side by side
+TOGETHER, WIDE = 4, 64  # rows, of which any may be up, and columns that are looked at together
 
 
 @kernel
@@ -64,8 +65,9 @@ def fill_remainders(values, factor, integers, steps, rest):
     Cost: one pass over `values`.
     """
     most, n_bytes = 0, rest.shape[0]
+    nowhere = np.empty(rest.shape[2], np.int8)  # a row that is written twice at once is no vector code
     for i in range(values.shape[0]):
-        row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i]
+        row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i] if n_bytes == 2 else nowhere
         for j in range(i):
             left = np.int32(np.rint((row[j] * factor - whole[j]) * steps))
             most = max(most, abs(left))
@@ -73,3 +75,59 @@ def fill_remainders(values, factor, integers, steps, rest):
             high[j] = upper
             low[j] = left - 256 * upper
     return most > 0
+
+
+@kernel
+def worst_remainder(values, factor, integers, steps):
+    """Return what remainders that are whole numbers of `steps` of a unit change an energy by at most, in these.
+
+    That is the largest sum_(j < i) r_ij x_i x_j over all states x of 0 and 1, or less the smallest one, r being what
+    rounding leaves; no more than this is returned. Of four rows at a time any may be up, in 16 ways, and of the columns
+    before them those whose sums have one sign. Arguments are those of `fill_remainders`.
+    Cost: about three operations for four pairs of units and a way.
+    """
+    n, total, none = values.shape[0], 0.0, np.float32(0.0)
+    left, whole_sums = np.empty((TOGETHER, WIDE), np.float32), np.empty((TOGETHER, WIDE), np.float32)
+    sums, raised = np.empty((1 << TOGETHER, WIDE), np.float32), np.empty((1 << TOGETHER, WIDE), np.float32)
+    ups, signed = np.empty(1 << TOGETHER), np.empty(1 << TOGETHER)
+    width = left.shape[1]  # which the compiler is not to know, or it writes out loops that are then no vector code
+    for first in range(0, n, TOGETHER):
+        m = min(TOGETHER, n - first)
+        for way in range(1 << TOGETHER):
+            for k in range(width):
+                sums[way, k] = raised[way, k] = none
+        for i in range(TOGETHER):
+            for k in range(width):
+                whole_sums[i, k] = none
+        for start in range(0, first, WIDE):
+            for i in range(m):
+                row, whole = values[first + i, start : start + WIDE], integers[first + i, start : start + WIDE]
+                rest, of_row, n_columns = left[i], whole_sums[i], min(width, first - start)
+                for k in range(n_columns):
+                    scaled = (row[k] * factor - whole[k]) * steps
+                    rest[k] = np.float32(scaled - np.rint(scaled))
+                for k in range(n_columns, width):
+                    rest[k] = none
+                for k in range(width):
+                    of_row[k] += rest[k]
+                for before in range(1 << i):  # ways without this row
+                    without, both, more = sums[before], sums[before + (1 << i)], raised[before + (1 << i)]
+                    for k in range(width):
+                        both[k] = without[k] + rest[k]
+                        more[k] += max(both[k], none)
+        for way in range(1 << TOGETHER):
+            ups[way] = signed[way] = 0.0
+        for k in range(width):  # additions to one number wait for one another
+            for way in range(1 << TOGETHER):
+                ups[way] += raised[way, k]
+        for i in range(m):
+            whole_sum = np.float32(0.0)
+            for k in range(width):
+                whole_sum += whole_sums[i, k]
+            for before in range(1 << i):
+                signed[before + (1 << i)] = signed[before] + whole_sum
+        most = 0.0
+        for way in range(1 << m):
+            most = max(most, ups[way], ups[way] - signed[way])
+        total += most + 0.25 * m * (m - 1)  # half a step for each pair of these rows
+    return total * 1.001  # for what sums in float32 have lost

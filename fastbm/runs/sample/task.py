@@ -138,8 +138,8 @@ class SampleTask(SamplingTask):
             del rows["samples/states"]
             energies = rows["tempering/energy"][0].T if "tempering/energy" in rows else rows["samples/energy"]
             self._best.show(states, energies)
-        else:
-            rows["samples/states"].flags.writeable = False  # so that the store need not copy them
+        for name in {"samples/states", "samples/energy"} & rows.keys():
+            rows[name].flags.writeable = False  # so that the store need not copy them
         return rows
 
     def _seen(self, rows: Rows) -> np.ndarray:

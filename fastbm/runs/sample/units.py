@@ -20,7 +20,7 @@ from ...diagnostics.ranks import r_hat_of_codes
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
-MOST_BITS = 1 << 23  # that are looked at, so that a run of 10^4 units and 64 chains spends below 2 % of its time here
+MOST_BITS = 1 << 21  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
 FEWEST, MOST = 32, 1024  # states of each chain
 WORTH_THREADS = 1 << 18  # bytes of states, from which on counting is worth handing over
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
@@ -59,8 +59,8 @@ def spaced(run: Samples) -> np.ndarray:
     n_samples = len(run.sweep)
     if not run.has_states or n_samples < 8:
         return np.empty((0, len(run.beta), 0), np.uint8)
-    wanted = int(np.clip(MOST_BITS // (run._start.n_units * len(run.beta)), FEWEST, MOST))
-    packed = run.read("samples/states", max(1, n_samples // wanted))
+    wanted = int(np.clip(MOST_BITS // (2 * run._start.n_units * len(run.beta)), FEWEST, MOST))
+    packed = run.read("samples/states", max(1, round(n_samples / wanted)))
     return packed[len(packed) % 2 :]
 
 

@@ -21,7 +21,7 @@ from . import fixed_point
 from .cooling import CoolingChains
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
-from .remainders import Refined, Remainders, coarse_energies, fewest_bytes
+from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
@@ -66,9 +66,12 @@ class DenseChains(CoolingChains):
         """
         if self._rises.dtype == np.int64:
             return True, 0
-        n_terms = self.couplings.n_entries // 2 + self.n_units
-        n_bytes = fewest_bytes(n_terms, float(np.ldexp(ENERGY_ERROR * self._most, self._point.exponent)))
+        n_bytes = fewest_bytes(self.couplings.n_entries // 2 + self.n_units, self._most_units())
         return self.n_units >= SUMMED and n_bytes > 0, n_bytes
+
+    def _most_units(self) -> float:
+        """Return how many units of the fields an energy may be off."""
+        return float(np.ldexp(ENERGY_ERROR * self._most, self._point.exponent))
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
@@ -123,7 +126,9 @@ class DenseChains(CoolingChains):
             return
         if self._remainders is None:
             scaled = fixed_point.scaled_to(self._weights, self._factor, self._point.exponent)
-            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, self._n_bytes)
+            about = (self.couplings, (self._point.exponent, self._factor), scaled, self._rises)
+            n_bytes = settled_bytes(self._n_bytes, *about, self._most_units())
+            self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, n_bytes)
         self._refined = [self._remainders.of_block(block) for block in self.blocks]
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
@@ -173,8 +178,9 @@ class DenseChains(CoolingChains):
         return self._start if len(self._start) == 1 else self._start[self.blocks[k]]
 
     def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
-        """Return energies of block `k` from those in the units of the fields."""
-        found: np.ndarray = np.ldexp(energies, -self._point.exponent)
+        """Return energies of block `k` from those in the units of the fields, which may be lost."""
+        found, factor = fixed_point.scaled_to(energies, 1.0, -self._point.exponent)
+        found *= factor
         found += self._all_down[self.blocks[k]]
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -62,6 +63,7 @@ class LookupChains(WordChains):
         self._streams = arrays.zeros((len(self.blocks), 4 * 16 * WORDS), np.uint32)
         self.up, self.lane_streams = list(self._ups), list(self._streams)
         self.count_flips_of(np.ones(self.n_chains, np.bool_))
+        self._rooms: list[tuple[np.ndarray, np.ndarray]] = []  # room that was made before, of no thread
 
     def count_flips_of(self, chains: np.ndarray) -> None:
         """Count flips of some chains only, (n_chains,) bool."""
@@ -216,20 +218,29 @@ class LookupChains(WordChains):
         in_place = self.n_units % 32 == 0 and sys.byteorder == "little"
         begin, end = (block.start, block.stop) if in_place else (0, self.lanes.used(k))
         rows = packed.view(np.uint32) if in_place else np.empty((n_samples, end, -(-self.n_units // 32)), np.uint32)
-        together = max(1, min(n_samples, TOGETHER // self.up[k].nbytes))
-        ups, sums = np.empty((together, *self.up[k].shape), np.uint32), np.empty((n_samples, 32 * WORDS))
-        for first in range(0, n_samples, together):
-            some = slice(first, min(first + together, n_samples))
+        ups, room = room_of_records = self._room_of_records()
+        sums = np.empty((n_samples, 32 * WORDS))
+        for first in range(0, n_samples, len(ups)):
+            some = slice(first, min(first + len(ups), n_samples))
             own = sites[first * thin : some.stop * thin] if len(sites) > 1 else sites
             states = ups[: some.stop - first]
             self._flips[k] += record_lookup(
                 self.up[k], self._model_of(k), self._chains_of(k), (own, thin, begin, end), (self._many, self._own),
-                states, rows[some],
+                states, room, rows[some],
             )  # fmt: skip
             self._numbers.sum(states, sums[some])
+        self._rooms.append(room_of_records)
         if not in_place:
             packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
+
+    def _room_of_records(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for some states of a block and for the rows of one, which no other thread has."""
+        with suppress(IndexError):
+            return self._rooms.pop()
+        words, n_rows = self.up[0], 32 * WORDS
+        together = max(1, TOGETHER // words.nbytes)
+        return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 32)), np.uint32)
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none

@@ -6,6 +6,8 @@ for each coupling and each bias.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
 from ..._base import arrays
@@ -19,13 +21,37 @@ from ...kernels.sampling.field_energies import (
     words_of_units,
     write_bits,
 )
-from ...kernels.sampling.rounding import fill_remainders
+from ...kernels.sampling.rounding import fill_remainders, worst_remainder
+from ...machine.couplings import Couplings
 from .fixed_point import FixedPoint
+
+_known: WeakKeyDictionary[Couplings, tuple[tuple[int, float], float]] = WeakKeyDictionary()  # what was found of some
+FEWER = 9.0  # times less than half a step for every pair is what remainders of either sign come to in the worst state
 
 
 def fewest_bytes(n_terms: int, most: float) -> int:
     """Return how many bytes of what rounding leaves keep the sum of so many terms within `most` units; 0 if none do."""
     return next((n for n in range(1, len(STEPS)) if 0.5 / STEPS[n] * n_terms <= most), 0)
+
+
+def settled_bytes(
+    n_bytes: int, couplings: Couplings, scale: tuple[int, float], scaled: tuple[np.ndarray, float], rises: np.ndarray,
+    most: float,
+) -> int:  # fmt: skip
+    """Return `n_bytes`, or 1 where that keeps the sum over the pairs of any state within `most` units.
+
+    It is looked at where it may be so, once for the same couplings. `scaled` and `rises` are as `Remainders` takes
+    them, what the couplings are when scaled by `scale`.
+    """
+    n_units, steps = len(rises), STEPS[1]
+    if n_bytes != 2 or n_units**2 / 4 > FEWER * steps * most:
+        return n_bytes
+    known, worst = _known.get(couplings, (None, 0.0))
+    if known != scale:
+        worst = worst_remainder(*scaled, rises, steps)
+        _known[couplings] = scale, worst
+    of_start = 0.5 * n_units
+    return 1 if worst + of_start <= steps * most else n_bytes
 
 
 class Remainders:
@@ -86,7 +112,7 @@ class Refined:
         energies: np.ndarray = np.empty((1, n_chains))
         rest, start, bits, sums, wholes = self.arrays
         words, up = np.empty((n_chains, -(-len(up) // 64)), np.uint64), np.ascontiguousarray(up)
-        words_of_units(up, words, np.empty((2, up.shape[1]), np.uint64))
+        words_of_units(up, words, np.empty((8, up.shape[1]), np.uint8))
         start = start if len(start) == 1 else start[chains]
         sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
         write_bits(up, 0, n_chains if len(rest) else 0, bits)

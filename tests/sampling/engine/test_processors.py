@@ -35,7 +35,7 @@ def digest() -> str:
     cases = [("dense", graph, 70), ("sparse", graph, 70), ("layered", layers, 70), ("multispin", glass, 192)]
     cases += [("sparse", bm.models.edwards_anderson((32, 40), distribution="gaussian", seed=1), 3)]
     cases += [("lookup", bm.models.edwards_anderson((3, 3, 5), distribution="gaussian", field=0.3, seed=1), 192)]
-    cases += [("dense", bm.models.sherrington_kirkpatrick(70, seed=1), n_chains) for n_chains in (3, 70)]
+    cases += [("dense", bm.models.sherrington_kirkpatrick(200, seed=1), n_chains) for n_chains in (3, 70)]
     cases += [("lookup", bm.models.ising((5, 7)), 64), ("sparse", graph, 2)]
     for kernel, model, n_chains in cases:
         for rule in RULES:

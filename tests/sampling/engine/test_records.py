@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
+from fastbm.kernels.sampling.rounding import worst_remainder
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.engine import edges
 from fastbm.sampling.engine.orders import ORDERS
@@ -32,9 +33,31 @@ def test_energies_of_fields_are_those_of_the_couplings(units: str, kind: str, ow
     for states, energies in ((one["samples/states"], one["samples/energy"]) for one in found):
         values = model.convention.values(np.unpackbits(states, axis=2, count=n, bitorder="little"), np.float64)
         exact = -np.einsum("tci,ij,tcj->tc", values, weights, values) - (values * chains.bias).sum(axis=2)
-        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-10 * most)
+        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-9 * most)
     assert np.array_equal(chains.energies(), found[1]["samples/energy"][-1])
     chains.state()
+
+
+@pytest.mark.parametrize("n", [3, 4, 13])
+def test_the_worst_remainder_is_that_of_no_state(n: int) -> None:
+    """It lies between the largest of all states and the sum of all remainders of one sign."""
+    values = np.random.default_rng(n).normal(size=(n, n))
+    whole = np.rint(values * 4.0)
+    found = worst_remainder(values, 4.0, whole.astype(np.int32), 254)
+    rest = (values * 4.0 - whole) * 254
+    left = np.tril(rest - np.rint(rest), -1)
+    states = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(float)
+    largest = np.abs(np.einsum("ti,ij,tj->t", states, left, states)).max()
+    in_fours = sum(0.25 * m * (m - 1) for m in [4] * (n // 4) + [n % 4])
+    assert largest <= found <= 1.002 * (max(left[left > 0].sum(), -left[left < 0].sum()) + in_fours)
+
+
+def test_remainders_that_are_alike_add_up() -> None:
+    n = 42
+    values = np.full((n, n), (3.0 + 10.25 / 254) / 4.0)
+    found = worst_remainder(values, 4.0, np.full((n, n), 3, np.int32), 254)
+    in_fours = 6 * 10 + 1  # pairs, which count half
+    assert found == pytest.approx(0.25 * (n * (n - 1) / 2 - in_fours) + 0.5 * in_fours, rel=2e-3)
 
 
 def test_fields_that_came_apart_from_their_states_are_told() -> None:
