@@ -83,26 +83,20 @@ def groups(run: Samples) -> list[np.ndarray]:
 
 def quantities(run: Samples, *, ess: bool = False) -> list[Quantity]:
     """Return R-hat of the energy and of the observables that are numbers of chains, and on demand their ess."""
-    if not ess:
-        return quantities_of(run, _series(run, _every(run)), groups(run), ess=False)
-    return quantities_of(run, _series(run), groups(run), ess=True, every=_every(run))
+    return quantities_of(run, _series(run), groups(run), ess=ess)
 
 
 def quantities_of(
-    run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool, every: int = 1
+    run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
 ) -> list[Quantity]:
-    """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains.
-
-    All but the effective samples are told from one sample of `every`.
-    """
+    """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
     found, n_series = [], len(series) * len(together)
-    for name, chains, whole in _by_group(run, series, together):
-        columns = whole[::every]
+    for name, chains, columns in _by_group(run, series, together):
         varies = not run.at_log_times and np.ptp(columns) > 0.0
-        r_hat = float(diagnostics.r_hat(columns)) if varies else np.nan
+        r_hat = float(diagnostics.r_hat(_ranked(columns))) if varies else np.nan
         bulk = tail = np.nan
         if ess and varies:
-            bulk, tail = diagnostics.ess_bulk(whole), diagnostics.ess_tail(whole)
+            bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
         moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
         drift = moves and drifts(columns, n_quantities=n_series)
         beta = float(run.beta[chains[0]])
@@ -126,14 +120,12 @@ def least_ess(run: Samples) -> float | None:
     return min((float(diagnostics.ess_bulk(one)) for one in columns), default=None)
 
 
-def _series(run: Samples, every: int = 1) -> dict[str, np.ndarray]:
+def _series(run: Samples) -> dict[str, np.ndarray]:
     """Return the energy and the observables of chains or pairs of chains by name, thinned where they are long.
-
-    Of what is left then one sample of `every` is taken.
 
     For a machine that is even under a flip of all units, observables that are odd are replaced by their modulus.
     """
-    step, named, even = every * spacing(run), run.config["sample"].get("observables") or {}, is_even(run)
+    step, named, even = spacing(run), run.config["sample"].get("observables") or {}, is_even(run)
     found = {}
     for name, stream in watched_names(run).items():
         values = run.read(stream, step)
@@ -148,10 +140,10 @@ def spacing(run: Samples) -> int:
     return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
-def _every(run: Samples) -> int:
-    """Return of how many samples of series one is taken for all but effective samples."""
-    n_samples = len(run.sweep) // spacing(run)
-    return max(1, min(n_samples // FEWEST_RANKED, -(-n_samples * run.config["sample"]["n_chains"] // MOST_RANKED)))
+def _ranked(columns: np.ndarray) -> np.ndarray:
+    """Return the samples of chains that R-hat is told from, evenly spaced: ranks take longer than all else."""
+    n_samples = len(columns)
+    return columns[:: max(1, min(n_samples // FEWEST_RANKED, -(-columns.size // MOST_RANKED)))]
 
 
 def watched_names(run: Samples) -> dict[str, str]:
@@ -188,7 +180,7 @@ def _once(run: Samples, name: str, find: Callable[[], T]) -> T:
 
 def _look(run: Samples) -> tuple[list[Quantity], list[Quantity]]:
     """Return the diagnostics of the energy and the observables, and those of units, side by side where it pays."""
-    series, states, threads = _series(run, _every(run)), spaced(run), _n_threads(run)
+    series, states, threads = _series(run), spaced(run), _n_threads(run)
     ways = [lambda: quantities_of(run, series, groups(run), ess=False), lambda: _of_states(run, states)]
     first, second = threads_module.fan_out(lambda way: way(), ways, threads)
     return _once(run, "series", lambda: first), _once(run, "units", lambda: second)
