@@ -7,8 +7,6 @@ compiled anew in every process, after one warning.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,15 +16,15 @@ import numba
 from llvmlite import ir
 from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, config as _config, event, serialize, types
+from numba.core import cgutils, compiler, config as _config, serialize, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference
 from numba.extending import intrinsic
 
 from .._base import checks
-from .._base.system import after_fork, keeping
 from .cache import KernelCache, folder_for
+from .listeners import compile_seconds, n_compiled
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -326,95 +324,3 @@ def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
         library=library, call_helper=None, environment=environment, metadata=None, reload_init=(),
         referenced_envs=others,
     )  # fmt: skip
-
-
-class _Failures(event.Listener):
-    """Lets other processes compile what this one could not."""
-
-    def on_start(self, event: Any) -> None:
-        """Nothing: the right to compile was taken when the cache had no code."""
-
-    def on_end(self, event: Any) -> None:
-        cache = getattr(event.data["dispatcher"], "_cache", None)
-        # `is_failed` says the contrary, and saving gives the right back where all went well
-        if getattr(event, "_exc_details", None) is not None and isinstance(cache, KernelCache):
-            cache.leave()
-
-
-class _Collections(event.Listener):
-    """Keeps Python from looking for garbage while the compiler makes things that stay.
-
-    It counts what is compiled, Numba's own functions among them.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def on_start(self, event: Any) -> None:
-        keeping.__enter__()
-        self.count += 1
-
-    def on_end(self, event: Any) -> None:
-        keeping.__exit__()
-
-
-class _CompilerClock(event.Listener):
-    """Wall time in which any thread is in the compiler; threads side by side count once.
-
-    A thread is there while it compiles, loads what the cache holds, or waits for a thread that does.
-    """
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-        self.forget_threads()
-
-    def forget_threads(self) -> None:
-        """After a fork no other thread is left that could come out of the compiler."""
-        self._lock = threading.Lock()
-        self._depths: dict[int, int] = {}  # of threads in the compiler: a kernel's callees are compiled inside of it
-        self._since = 0.0
-
-    def on_start(self, event: Any) -> None:
-        with self._lock:
-            if not self._depths:
-                self._since = time.perf_counter()
-            thread = threading.get_ident()
-            self._depths[thread] = self._depths.get(thread, 0) + 1
-
-    def on_end(self, event: Any) -> None:
-        with self._lock:
-            thread = threading.get_ident()
-            if self._depths.get(thread, 0) > 1:
-                self._depths[thread] -= 1
-            else:
-                self._leave(thread)
-
-    def seconds(self) -> float:
-        """Read the clock, from a thread that is not in the compiler."""
-        if not self._depths:  # as nearly always: calls of microseconds read it too
-            return self._seconds
-        with self._lock:
-            self._leave(threading.get_ident())  # an interrupt may have thrown it out without a word
-            return self._seconds + (time.perf_counter() - self._since if self._depths else 0.0)
-
-    def _leave(self, thread: int) -> None:
-        if self._depths.pop(thread, 0) and not self._depths:
-            self._seconds += time.perf_counter() - self._since
-
-
-_clock = _CompilerClock()
-event.register("numba:compiler_lock", _clock)
-event.register("numba:compile", _Failures())
-_collections = _Collections()
-event.register("numba:compile", _collections)
-after_fork(_clock.forget_threads)
-
-
-def compile_seconds() -> float:
-    """Return the seconds that this process has spent so far on compiling kernels and on loading compiled ones."""
-    return _clock.seconds()
-
-
-def n_compiled() -> int:
-    """Return how many functions, once for each signature, this process has compiled so far."""
-    return _collections.count

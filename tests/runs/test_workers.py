@@ -64,7 +64,7 @@ def test_a_stop_reaches_runs_in_all_threads_and_loses_nothing(tmp_path: Path) ->
             seen[name] += bool(rows)
 
         try:
-            sample(tmp_path / f"{name}.h5", progress=progress, burn_in=0, n_sweeps=10**11, thin=10**5)
+            sample(tmp_path / f"{name}.h5", progress=progress, burn_in=0, n_sweeps=10**11, thin=10**5, kernel="dense")
         except bm.Interrupted as error:
             stopped[name] = error
 

@@ -59,7 +59,7 @@ def unpack_words(bits, words):
 
 
 @kernel
-def _add_hidden_plainly(fields, weights, words, masks):
+def add_hidden_plainly(fields, weights, words, masks):
     """Do what `add_with_rows` does, with the same bits, by products."""
     bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
     unpack_words(bits, words)
@@ -67,7 +67,7 @@ def _add_hidden_plainly(fields, weights, words, masks):
 
 
 # adds rows of `weights` (n, m), m in fours, whose bits are set in `words` (n / 32, lanes), to `fields` (m, lanes)
-add_hidden = add_with_rows if LOOK_UP else _add_hidden_plainly
+add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 
 if LOOK_UP:
