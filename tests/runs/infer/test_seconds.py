@@ -97,7 +97,7 @@ def test_threads_in_the_compiler_count_once_and_those_thrown_out_of_it_do_not() 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: compile_something(), range(3)))
     assert 0.0 < watch.compile_seconds <= time.perf_counter() - started
-    listeners.event.start_event("numba:compiler_lock")  # which never ends: an interrupt came while it waited for the lock
+    listeners.event.start_event("numba:compiler_lock")  # which never ends, by an interrupt that came while it waited
     watch = Stopwatch()
     time.sleep(WORK)
     assert watch.compile_seconds == 0.0
