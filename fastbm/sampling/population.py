@@ -71,10 +71,10 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
 
     if reaches(most):
         return most
-    low = min(most / 2.0, float(1.0 / (energies - least).mean()))
+    low = min(most / 2.0, float(1.0 / (energies.max() - least)))
     while low > 0.0 and not reaches(low):
         low /= 2.0
-    while 2.0 * low < most and reaches(2.0 * low):
+    while 0.0 < 2.0 * low < most and reaches(2.0 * low):
         low *= 2.0
     high = min(2.0 * low, most)
     for _ in range(HALVINGS):
