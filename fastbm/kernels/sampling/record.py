@@ -53,15 +53,15 @@ def room_of_record(up: Any, fields: Any, rises: Any, n_chains: int) -> tuple[Any
 def _write_rows(words, octets, rows):
     """Write the first bytes of each chain's words to its row. Mutates `rows` (n_chains, n_bytes), one after another.
 
-    What a row's last word writes beyond it is written again by the next row. Memory that was not used before takes few
-    stores of words at a time, and fewer of bytes.
+    What a row's last word writes beyond it is written again by the next row, unless rows are shorter than a word.
+    Memory that was not used before takes few stores of words at a time, and fewer of bytes.
     """
-    last = rows.shape[0] - 1
-    for c in range(last if TILED else 0):
+    n_whole = rows.shape[0] - 1 if TILED and rows.shape[1] >= 8 else 0
+    for c in range(n_whole):
         place = rows.ctypes.data + c * rows.strides[0]
         for w in range(words.shape[1]):
             store_word(place + 8 * w, words[c, w])
-    for c in range(last if TILED else 0, rows.shape[0]):
+    for c in range(n_whole, rows.shape[0]):
         for byte in range(rows.shape[1]):
             rows[c, byte] = octets[c, byte]
 

@@ -85,6 +85,17 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
         assert whole.n_flips == apart.n_flips
 
 
+@pytest.mark.parametrize("n", [20, 70])
+def test_nothing_is_written_beyond_the_samples(n: int) -> None:
+    weights = np.array(bm.models.random_machine(n, seed=1).weights)
+    weights[0], weights[:, 0] = 1e6 * weights[0], 1e6 * weights[:, 0]  # for fields of 64 bits, which tell energies
+    chains = make_chains(bm.BoltzmannMachine(weights), 20, kernel="dense", threads=1)
+    chains.record(1, 1)
+    packed = np.full((3, 20, -(-n // 8)), 0xA5, np.uint8)
+    chains._record_block(1, packed[:2], np.empty((2, 20)), 0)
+    assert np.array_equal(packed[1], chains.packed()) and (packed[2] == 0xA5).all()
+
+
 @pytest.mark.parametrize("units", ["spin", "binary"])
 @pytest.mark.parametrize("values", ["one size", "real", "real, fewer digits", "far apart"])
 def test_energies_of_whole_numbers_are_those_of_the_users_couplings(
