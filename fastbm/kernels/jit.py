@@ -86,6 +86,11 @@ def apart(function: Callable[..., Any]) -> Any:
     return _compile(function, apart=True)
 
 
+def apart_borrowing(function: Callable[..., Any]) -> Any:
+    """Compile a part that is `apart` and does as `borrowing` does."""
+    return _compile(function, apart=True, _nrt=False)
+
+
 def _compile(function: Callable[..., Any], *, apart: bool = False, **options: Any) -> Any:
     """Make the compiled function that Python calls, and the part that other kernels are compiled with in its place.
 

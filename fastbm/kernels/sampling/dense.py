@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
-from ..jit import borrowing, kernel
+from ..jit import apart_borrowing, borrowing, kernel
 from ..rows import copy_row
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
@@ -138,7 +138,7 @@ def _move_long_row(field, row, was_up, n_columns):
                 field[COLUMNS * block + k] += row[COLUMNS * block + k]
 
 
-@borrowing
+@apart_borrowing
 def visit_units(up, chains, block, limits, hold, sums, room):
     """Make an attempt at a unit for each of `limits`; return the number of flips.
 
@@ -210,7 +210,7 @@ def leave_block(chains, sites, room):
         first += WIDE if is_wide else NARROW
 
 
-@borrowing
+@apart_borrowing
 def advance_dense(up, chains, sites, n_sweeps, hold, room):
     """Do what `sweep_dense` does, in `room` that `room_for_dense` has made.
 

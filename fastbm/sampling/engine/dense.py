@@ -177,6 +177,10 @@ class DenseChains(CoolingChains):
         """Return the fields of block `k` with all units down: a row for all its chains, or one for each."""
         return self._start if len(self._start) == 1 else self._start[self.blocks[k]]
 
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        # samples are packed where they are taken: for the few states beside them no kernel is compiled
+        packed[:] = np.packbits(self.up[k][:, : len(packed)], axis=0, bitorder="little").T
+
     def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
         """Return energies of block `k` from those in the units of the fields, which may be lost."""
         found, factor = fixed_point.scaled_to(energies, 1.0, -self._point.exponent)
