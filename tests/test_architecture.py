@@ -55,7 +55,7 @@ BY_NAME = {  # files that import by a name that is no literal, and what for
 }
 GENERATORS = {"Generator", "PCG64", "SeedSequence", "default_rng"}  # of numpy.random: none shares a global state
 DOORS = {"kernels/jit.py", "kernels/listeners.py"}  # to the compiler
-COMPILED = {"apart", "kernel", "borrowing", "inlined"}  # decorators of `fastbm.kernels.jit`
+COMPILED = {"apart", "apart_borrowing", "borrowing", "inlined", "kernel"}  # decorators of `fastbm.kernels.jit`
 
 
 @cache
