@@ -190,30 +190,18 @@ def is_text(dataset: h5py.Dataset | h5d.DatasetID) -> bool:
 
 def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None, n_rows: int = 0) -> h5py.Dataset:
     """Create the growing dataset of a stream, for `n_rows` that are still to be written."""
-    # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow
-    shape, most = (n_rows, *stream.shape), (None, *(n or None for n in stream.shape))
-    chunk = chunk_shape(stream, n_rows)
-    if compression or stream.dtype == "str":
-        layout = _layout(stream, compression) | {"chunks": chunk, "maxshape": most, "track_times": False}
-        dataset = group.create_dataset(name, shape=shape, **layout)
-    else:
-        dataset = h5py.Dataset(_add_growing(group, name, stream.numpy_dtype, shape, most, chunk))
+    dataset = group.create_dataset(
+        name,
+        shape=(n_rows, *stream.shape),
+        # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
+        maxshape=(None, *(n or None for n in stream.shape)),
+        chunks=chunk_shape(stream, n_rows),
+        track_times=False,
+        **_layout(stream, compression),
+    )
     for key in sorted(stream.attrs):
         write_attribute(dataset, key, stream.attrs[key])
     return dataset
-
-
-def _add_growing(
-    group: h5py.Group, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], most: tuple[int | None, ...],
-    chunk: tuple[int, ...],
-) -> h5d.DatasetID:  # fmt: skip
-    """Create a dataset of numbers in chunks that are not there yet, with Fletcher's checksums."""
-    layout = h5p.create(h5p.DATASET_CREATE)
-    layout.set_chunk(chunk)
-    layout.set_fletcher32()
-    layout.set_obj_track_times(False)
-    space = h5s.create_simple(shape, tuple(h5s.UNLIMITED if n is None else n for n in most))
-    return h5d.create(group.id, name.encode(), _type(dtype), space, layout, _properties(False)[0])
 
 
 def write_rows(
