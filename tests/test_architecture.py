@@ -54,7 +54,7 @@ BY_NAME = {  # files that import by a name that is no literal, and what for
     "store/apart.py": "what a process of its own is to call",
 }
 GENERATORS = {"Generator", "PCG64", "SeedSequence", "default_rng"}  # of numpy.random: none shares a global state
-DOORS = {"kernels/jit.py", "kernels/listeners.py"}  # to the compiler
+DOORS = {"kernels/jit.py"}  # to the compiler
 COMPILED = {"apart", "apart_borrowing", "borrowing", "inlined", "kernel"}  # decorators of `fastbm.kernels.jit`
 
 
@@ -253,8 +253,8 @@ def test_no_fast_math_and_no_global_random_numbers() -> None:
 
 
 def test_the_compiler_is_asked_for_no_threads_of_its_own() -> None:
-    for door in DOORS:
-        assert not [node for node in nodes(door) if isinstance(node, ast.keyword) and node.arg == "parallel"]
+    (door,) = DOORS
+    assert not [node for node in nodes(door) if isinstance(node, ast.keyword) and node.arg == "parallel"]
 
 
 def test_kernels_whose_names_begin_with_an_underscore_are_called_by_kernels_alone() -> None:
@@ -276,7 +276,7 @@ def test_kernels_whose_names_begin_with_an_underscore_are_called_by_kernels_alon
 
 
 def test_kernels_import_nothing_but_numpy_and_kernels() -> None:
-    names = ("ahead", "barrier", "cache", "groups", "patterns", "stopwatch", "vectors")
+    names = ("ahead", "barrier", "cache", "groups", "listeners", "patterns", "stopwatch", "vectors")
     tools = {*DOORS, *(f"kernels/{name}.py" for name in names)}
     for file in FILES:
         if not file.startswith("kernels/") or file in tools:

@@ -16,7 +16,7 @@ import numba
 from llvmlite import ir
 from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, config as _config, serialize, types
+from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference
@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 
 from .._base import checks
 from .cache import KernelCache, folder_for
-from .listeners import compile_seconds, n_compiled
+from .listeners import LISTENERS, compile_seconds, n_compiled
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -329,3 +329,20 @@ def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
         library=library, call_helper=None, environment=environment, metadata=None, reload_init=(),
         referenced_envs=others,
     )  # fmt: skip
+
+
+class _Heard(event.Listener):
+    """Passes what the compiler tells on to one that does not know it."""
+
+    def __init__(self, listener: Any) -> None:
+        self._listener = listener
+
+    def on_start(self, event: Any) -> None:
+        self._listener.on_start(event)
+
+    def on_end(self, event: Any) -> None:
+        self._listener.on_end(event)
+
+
+for _kind, _listener in LISTENERS:
+    event.register(_kind, _Heard(_listener))

@@ -1,4 +1,7 @@
-"""What is heard of the compiler: the time it takes, how much it compiles, and what it could not."""
+"""What is heard of the compiler: the time it takes, how much it compiles, and what it could not.
+
+`fastbm.kernels.jit` passes on what the compiler tells.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,11 @@ import threading
 import time
 from typing import Any
 
-from numba.core import event
-
 from .._base.system import after_fork, keeping
 from .cache import KernelCache
 
 
-class _Failures(event.Listener):
+class _Failures:
     """Lets other processes compile what this one could not."""
 
     def on_start(self, event: Any) -> None:
@@ -25,7 +26,7 @@ class _Failures(event.Listener):
             cache.leave()
 
 
-class _Collections(event.Listener):
+class _Collections:
     """Keeps Python from looking for garbage while the compiler makes things that stay.
 
     It counts what is compiled, Numba's own functions among them.
@@ -42,7 +43,7 @@ class _Collections(event.Listener):
         keeping.__exit__()
 
 
-class _CompilerClock(event.Listener):
+class _CompilerClock:
     """Wall time in which any thread is in the compiler; threads side by side count once.
 
     A thread is there while it compiles, loads what the cache holds, or waits for a thread that does.
@@ -86,12 +87,13 @@ class _CompilerClock(event.Listener):
             self._seconds += time.perf_counter() - self._since
 
 
-_clock = _CompilerClock()
-event.register("numba:compiler_lock", _clock)
-event.register("numba:compile", _Failures())
-_collections = _Collections()
-event.register("numba:compile", _collections)
+_clock, _collections = _CompilerClock(), _Collections()
 after_fork(_clock.forget_threads)
+LISTENERS = (
+    ("numba:compiler_lock", _clock),
+    ("numba:compile", _Failures()),
+    ("numba:compile", _collections),
+)  # of what
 
 
 def compile_seconds() -> float:

@@ -14,7 +14,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference.methods import METHODS
-from fastbm.kernels import listeners
+from fastbm.kernels import jit
 from fastbm.kernels.stopwatch import Stopwatch
 from fastbm.learning.planted import rules
 from fastbm.runs.infer.task import CellsTask
@@ -97,17 +97,17 @@ def test_threads_in_the_compiler_count_once_and_those_thrown_out_of_it_do_not() 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: compile_something(), range(3)))
     assert 0.0 < watch.compile_seconds <= time.perf_counter() - started
-    listeners.event.start_event("numba:compiler_lock")  # which never ends, by an interrupt that came while it waited
+    jit.event.start_event("numba:compiler_lock")  # which never ends, by an interrupt that came while it waited
     watch = Stopwatch()
     time.sleep(WORK)
     assert watch.compile_seconds == 0.0
     inside = threading.Event()
 
     def compiling() -> None:
-        listeners.event.start_event("numba:compiler_lock")
+        jit.event.start_event("numba:compiler_lock")
         inside.set()
         time.sleep(WORK)
-        listeners.event.end_event("numba:compiler_lock")
+        jit.event.end_event("numba:compiler_lock")
 
     thread = threading.Thread(target=compiling)
     thread.start()
