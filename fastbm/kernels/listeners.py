@@ -89,11 +89,8 @@ class _CompilerClock:
 
 _clock, _collections = _CompilerClock(), _Collections()
 after_fork(_clock.forget_threads)
-LISTENERS = (
-    ("numba:compiler_lock", _clock),
-    ("numba:compile", _Failures()),
-    ("numba:compile", _collections),
-)  # of what
+# kinds of events, and who is told of them
+LISTENERS = ("numba:compiler_lock", _clock), ("numba:compile", _Failures()), ("numba:compile", _collections)
 
 
 def compile_seconds() -> float:
