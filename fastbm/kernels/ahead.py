@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import empty, zeros
 from .jit import borrowing, cgutils, config, intrinsic, ir, kernel, types
 from .random import next_word
 
@@ -28,7 +29,7 @@ _WORDS = ir.VectorType(_INT, LANES)
 @kernel
 def fill_leaps(leaps):
     """Write what each bit of a state is after so many leaps as the lane has. Mutates `leaps` (128, 4, 16) uint32."""
-    state = np.zeros((4, 128), np.uint32)
+    state = zeros((4, 128), np.uint32)
     for bit in range(128):
         state[bit >> 5, bit] = np.uint32(1) << np.uint32(bit & 31)
     a, b, c, d = state[0], state[1], state[2], state[3]
@@ -181,14 +182,14 @@ def draw_words(state, table, words):
     if not COMPILED or n < FEWEST:
         draw_one_by_one(state, words)
         return
-    marks = np.empty(MARKS, np.uint32)
+    marks = empty(MARKS, np.uint32)
     for first in range(0, whole, BLOCK):
         draw_block(state, table, words[first : first + BLOCK], marks)
     rest = n - whole
     if rest < FEWEST:
         draw_one_by_one(state, words[whole:])
         return
-    room = np.empty(BLOCK, np.uint32)
+    room = empty(BLOCK, np.uint32)
     _run(state, table, room, marks)
     for p in range(rest):
         words[whole + p] = room[p]

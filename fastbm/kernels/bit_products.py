@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import zeros
 from .jit import cgutils, config, intrinsic, ir, kernel, types
 
 TILE = 32  # rows side by side
@@ -76,7 +77,7 @@ def _add_entries_plainly(sums, tables, words):
 @kernel
 def _aligned(lines):
     """Return zeros (lines, TILE) that begin with a cache line: a load of a vector that lies in two takes twice."""
-    room = np.zeros(lines * TILE + SLACK)
+    room = zeros(lines * TILE + SLACK, np.float64)
     first = -(room.ctypes.data // 8) % SLACK
     return room[first : first + lines * TILE].reshape(lines, TILE)
 
@@ -89,7 +90,7 @@ def add_bit_product(product, left, words, off, on):
     and their rows contiguous.  Cost: a load and an addition for four products, and as much as some 50 columns of it.
     """
     (n, m), width = product.shape, left.shape[1]
-    sums, flat, lines = _aligned(m), _aligned(GROUPS * 16), np.zeros((COLUMNS, TILE))
+    sums, flat, lines = _aligned(m), _aligned(GROUPS * 16), zeros((COLUMNS, TILE), np.float64)
     tables = flat.reshape(GROUPS, 16, TILE)
     for row in range(0, n, TILE):
         height = min(TILE, n - row)

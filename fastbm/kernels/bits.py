@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arrays import empty
 from .jit import borrowing, kernel
 from .vectors import (
     COLUMNS,
@@ -38,7 +39,7 @@ def pack_units(up, packed):
     `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.  Cost: one pass over `up`.
     """
     n_chains = packed.shape[0]
-    row = np.empty(n_chains, np.uint8)
+    row = empty(n_chains, np.uint8)
     for byte in range(packed.shape[1]):
         row[:] = 0
         for k in range(min(8, up.shape[0] - 8 * byte)):
@@ -139,7 +140,7 @@ def add_with_rows(fields, weights, words, masks):
     argument.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
     """
     next_row, next_column = weights.strides
-    tables = np.empty((len(words) * ROWS // 4, COLUMNS, 16), np.float32)
+    tables = empty((len(words) * ROWS // 4, COLUMNS, 16), np.float32)
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
         column = weights.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
@@ -218,7 +219,7 @@ def count_triples(words, triples, counts):
     Cost: n_triples n_words population counts.
     """
     n_words = words.shape[1]
-    both = np.empty(n_words, np.uint64)
+    both = empty(n_words, np.uint64)
     first, second = np.int64(-1), np.int64(-1)
     for t in range(triples.shape[0]):
         i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]

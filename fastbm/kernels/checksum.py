@@ -6,6 +6,7 @@ modulo 65535. J. G. Fletcher, IEEE Trans. Commun. 30, 247 (1982), doi:10.1109/TC
 
 import numpy as np
 
+from .arrays import zeros
 from .jit import kernel
 
 LANES, STEPS = 64, 256  # STEPS (STEPS + 1) / 2 words below 2^16 fit into 32 bits
@@ -22,7 +23,7 @@ def sum_words(words, sums):
     n_words = words.size
     n_rows = n_words // LANES
     table = words[: n_rows * LANES].reshape(n_rows, LANES)
-    once, twice = np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32)
+    once, twice = zeros(LANES, np.uint32), zeros(LANES, np.uint32)
     first, second, modulus = np.uint64(0), np.uint64(0), np.uint64(MODULUS)
     for start in range(0, n_rows, STEPS):
         end = min(start + STEPS, n_rows)

@@ -5,8 +5,8 @@ E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
 
 import numpy as np
 
+from .arrays import copy_row, empty
 from .jit import borrowing, inlined, kernel
-from .rows import copy_row
 
 
 @kernel
@@ -18,8 +18,8 @@ def energies_dense(values, weights, bias, energies, start, stop):
     multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane for all units, in the same order on every
     processor, in however many pieces.
     """
-    total = np.empty(16)
-    field = np.empty(16)
+    total = empty(16, np.float64)
+    field = empty(16, np.float64)
     step = 1 if bias.shape[1] > 1 else 0
     for first in range(0, values.shape[1], 16):
         for k in range(16):
@@ -46,7 +46,7 @@ def energies_sparse(up, graph, bias, values, energies):
     indices, weights) with indices increasing in each row, `bias` (n_units, 1) or (n_units, lanes).  Cost: n_edges
     multiplications and additions a lane, in the same order on every processor.
     """
-    fill_energies_sparse(up, graph, bias, values, np.empty(energies.shape[0]), energies)
+    fill_energies_sparse(up, graph, bias, values, empty(energies.shape[0], np.float64), energies)
 
 
 @inlined

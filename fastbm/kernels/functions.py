@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arrays import empty, zeros
 from .jit import inlined, kernel
 
 LANES = 16  # sums and products side by side
@@ -121,8 +122,8 @@ def add_log_sums(totals, fields, low, high):
     Cost: an exponential a number, in vectors.
     """
     n_rows, width = fields.shape
-    part, products, apart = np.empty(LANES), np.ones((n_rows, LANES)), abs(high - low)
-    logs, parts = np.zeros(n_rows), np.empty(n_rows)
+    part, products, apart = empty(LANES, np.float64), np.ones((n_rows, LANES)), abs(high - low)
+    logs, parts = zeros(n_rows, np.float64), empty(n_rows, np.float64)
     for row in range(n_rows):
         part[:] = 0.0
         product = products[row]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arrays import empty, zeros
 from .jit import kernel
 
 
@@ -22,8 +23,8 @@ def colour_units(indptr, indices, colours):
     """
     n_units = colours.shape[0]
     colours[:] = -1
-    queue = np.empty(n_units, np.int32)
-    met = np.zeros(n_units, np.bool_)
+    queue = empty(n_units, np.int32)
+    met = zeros(n_units, np.bool_)
     taken_by = np.full(n_units + 1, -1, np.int32)  # the last unit for which a colour was taken
     for seed in range(n_units):
         if met[seed]:

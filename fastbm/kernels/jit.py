@@ -20,7 +20,9 @@ from numba.core import cgutils, compiler, config as _config, event, serialize, t
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typing.npydecl import parse_dtype
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
 from .._base import checks
 from .cache import KernelCache, folder_for
@@ -29,7 +31,7 @@ from .listeners import LISTENERS, compile_seconds, n_compiled
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
     "apart", "borrowing", "cgutils", "compile_seconds", "config", "get_host_cpu_features", "inlined", "intrinsic", "ir",
-    "kernel", "n_compiled", "types",
+    "kernel", "make_array", "n_compiled", "parse_dtype", "populate_array", "types",
 ]  # fmt: skip
 
 config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
@@ -102,6 +104,7 @@ def _compile(function: Callable[..., Any], *, apart: bool = False, **options: An
     if not hasattr(made, "_cache"):  # without the compiler it is the function itself
         return made
     part = njit(no_cpython_wrapper=True, **options)(function)
+    made._compiler._customize_flags = part._compiler._customize_flags = _Flags
     compiled: dict[Any, Any] = {}  # by this process, for calls from Python
     part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled, apart)
     calling = made.targetctx.subtarget(enable_nrt=options.get("_nrt", True))  # arrays that are returned are counted
@@ -150,6 +153,17 @@ class _Widen(FunctionPass):
         library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
         state.library = _as_code(library) if flags.no_cpython_wrapper else library
         return False
+
+
+class _Flags(compiler.Flags):
+    """Numba's flags, which it compares at every call that it meets in a function: all at once, not one by one."""
+
+    def values(self) -> dict[str, Any]:
+        """Return all of them."""
+        return _USUAL_FLAGS | self._values
+
+
+_USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.items()}
 
 
 class _Compiler(compiler.Compiler):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import empty, zeros
 from .jit import apart, cgutils, config, get_host_cpu_features, inlined, intrinsic, ir, types
 from .patterns import WORDS
 from .vectors import add_unlike_edges
@@ -159,8 +160,8 @@ def sum_unlike(ups, edges, numbers, tables, many, sums):
             add_unlike_edges(up, total, edges.ctypes.data, numbers.ctypes.data, edges.shape[0])
     if not LOOKS_UP:
         return
-    totals = np.zeros((n_states, ups.shape[2], n_digits, 2, 16), np.uint32)
-    matrices, room = np.empty((2, 64), np.uint8), np.zeros((GROUPS, 2, 8), np.uint64)
+    totals = zeros((n_states, ups.shape[2], n_digits, 2, 16), np.uint32)
+    matrices, room = empty((2, 64), np.uint8), zeros((GROUPS, 2, 8), np.uint64)
     for k in range(64):
         matrices[0, k] = 8 * (7 - k % 8) + k // 8
         matrices[1, k] = 1 << k % 8

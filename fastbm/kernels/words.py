@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arrays import empty
 from .jit import apart, config, inlined, kernel
 from .vectors import add_common_edges, add_unlike_edges
 
@@ -79,7 +80,7 @@ def pack_words(up, rows):
     Cost: about 6 vector operations for 512 bits, and a copy of a word.
     """
     n_words = up.shape[1]
-    squares = np.empty(n_words * 32 * LANES, np.uint32)
+    squares = empty(n_words * 32 * LANES, np.uint32)
     for column in range(0, rows.shape[1], LANES):
         few = rows.shape[1] - column <= 4
         # constants for LLVM, and one type for Numba, which would compile what is given literals once for each

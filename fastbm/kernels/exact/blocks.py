@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import exp_float64
 from ..jit import borrowing, kernel
 from ..random import next_word, uniform_of_words
@@ -30,7 +31,7 @@ def tabulate_energies(rises, fields, first, k):
 
     `rises` (n, n) int64 symmetric, `fields` (n,) int64.  Cost: 2^k k additions.
     """
-    table, field = np.empty(1 << k, np.int64), np.empty(1 << k, np.int64)
+    table, field = empty(1 << k, np.int64), empty(1 << k, np.int64)
     table[0] = 0
     for unit in range(k):
         field[0] = fields[first + unit]
@@ -51,7 +52,7 @@ def tabulate_fields(rises, first, k, others, m):
 
     `rises` (n, n) int64.  Cost: 2^k m additions.
     """
-    table = np.zeros((1 << k, m), np.int64)
+    table = zeros((1 << k, m), np.int64)
     for unit in range(k):
         half = 1 << unit
         for x in range(half):
@@ -102,7 +103,7 @@ def fill_table(form, beta, tilt, centre, table, first):
     `form` is (row_own, col_own, fields, lowest); `beta` in inverse heights. Mutates `table`.  Cost: an exponential an
     entry, vectorised.
     """
-    energies = np.empty(table.shape[1], np.int64)
+    energies = empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
         row_energies(form, first + row, 0, energies)
         out = table[row]
@@ -170,7 +171,7 @@ def weigh(product, table, form, corner, by_row, by_col):
     `product` (spoiled), `by_row` (rows, k + 1), the weight with unit l of the tile's 2^k columns up, and at the end the
     whole, and `by_col` (3, 2^k): the sums of w, w h and w h^2, h the height.  Cost: about six additions an entry.
     """
-    energies = np.empty(product.shape[1], np.int64)
+    energies = empty(product.shape[1], np.int64)
     for row in range(product.shape[0]):
         row_energies(form, corner[0] + row, corner[1], energies)
         weights, others = product[row], table[row]
@@ -186,7 +187,7 @@ def covary(products, table, form, corner, sums):
     With f, g the heights of F and G less their centres, and t the tilt, `products` (2, rows, 2^k) holds
     (F + t F f)(G + t G g) and (F - t F f)(G - t G g). Mutates `sums` (2, 2^k): 1 + t^2 f g and t (f + g) h, weighed.
     """
-    energies = np.empty(table.shape[1], np.int64)
+    energies = empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
         row_energies(form, corner[0] + row, corner[1], energies)
         _covary_row(products[0, row], products[1, row], table[row], energies, sums)
@@ -211,7 +212,7 @@ def add_pairs(by_row, by_col, first_row, first_col, pairs):
     while 1 << a < by_row.shape[0]:
         a += 1
     total = 0.0
-    sums, within, across = np.zeros((a, c + 1)), np.zeros((a, a)), np.zeros((c, c))
+    sums, within, across = zeros((a, c + 1), np.float64), zeros((a, a), np.float64), zeros((c, c), np.float64)
     for row in range(by_row.shape[0]):
         total += by_row[row, c]
         for i in range(a):
@@ -253,7 +254,7 @@ def form_blocks(rises, fields, sizes):
     own_c = tabulate_energies(rises, fields, a + b, c)
     to_b, to_c = tabulate_fields(rises, zero, a, a, b), tabulate_fields(rises, zero, a, a + b, c)
     b_to_c, c_to_a = tabulate_fields(rises, a, b, a + b, c), tabulate_fields(rises, a + b, c, zero, a)
-    no_a, no_b, no_c = np.zeros(1 << a, np.int64), np.zeros(1 << b, np.int64), np.zeros(1 << c, np.int64)
+    no_a, no_b, no_c = zeros(1 << a, np.int64), zeros(1 << b, np.int64), zeros(1 << c, np.int64)
     return (
         (own_a, no_b, to_b, lowest_entry(own_a, to_b)),
         (own_b, no_c, b_to_c, lowest_entry(own_b, b_to_c)),
@@ -267,7 +268,7 @@ def weigh_product(coefficients, matrix, table, energies, by_row, by_col):
 
     `energies` are the table's, int64, less the lowest.
     """
-    product = np.empty(table.shape[1])
+    product = empty(table.shape[1], np.float64)
     for row in range(table.shape[0]):
         _product_row(coefficients[row], matrix, product)
         others = table[row]
@@ -279,7 +280,7 @@ def weigh_product(coefficients, matrix, table, energies, by_row, by_col):
 @kernel
 def sum_product(left, right, table):
     """Return the sum of (left @ right) * table, a row at a time."""
-    product, totals = np.empty(table.shape[1]), np.zeros(table.shape[1])
+    product, totals = empty(table.shape[1], np.float64), zeros(table.shape[1], np.float64)
     for row in range(table.shape[0]):
         _product_row(left[row], right, product)
         others = table[row]
@@ -294,7 +295,7 @@ def sum_product(left, right, table):
 @kernel
 def covary_products(left, right, table, energies, sums):
     """`covary` of whole tables that are small; `left` and `right` are the two tilted ones of each."""
-    products = np.empty((2, table.shape[1]))
+    products = empty((2, table.shape[1]), np.float64)
     for row in range(table.shape[0]):
         for k in range(2):
             _product_row(left[k][row], right[k], products[k])
@@ -340,7 +341,7 @@ def draw_blocks(uniforms, by_a, by_ac, left, right, settings):
     the transpose of G: b has the weights left[a] * right[c].  Cost: two passes over B a draw.
     """
     size = left.shape[1]
-    weights = np.empty(size)
+    weights = empty(size, np.float64)
     for draw in range(settings.shape[0]):
         a = find(by_a, uniforms[draw, 0] * by_a[-1])
         c = find(by_ac[a], uniforms[draw, 1] * by_ac[a, -1])

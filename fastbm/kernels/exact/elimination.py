@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty
 from ..functions import exp_float64, log1p_float64
 from ..jit import kernel
 from ..random import next_word, uniform_of_words
@@ -110,8 +111,8 @@ def eliminate(tables, chances, shifts, steps, places, values, beta, part):
     """
     size = 1 << LOW
     keep, energies = chances.size > 0, tables.shape[0] > 1
-    linear, less, index = np.empty(size), np.empty(size), np.empty(size, np.int64)
-    down, up = np.empty((3, size)), np.empty((3, size))
+    linear, less, index = empty(size, np.float64), empty(size, np.float64), empty(size, np.int64)
+    down, up = empty((3, size), np.float64), empty((3, size), np.float64)
     for k in range(part[0], part[1]):
         start, width = steps[k, START], steps[k, WIDTH]
         low = min(width, LOW)
@@ -210,7 +211,7 @@ def draw_states(up, uniforms, chances, steps, cliques, first, stop):
     Cost: O(width) and a scattered read a number.
     """
     n_steps, n_columns = steps.shape[0], up.shape[1]
-    index = np.empty(n_columns, np.int64)
+    index = empty(n_columns, np.int64)
     for k in range(stop - 1, first - 1, -1):
         start = steps[k, START]
         index[:] = steps[k, CHANCE]

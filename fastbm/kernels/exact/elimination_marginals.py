@@ -10,6 +10,7 @@ Lauritzen and Spiegelhalter, J. R. Stat. Soc. B 50, 157 (1988), doi:10.1111/j.25
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import kernel
 from .elimination import CHANCE, CHILD, LOW, MESSAGE, SIBLING, START, WIDTH
 
@@ -26,7 +27,7 @@ def fold_up(sums, marginals, chances, step, first, stop):
     width = step[WIDTH]
     low = min(width, LOW)
     size = 1 << low
-    weights = np.empty(size)
+    weights = empty(size, np.float64)
     for block in range(first >> low, stop >> low):
         at, chance = step[MESSAGE] + (block << low), step[CHANCE] + (block << low)
         for x in range(size):
@@ -70,7 +71,7 @@ def pass_down(marginals, chances, steps, places, part):
             present |= 1 << own
         else:
             missing ^= 1 << own
-    down, up = np.empty(size), np.empty(size)
+    down, up = empty(size, np.float64), empty(size, np.float64)
     for block in range(part[2], min(part[3], 1 << (width - n_low))):
         base = 0
         for bit in range(n_low, width):

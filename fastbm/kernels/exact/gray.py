@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row, empty, zeros
 from ..functions import exp2_float64
 from ..jit import inlined, kernel
-from ..rows import copy_row
 
 LARGEST_Z = 1021.0  # beyond it weights stay as they are, so that z times a weight is a number
 ROWS = 8  # parts of the table: the linear energy is written for one of them, and shifted for the others
@@ -32,7 +32,7 @@ def tabulate_low(rises, table):
     `rises` (k, k) int64 symmetric.  Cost: 2^k k additions.
     """
     table[0] = 0
-    field = np.empty(table.size, np.int64)
+    field = empty(table.size, np.int64)
     for unit in range(rises.shape[0]):
         half = 1 << unit
         field[0] = 0
@@ -151,8 +151,8 @@ def sum_slice(rises, fields, table, start, depth, scale):
     k = count_low(table)
     field = fields.copy()
     energy = begin_code(rises, k, start, field)
-    linear = np.empty(table.size // 4, np.int64)
-    weights, heights = np.empty(table.size), np.zeros((3, table.size // 4))
+    linear = empty(table.size // 4, np.int64)
+    weights, heights = empty(table.size, np.float64), zeros((3, table.size // 4), np.float64)
     whole = 0.0
     for step in range(start, start + (1 << depth)):
         if step > start:
@@ -191,9 +191,9 @@ def sum_slice_moments(rises, fields, table, start, depth, scale, lows, pairs):
     k = count_low(table)
     field = fields.copy()
     energy = begin_code(rises, k, start, field)
-    linear = np.empty(table.size // 4, np.int64)
-    heights = np.zeros((3, table.size // 4))
-    nodes, totals = np.empty((depth + 1, 2, table.size)), np.empty((depth + 1, 2))
+    linear = empty(table.size // 4, np.int64)
+    heights = zeros((3, table.size // 4), np.float64)
+    nodes, totals = empty((depth + 1, 2, table.size), np.float64), empty((depth + 1, 2), np.float64)
     gray = start ^ (start >> 1)
     for step in range(start, start + (1 << depth)):
         if step > start:
@@ -232,8 +232,8 @@ def sum_slice_distribution(rises, fields, table, start, depth, scale, weights):
     k = count_low(table)
     field = fields.copy()
     energy = begin_code(rises, k, start, field)
-    linear = np.empty(table.size // 4, np.int64)
-    step_weights, heights = np.empty(table.size), np.zeros((3, table.size // 4))
+    linear = empty(table.size // 4, np.int64)
+    step_weights, heights = empty(table.size, np.float64), zeros((3, table.size // 4), np.float64)
     rows = weights.reshape((-1, table.size))
     whole = 0.0
     for step in range(start, start + (1 << depth)):
@@ -297,8 +297,8 @@ def list_lowest(rises, fields, table, start, depth, energies, numbers):
     energy = begin_code(rises, k, start, field)
     rows = min(ROWS, table.size)
     split = k - count_low(table[:rows])
-    linear, shifts = np.empty(table.size // rows, np.int64), np.empty(rows, np.int64)
-    all_energies = np.empty(table.size, np.int64)
+    linear, shifts = empty(table.size // rows, np.int64), empty(rows, np.int64)
+    all_energies = empty(table.size, np.int64)
     for step in range(start, start + (1 << depth)):
         if step > start:
             energy += advance_code(rises, k, step, field)
@@ -324,7 +324,7 @@ def descend(rises, fields, n_starts):
     Starts are scattered evenly and always the same.  Cost: O(n^2) a start.
     """
     n = fields.size
-    up, field = np.empty(n, np.int64), np.empty(n, np.int64)
+    up, field = empty(n, np.int64), empty(n, np.int64)
     lowest = np.int64(0)
     for start in range(n_starts):
         energy = np.int64(0)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row, empty, zeros
 from ..functions import exp_float64
 from ..jit import inlined, kernel
 from ..random import next_word, uniform_of_words
-from ..rows import copy_row
 
 LANES = 64  # low settings of a tile
 WIDTH = 8  # units whose factors are multiplied before the product is stored
@@ -147,7 +147,7 @@ def fill_conditionals(rows, energies, roots, states, high, low, beta, share):
     """
     n, n_low = high.shape[1], low.shape[0]
     n_bits = rows.shape[1] - n
-    terms, sums = np.zeros((2, (n + SUMS - 1) // SUMS * SUMS)), np.empty((2, SUMS))
+    terms, sums = zeros((2, (n + SUMS - 1) // SUMS * SUMS), np.float64), empty((2, SUMS), np.float64)
     means, variances, total, spread = terms[0], terms[1], sums[0], sums[1]
     for k in range(states.size):
         state, root = states[k], roots[k]
@@ -189,7 +189,7 @@ def draw_layers(out, streams, cumulative, low, high, base):
     n, n_low = base.size, low.shape[0]
     n_enumerated = out.shape[2] - n
     total = cumulative[cumulative.size - 1]
-    odds, uniforms = np.empty(n), np.empty(n)
+    odds, uniforms = empty(n, np.float64), empty(n, np.float64)
     for c in range(out.shape[1]):
         s0, s1, s2, s3 = streams[0, c], streams[1, c], streams[2, c], streams[3, c]
         for t in range(out.shape[0]):

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import exp_float64
 from ..jit import kernel
 from .blocks import (
@@ -30,7 +31,7 @@ WIDE = 64  # columns
 @kernel
 def list_energies(form):
     """Return the energies of a form's states less the lowest, (rows, columns) int64."""
-    energies = np.empty((form[0].size, form[1].size), np.int64)
+    energies = empty((form[0].size, form[1].size), np.int64)
     for row in range(energies.shape[0]):
         row_energies(form, row, 0, energies[row])
     return energies
@@ -39,7 +40,7 @@ def list_energies(form):
 @kernel
 def tabulate(energies, beta):
     """Return a table as `fill_table` writes it, all rows in one loop: those of few units are shorter than vectors."""
-    table = np.empty(energies.shape)
+    table = empty(energies.shape, np.float64)
     flat, own = table.reshape(table.size), energies.reshape(energies.size)
     for x in range(flat.size):
         exponent = beta * (HEIGHT * np.float64(own[x]))
@@ -53,7 +54,7 @@ def _table(form, beta):
     """Return a table of which nothing else is asked, row by row where they are long."""
     if form[1].size < WIDE:
         return tabulate(list_energies(form), beta)
-    table = np.empty((form[0].size, form[1].size))
+    table = empty((form[0].size, form[1].size), np.float64)
     fill_table(form, beta, 0.0, 0.0, table, 0)
     return table
 
@@ -61,7 +62,7 @@ def _table(form, beta):
 @kernel
 def _tilted(table, energies, tilt, centre):
     """Return a table with its entries times 1 + tilt (h - centre), h a state's height."""
-    found = np.empty(table.shape)
+    found = empty(table.shape, np.float64)
     flat, given, own = found.reshape(found.size), table.reshape(table.size), energies.reshape(energies.size)
     for x in range(flat.size):
         flat[x] = given[x] * (1.0 + tilt * (HEIGHT * np.float64(own[x]) - centre))
@@ -85,7 +86,7 @@ def _weighed(left, right, table, energies):
     k = 0
     while 1 << k < table.shape[1]:
         k += 1
-    by_row, by_col = np.zeros((table.shape[0], k + 1)), np.zeros((3, table.shape[1]))
+    by_row, by_col = zeros((table.shape[0], k + 1), np.float64), zeros((3, table.shape[1]), np.float64)
     weigh_product(left, right, table, energies, by_row, by_col)
     return by_row, by_col
 
@@ -127,7 +128,7 @@ def average_small(rises, fields, sizes, beta, varies, pairs):
         tilt = 1.0 / math.sqrt(largest)
         left = _tilted(f, of_f, tilt, mean_f), _tilted(f, of_f, -tilt, mean_f)
         right = _tilted(g, of_g, tilt, mean_g), _tilted(g, of_g, -tilt, mean_g)
-        sums = np.zeros((2, h.shape[1]))
+        sums = zeros((2, h.shape[1]), np.float64)
         covary_products(left, right, h, of_h, sums)
         both, one = 0.0, 0.0
         for x in range(sums.shape[1]):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits, next_word
 from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, room_for_dense, visit_units
@@ -29,7 +30,7 @@ def draw_tempered_layer(up, fields, base, t, tilt, streams, sums):
     """
     lanes = up.shape[1]
     kind = up.dtype.type
-    bits = np.empty(lanes, np.uint32)
+    bits = empty(lanes, np.uint32)
     one, zero, rate = kind(1), kind(0), kind(t)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
@@ -72,7 +73,7 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
     """
     gains, tilts, log_w = sums
     limits, room = room_for_dense(up, fields)
-    pulls = np.empty(ROWS, np.float32)
+    pulls = empty(ROWS, np.float32)
     by_blocks, is_run = are_blocks_faster(1, 4, fields, rises), False
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
@@ -116,9 +117,9 @@ def anneal_sparse(up, sums, graph, base, path, streams, sites):
     gains, tilts, log_w = sums
     indptr, indices, rises, start = graph
     kind, lanes = rises.dtype.type, up.shape[1]
-    limits = np.empty((ROWS, lanes), rises.dtype)
-    pulls = np.empty(ROWS, np.float32)
-    field = np.empty(lanes, rises.dtype)
+    limits = empty((ROWS, lanes), rises.dtype)
+    pulls = empty(ROWS, np.float32)
+    field = empty(lanes, rises.dtype)
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
         for lane in range(lanes):

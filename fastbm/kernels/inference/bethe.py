@@ -11,6 +11,7 @@ doi:10.1109/TIT.2005.850085.
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import atanh_product, expm1_negative, log1p_float64, log_cosh_float64, tanh_float64
 from ..jit import inlined, kernel
 
@@ -39,7 +40,7 @@ def sweep_beliefs(messages, fields, graph, order, damping):
     """
     indptr, reverse, couplings = graph
     lanes = messages.shape[1]
-    total, fresh, change = np.empty(lanes), np.empty(lanes), np.zeros(lanes)
+    total, fresh, change = empty(lanes, np.float64), empty(lanes, np.float64), zeros(lanes, np.float64)
     for i in order:
         total[:] = fields[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -125,7 +126,7 @@ def sweep_susceptibilities(responses, means, slopes, graph, order, first):
     """
     indptr, reverse = graph
     lanes = responses.shape[1]
-    total = np.empty(lanes)
+    total = empty(lanes, np.float64)
     largest = 0.0
     for i in order:
         total[:] = 0.0

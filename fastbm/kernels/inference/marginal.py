@@ -8,10 +8,10 @@ the factor beta. Arrays are (n_units, lanes), one lane per chain, each at a t of
 
 import numpy as np
 
+from ..arrays import copy_row, empty, zeros
 from ..functions import exp_float32
 from ..jit import inlined, kernel
 from ..random import draw_bits, log_float32, logit_of_bits
-from ..rows import copy_row
 
 GROUP = 32  # factors from 1 to 2 that are multiplied before the logarithm of the product is taken
 
@@ -58,9 +58,9 @@ def sum_out(fields, pull, steps, sums):
     """
     kind = fields.dtype.type
     lanes = fields.shape[1]
-    low, high, none = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.zeros(lanes, fields.dtype)
-    still = np.zeros(fields.shape[0], fields.dtype)
-    product, rise = np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
+    low, high, none = empty(lanes, fields.dtype), empty(lanes, fields.dtype), zeros(lanes, fields.dtype)
+    still = zeros(fields.shape[0], fields.dtype)
+    product, rise = empty(lanes, np.float32), empty(lanes, fields.dtype)
     for lane in range(lanes):
         low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
         sums[lane] = 0.0
@@ -80,9 +80,9 @@ def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
     base, bias, pull = pulls
     kind = fields.dtype.type
     n, lanes = fields.shape
-    bits = np.empty(lanes, np.uint32)
-    low, high, signs = np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype), np.empty(lanes, fields.dtype)
-    flipped, product, rise = np.empty(lanes), np.empty(lanes, np.float32), np.empty(lanes, fields.dtype)
+    bits = empty(lanes, np.uint32)
+    low, high, signs = empty(lanes, fields.dtype), empty(lanes, fields.dtype), empty(lanes, fields.dtype)
+    flipped, product, rise = empty(lanes, np.float64), empty(lanes, np.float32), empty(lanes, fields.dtype)
     for lane in range(lanes):
         low[lane], high[lane] = kind(1.0 - steps[lane]), kind(steps[lane])
     for j in range(up.shape[0]):
@@ -124,8 +124,8 @@ def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends,
     summed units a round.
     """
     n_levels, lanes = ladder.size, up.shape[1]
-    steps, others, there = np.zeros(lanes), np.zeros(lanes), np.empty(lanes)
-    replica, bits = np.empty(n_levels, np.int64), np.empty(1, np.uint32)
+    steps, others, there = zeros(lanes, np.float64), zeros(lanes, np.float64), empty(lanes, np.float64)
+    replica, bits = empty(n_levels, np.int64), empty(1, np.uint32)
     base, field, _ = pulls
     trips = 0
     for t in range(visited.shape[0]):
@@ -172,7 +172,7 @@ def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams
     """
     base, field, pull = pulls
     lanes = up.shape[1]
-    steps, after = np.empty(lanes), np.empty(lanes)
+    steps, after = empty(lanes, np.float64), empty(lanes, np.float64)
     for k in range(path.size - 1):
         if k % 16 == 0:
             set_fields(fields, up, weights, bias)

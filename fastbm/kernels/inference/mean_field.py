@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import tanh_float64
 from ..jit import kernel
 
@@ -31,7 +32,7 @@ def sweep_mean_field_dense(means, fields, weights, beta, damping, least, units):
     """
     lanes, n = means.shape
     kind = fields.dtype.type
-    fresh, change = np.empty(lanes), np.zeros(lanes)
+    fresh, change = empty(lanes, np.float64), zeros(lanes, np.float64)
     for i in units:
         row = weights[i]
         for c in range(lanes):
@@ -58,7 +59,7 @@ def sweep_mean_field_sparse(means, graph, bias, beta, damping):
     """
     indptr, indices, values = graph
     n, lanes = means.shape
-    field, change = np.empty(lanes), np.zeros(lanes)
+    field, change = empty(lanes, np.float64), zeros(lanes, np.float64)
     for i in range(n):
         own, pull = means[i], bias[i]
         for c in range(lanes):

@@ -6,6 +6,7 @@ L_kj Z_kj, from the last column to the first, need Z at the entries of L alone.
 
 import numpy as np
 
+from ..arrays import zeros
 from ..jit import kernel
 
 
@@ -19,8 +20,8 @@ def selected_inverse(lower, pivots, columns, wanted, values):
     """
     indptr, indices = columns
     n = pivots.shape[0]
-    inverse = np.zeros(lower.shape[0])
-    row = np.zeros(n)
+    inverse = zeros(lower.shape[0], np.float64)
+    row = zeros(n, np.float64)
     for j in range(n - 1, -1, -1):
         first, last = indptr[j] + 1, indptr[j + 1]  # below the diagonal
         for a in range(first, last):

@@ -8,6 +8,7 @@ Thouless, Anderson and Palmer, Phil. Mag. 35, 593 (1977), doi:10.1080/1478643770
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import tanh_float64
 from ..jit import inlined, kernel
 
@@ -53,7 +54,7 @@ def sweep_tap_dense(means, fields, onsager, weights, beta, damping, least, units
     Cost: twice that of mean field.
     """
     lanes, n = means.shape
-    change = np.zeros(lanes)
+    change = zeros(lanes, np.float64)
     for i in units:
         row = weights[i]
         for c in range(lanes):
@@ -94,7 +95,7 @@ def sweep_tap_sparse(means, graph, bias, beta, damping):
     """
     indptr, indices, values = graph
     n, lanes = means.shape
-    field, spread, change = np.empty(lanes), np.empty(lanes), np.zeros(lanes)
+    field, spread, change = empty(lanes, np.float64), empty(lanes, np.float64), zeros(lanes, np.float64)
     for i in range(n):
         field[:], spread[:] = bias[i], 0.0
         for k in range(indptr[i], indptr[i + 1]):

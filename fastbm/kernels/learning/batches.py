@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row, empty
 from ..barrier import meet
 from ..jit import apart, kernel
-from ..rows import copy_row
 from .contrastive import (
     VECTOR,
     add_hidden,
@@ -96,8 +96,8 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
     beta, rate, momentum, l2, _, centred = numbers
     up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
     plain = momentum == 0.0 and l2 == 0.0 and not centred
-    slope = np.empty(weights.shape[1], np.float32)
-    places, n_hidden = np.empty(len(means) + VECTOR, np.int32), hidden_gap.size
+    slope = empty(weights.shape[1], np.float32)
+    places, n_hidden = empty(len(means) + VECTOR, np.int32), hidden_gap.size
     first, last = units
     pair = np.int64(0)
     while pair < noise[1].shape[1] and noise[1][0, pair] < first:

@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import MOST_FACTORS, exp2_float64, exp_float64, log1p_float64, log_float64
 from ..jit import kernel
 from ..vectors import FACTORS, TILED, multiply_factors
@@ -36,16 +37,21 @@ def add_conditional_log_odds(fields, scale, weights, up, log_odds, log_sums):
     addition for every coupling and row.
     """
     n_units, n_hidden = weights.shape
-    rises, widths = np.empty((2, n_units + 1, n_hidden)), np.zeros(n_hidden)
+    rises, widths = empty((2, n_units + 1, n_hidden), np.float64), zeros(n_hidden, np.float64)
     rises[:, n_units] = 1.0  # a unit without couplings, to which all others are compared
     for i in range(n_units):
         for h in range(n_hidden):
             w = min(max(weights[i, h], -ROOM), ROOM)
             rises[0, i, h], rises[1, i, h] = exp_float64(w), exp_float64(-w)
             widths[h] = max(widths[h], abs(weights[i, h]))
-    terms, ends = np.ones((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64)
-    line, largest = np.empty(n_hidden), np.empty(n_hidden)
-    product, own, odds, apart = np.empty(FACTORS), np.zeros(FACTORS), np.empty(FACTORS), np.empty(FACTORS)
+    terms, ends = np.ones((n_hidden, FACTORS)), empty(2 * n_hidden + 1, np.int64)
+    line, largest = empty(n_hidden, np.float64), empty(n_hidden, np.float64)
+    product, own, odds, apart = (
+        empty(FACTORS, np.float64),
+        zeros(FACTORS, np.float64),
+        empty(FACTORS, np.float64),
+        empty(FACTORS, np.float64),
+    )
     for first in range(0, up.shape[1], FACTORS):
         some = min(up.shape[1] - first, FACTORS)
         for h in range(n_hidden):
@@ -136,7 +142,7 @@ def sum_log_probabilities(log_odds, up):
     Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
     Cost: an exponential a number, in vectors.
     """
-    part, product = np.zeros(LANES), np.ones(LANES)
+    part, product = zeros(LANES, np.float64), np.ones(LANES)
     n_rows, n_factors = up.shape[1], 0
     whole, rest = n_rows // LANES * LANES, 0.0
     for i in range(up.shape[0]):
@@ -169,7 +175,7 @@ def logistic_residuals(field, values, weights, bias, scale, sums):
     Invariant: `field` comes without `bias` and leaves as d loss / d field, so residual @ values.T is the gradient.
     Cost: one pass, an exponential, a logarithm and two divisions a number.
     """
-    lanes = np.empty(LANES)
+    lanes = empty(LANES, np.float64)
     for i in range(field.shape[0]):
         b = bias[i]
         lanes[:] = 0.0
@@ -193,7 +199,7 @@ def exponential_residuals(field, values, weights, bias, scale, sums, peaks):
     overflows and sums are at least the smallest weight; rows of weight 0 must repeat others of the block.
     Cost: two passes, an exponential a number.
     """
-    lanes = np.empty(LANES)
+    lanes = empty(LANES, np.float64)
     for i in range(field.shape[0]):
         b = bias[i]
         lanes[:] = -np.inf

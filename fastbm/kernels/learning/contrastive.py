@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row, empty
 from ..bits import add_plainly, add_with_rows, count_bits
 from ..functions import exp_float32
 from ..jit import apart, kernel
 from ..random import draw_bits, logit_of_bits
-from ..rows import copy_row
 from ..vectors import (
     PICKED,
     PICKED_WIDE,
@@ -35,7 +35,7 @@ def draw_words(words, fields, streams, n):
     Mutates `words` (ceil(n / 32), lanes) uint32 and `streams` (4, lanes).
     Invariant: bits beyond the first `n` are 0.  Cost: one draw a unit, vectorised over lanes.
     """
-    bits = np.empty(fields.shape[1], np.uint32)
+    bits = empty(fields.shape[1], np.uint32)
     words[:] = 0
     for i in range(n):
         draw_bits(streams, bits)
@@ -61,7 +61,7 @@ def unpack_words(bits, words):
 @kernel
 def add_hidden_plainly(fields, weights, words, masks):
     """Do what `add_with_rows` does, with the same bits, by products."""
-    bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
+    bits = empty((WORD * len(words), words.shape[1]), np.float32)
     unpack_words(bits, words)
     add_plainly(fields, weights, bits, 0)
 
@@ -113,7 +113,7 @@ def add_listed(total, rows, places, n):
 @apart
 def add_visible(fields, bias, weights, words):
     """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
-    places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)
+    places = empty(WORD * words.shape[1] + VECTOR, np.int32)
     for lane in range(words.shape[0]):
         n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(words.shape[1]):

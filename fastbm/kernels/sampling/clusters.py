@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ahead import BLOCK, MARKS, draw_block, draw_one_by_one
+from ..arrays import empty
 from ..jit import borrowing, inlined, kernel
 from ..random import log_of_bits, logit_of_bits, next_word
 
@@ -132,7 +133,7 @@ def wolff_update(up, queue, graph, pull, stream, table, n_updates):
     Cost: O(bonds that touch the cluster).
     """
     indptr, indices, cuts = graph
-    words, marks, at, total = np.empty(BLOCK, np.uint32), np.empty(MARKS, np.uint32), BLOCK, 0.0
+    words, marks, at, total = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), BLOCK, 0.0
     for _ in range(n_updates):
         word, at = next_ahead(words, marks, stream, table, at)
         queue[0] = index_of(word, up.shape[0])
@@ -162,7 +163,7 @@ def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
     """
     n_units = up.shape[0]
     indptr, indices, cuts = graph
-    words, marks, at, total = np.empty(BLOCK, np.uint32), np.empty(MARKS, np.uint32), BLOCK, 0.0
+    words, marks, at, total = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), BLOCK, 0.0
     for _ in range(n_updates):
         stop = 0
         for i in range(n_units):

@@ -9,6 +9,7 @@ of `fastbm.kernels.sampling.sparse`.
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import kernel
 from .dense import sweep_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
@@ -124,7 +125,7 @@ def cool_kept(up, fields, turned, graph, scales, scale, streams, hold):
     Invariant: that of `init_kept`.
     Cost: O(1) an attempt, less than a random number of its own takes, plus O(degree) a flip.
     """
-    words, limits = np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, fields.dtype)
+    words, limits = empty(MOST_ROWS, np.uint32), empty(MOST_ROWS, fields.dtype)
     n_flips = 0
     for c in range(fields.shape[0]):
         for t in range(scales.shape[0]):

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import copy_row
 from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
 from ..jit import apart_borrowing, borrowing, kernel
-from ..rows import copy_row
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
 

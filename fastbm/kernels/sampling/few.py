@@ -6,6 +6,7 @@ by side, and what is left of an attempt is to look at one field. The other half 
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import borrowing, kernel
 from ..random import next_word
 from .limits import fill_limits
@@ -55,7 +56,7 @@ def _visit_sparse(up, c, graph, sites, limits, hold):
 @kernel
 def room_for_sparse(rises):
     """Return room for the words and the limits of some attempts."""
-    return np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, rises.dtype)
+    return empty(MOST_ROWS, np.uint32), empty(MOST_ROWS, rises.dtype)
 
 
 @borrowing

@@ -7,6 +7,7 @@ bits of many samples at once, which costs less than to keep fields of it.
 
 import numpy as np
 
+from ..arrays import empty
 from ..bit_vectors import LANES, ROWS, add_forms, multiplies_bytes, sum_at_bits
 from ..jit import borrowing, inlined, kernel
 from ..vectors import TILED
@@ -26,8 +27,8 @@ def energies_of_fields(up, fields, start, energies):
     start_i) / 2 then counts each pair once, exactly where fields are int32. `start` (1 or n_chains, width) is int64.
     Cost: O(n_units) a chain.
     """
-    words = np.empty((energies.shape[0], (up.shape[0] + 63) // 64), np.uint64)
-    words_of_units(up, words, np.empty((8, up.shape[1]), np.uint8))
+    words = empty((energies.shape[0], (up.shape[0] + 63) // 64), np.uint64)
+    words_of_units(up, words, empty((8, up.shape[1]), np.uint8))
     sum_fields(words, fields, start, 1, energies)
     for c in range(energies.shape[0]):
         energies[c] *= -0.5

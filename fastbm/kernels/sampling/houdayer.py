@@ -9,6 +9,7 @@ Houdayer, Eur. Phys. J. B 22, 479 (2001), doi:10.1007/PL00011151; Zhu, Ochoa and
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import kernel
 from .clusters import draw_word, index_of
 
@@ -76,8 +77,8 @@ def houdayer_pairs(up, indptr, indices, pairs, streams):
     Invariant: as for `houdayer_move`. Pairs are taken in their order, so that they may share lanes.
     Cost: O(n_units + bonds) a pair.
     """
-    queue = np.empty(up.shape[0], np.int32)
-    sizes = np.empty(pairs.shape[0], np.int64)
+    queue = empty(up.shape[0], np.int32)
+    sizes = empty(pairs.shape[0], np.int64)
     for k in range(pairs.shape[0]):
         sizes[k] = houdayer_move(up, indptr, indices, pairs[k, 0], pairs[k, 1], queue, streams[:, k])
     return sizes

@@ -7,6 +7,7 @@ Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import exp_float32
 from ..jit import kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
@@ -19,7 +20,7 @@ def gibbs_layer(up, fields, scale, streams, n_chains):
     Mutates `up` (n, lanes) of 0 or 1, `streams`; returns the number of flips in the first `n_chains` lanes.
     `scale` (lanes,) is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
     """
-    bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
+    bits, moved = empty(up.shape[1], np.uint32), zeros(up.shape[1], np.int32)
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
@@ -37,7 +38,7 @@ def metropolis_layer(up, fields, scale, streams, n_chains):
     Mutates `up`, `streams`; returns the number of flips in the first `n_chains` lanes.
     Units of one layer do not interact, so that this is one sequential pass.  Cost: as `gibbs_layer`.
     """
-    bits, moved = np.empty(up.shape[1], np.uint32), np.zeros(up.shape[1], np.int32)
+    bits, moved = empty(up.shape[1], np.uint32), zeros(up.shape[1], np.int32)
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
@@ -61,10 +62,10 @@ def anneal_layer(up, fields, base, before, after, streams, totals):
     """
     lanes = fields.shape[1]
     kind = fields.dtype.type
-    bits = np.empty(lanes, np.uint32)
-    old_product = np.empty(lanes, np.float32)
-    new_product = np.empty(lanes, np.float32)
-    rise = np.empty(lanes, fields.dtype)
+    bits = empty(lanes, np.uint32)
+    old_product = empty(lanes, np.float32)
+    new_product = empty(lanes, np.float32)
+    rise = empty(lanes, fields.dtype)
     one, zero = kind(1), kind(0)
     t0, t1 = kind(before), kind(after)
     for first in range(0, fields.shape[0], 32):

@@ -9,6 +9,7 @@ and a chain's bits lie in the order of the groups.
 import numpy as np
 
 from ..ahead import draw_words
+from ..arrays import empty, zeros
 from ..groups import SIDE, SPARE, draw_group
 from ..jit import kernel
 from .limits import fill_limits
@@ -28,10 +29,10 @@ def rank_units(indptr, indices, visit, in_order, ranks, bounds):
     Cost: O(n_units + edges).
     """
     n_units = visit.shape[0]
-    place, level = np.empty(n_units, np.int32), np.empty(n_units, np.int32)
+    place, level = empty(n_units, np.int32), empty(n_units, np.int32)
     for p in range(n_units):
         place[visit[p]] = p
-    free, n_groups = np.empty(min(PIECE, n_units) + 1, np.int32), 0
+    free, n_groups = empty(min(PIECE, n_units) + 1, np.int32), 0
     bounds[0] = 0
     for piece in range(bounds.shape[0] - 1):
         first, last = piece * PIECE, min(n_units, (piece + 1) * PIECE)
@@ -85,8 +86,8 @@ def fill_slots(indptr, indices, values, ranks, units, bounds, bases, neighbours,
     most = 1
     for i in range(indptr.shape[0] - 1):
         most = max(most, indptr[i + 1] - indptr[i])
-    near, left = np.empty((SIDE, most), np.int32), np.empty((SIDE, most), values.dtype)
-    degree, slot = np.zeros(SIDE, np.int64), 0
+    near, left = empty((SIDE, most), np.int32), empty((SIDE, most), values.dtype)
+    degree, slot = zeros(SIDE, np.int64), 0
     bounds[0] = 0
     for g in range(units.shape[0]):
         highest = 0
@@ -147,8 +148,8 @@ def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
     piece_bounds, (bounds, bases, neighbours, rises), start, first_limit, places, leaps, n_units = levels
     room = min(n_units, PIECE)
     together = PIECE // room if n_units <= PIECE else 1  # sweeps
-    words, limits = np.empty(together * room, np.uint32), np.zeros(together * room + SIDE, rises.dtype)
-    stream, n_flips = np.empty(4, np.uint32), 0
+    words, limits = empty(together * room, np.uint32), zeros(together * room + SIDE, rises.dtype)
+    stream, n_flips = empty(4, np.uint32), 0
     for t in range(0, n_sweeps, together):
         n_rows = min(together, n_sweeps - t)
         for piece in range(pieces[0], pieces[1]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import exp_float64, expm1_negative
 from ..jit import apart, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
@@ -50,7 +51,7 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
     Cost: an exponential an entry, in vectors.
     """
     degree = rises.shape[1]
-    own_fields = np.empty(1 << degree)
+    own_fields = empty(1 << degree, np.float64)
     for i in range(rises.shape[0]):
         own_fields[0] = fields[i]
         for j in range(degree):
@@ -132,7 +133,7 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     Mutates `up`, `streams`, `left`, `n_flips`.
     """
     neighbours, _, _, used = graph
-    degree, words = neighbours.shape[1], np.empty(16, np.uint32)
+    degree, words = neighbours.shape[1], empty(16, np.uint32)
     for place in range(k, units.shape[0]):
         i = units[place]
         for w in range(WORDS):
@@ -171,8 +172,8 @@ def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
     """
     betas, keep, streams = chains
     neighbours, used = graph[0], graph[3]
-    left, n_flips, words = np.zeros(2 * WORDS, np.uint32), np.zeros(1, np.int64), np.empty(16, np.uint32)
-    powers = np.empty((7, 32), np.uint16)
+    left, n_flips, words = zeros(2 * WORDS, np.uint32), zeros(1, np.int64), empty(16, np.uint32)
+    powers = empty((7, 32), np.uint16)
     for j in range(7):
         for lane in range(32):
             powers[j, lane] = 1 << j

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..jit import inlined, kernel
 from ..random import next_word
 
@@ -187,7 +188,7 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
     table, thresholds, odd_table, odd_thresholds = tables
     metropolis, hold = rule
     n_flips = 0
-    work = np.empty(6 * WORDS, np.uint32)  # counts of three bits, old bits, new bits, undecided replicas
+    work = empty(6 * WORDS, np.uint32)  # counts of three bits, old bits, new bits, undecided replicas
     for t in range(n_sweeps):
         for i in sites[t % sites.shape[0]]:
             degree = indptr[i + 1] - indptr[i]
@@ -258,8 +259,8 @@ def count_unsatisfied(up, edges, signs, totals):
     `edges` (m, 2), `signs` (m,) all ones where the coupling is negative.  Cost: about 12 vector operations an edge for
     all replicas.
     """
-    planes = np.zeros((32, WORDS), np.uint32)
-    low, carry = np.zeros(4 * WORDS, np.uint32), np.zeros(WORDS, np.uint32)
+    planes = zeros((32, WORDS), np.uint32)
+    low, carry = zeros(4 * WORDS, np.uint32), zeros(WORDS, np.uint32)
     for first in range(0, edges.shape[0], 15):
         for e in range(first, min(first + 15, edges.shape[0])):
             _count_edge(low, up, edges[e, 0], edges[e, 1], signs[e])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import empty
 from ..bit_vectors import store_word
 from ..bits import pack_lane, pack_units
 from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
@@ -103,7 +104,7 @@ def record_summed(up, chains, visits, hold, few, many, values, weights, bias, un
     Cost: that of the sweeps, and O(n_units^2) a chain and sample.
     """
     lo, span = units
-    total, n_flips = np.empty(values.shape[1]), 0
+    total, n_flips = empty(values.shape[1], np.float64), 0
     rooms = rooms_of_sweeps(up, chains[0], chains[1])
     for t in range(packed.shape[0]):
         n_flips += _advance(up, chains, visits, t, hold, few, many, rooms)
@@ -131,7 +132,7 @@ def record_sparse(up, chains, visits, hold, few, many, graph, bias, units, packe
     n_chains, n_flips = packed.shape[1], 0
     if few is not None:
         room = room_for_sparse(rises)
-    field, total = np.empty(up.shape[1]), np.empty(up.shape[1])
+    field, total = empty(up.shape[1], np.float64), empty(up.shape[1], np.float64)
     for t in range(packed.shape[0]):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         rises_of = (indptr, indices, rises, start)
@@ -157,7 +158,7 @@ def record_levels(states, chains, thin, hold, machine, packed, energies):
     (graph, bias, units). On exit `up` is what `bits` are.
     """
     (bits, ranks, up), (levels, scale, streams), (graph, bias, units) = states, chains, machine
-    n_pieces, field, n_flips = levels[0].shape[0] - 1, np.empty(up.shape[1]), 0
+    n_pieces, field, n_flips = levels[0].shape[0] - 1, empty(up.shape[1], np.float64), 0
     for t in range(packed.shape[0]):
         n_flips += sweep_levels(bits, levels, scale, streams, (0, n_pieces), thin, hold)
         collect_bits(bits, ranks, up)

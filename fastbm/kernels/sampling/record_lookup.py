@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..arrays import copy_row
 from ..jit import kernel
 from ..patterns import WORDS
-from ..rows import copy_row
 from ..words import pack_words
 from .lookup import sweep_lookup
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..arrays import empty
 from ..jit import kernel
 
 LANES = 16  # sums side by side
@@ -16,7 +17,7 @@ def round_rows(values, factor, integers, worst):
     that rounding adds and of all that it takes away. `values` is (n, n) float64, `factor` a power of two.
     Cost: one pass over `values`.
     """
-    raised, lowered = np.empty(LANES), np.empty(LANES)
+    raised, lowered = empty(LANES, np.float64), empty(LANES, np.float64)
     n = values.shape[1]
     for i in range(values.shape[0]):
         row, out = values[i], integers[i]
@@ -65,7 +66,7 @@ def fill_remainders(values, factor, integers, steps, rest):
     Cost: one pass over `values`.
     """
     most, n_bytes = 0, rest.shape[0]
-    nowhere = np.empty(rest.shape[2], np.int8)  # a row that is written twice at once is no vector code
+    nowhere = empty(rest.shape[2], np.int8)  # a row that is written twice at once is no vector code
     for i in range(values.shape[0]):
         row, whole, low, high = values[i], integers[i], rest[n_bytes - 1, i], rest[0, i] if n_bytes == 2 else nowhere
         for j in range(i):
@@ -87,9 +88,9 @@ def worst_remainder(values, factor, integers, steps):
     Cost: about three operations for four pairs of units and a way.
     """
     n, total, none = values.shape[0], 0.0, np.float32(0.0)
-    left, whole_sums = np.empty((TOGETHER, WIDE), np.float32), np.empty((TOGETHER, WIDE), np.float32)
-    sums, raised = np.empty((1 << TOGETHER, WIDE), np.float32), np.empty((1 << TOGETHER, WIDE), np.float32)
-    ups, signed = np.empty(1 << TOGETHER), np.empty(1 << TOGETHER)
+    left, whole_sums = empty((TOGETHER, WIDE), np.float32), empty((TOGETHER, WIDE), np.float32)
+    sums, raised = empty((1 << TOGETHER, WIDE), np.float32), empty((1 << TOGETHER, WIDE), np.float32)
+    ups, signed = empty(1 << TOGETHER, np.float64), empty(1 << TOGETHER, np.float64)
     width = left.shape[1]  # which the compiler is not to know, or it writes out loops that are then no vector code
     for first in range(0, n, TOGETHER):
         m = min(TOGETHER, n - first)

@@ -10,8 +10,8 @@ doi:10.1063/1.1699114.
 
 import numpy as np
 
+from ..arrays import copy_row, empty, zeros
 from ..jit import kernel
-from ..rows import copy_row
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 
@@ -28,9 +28,9 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, hold, n_chains):
     """
     indptr, indices, rises, start = graph
     kind, lanes = rises.dtype.type, up.shape[1]
-    limits = np.empty((ROWS, lanes), rises.dtype)
-    field = np.empty(lanes, rises.dtype)
-    moved = np.zeros(lanes, np.int32)
+    limits = empty((ROWS, lanes), rises.dtype)
+    field = empty(lanes, rises.dtype)
+    moved = zeros(lanes, np.int32)
     n_flips = 0
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]

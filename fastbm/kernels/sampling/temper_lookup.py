@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row, empty, zeros
 from ..barrier import meet
 from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
-from ..rows import copy_row
 from ..unlike import sum_unlike
 from ..words import energies_words, exchange_bits
 from .lookup import sweep_lookup
@@ -45,9 +45,9 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
     others, n_flips, n_met = slice(counted.stop, own.stop), 0, np.int64(0)
     energies, before, not_counted = (
-        np.empty(level.shape),
-        np.empty(level.shape, np.int64),
-        np.zeros((2, betas.size - 1), np.int64),
+        empty(level.shape, np.float64),
+        empty(level.shape, np.int64),
+        zeros((2, betas.size - 1), np.int64),
     )
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
@@ -56,7 +56,7 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
         n_met = meet(counter, n_met, n_shards)
         _of_replicas(sums, edges[3], level, energies, own)
         if _is_close(level[own], streams[own], betas, energies[own], parity, edges[6]):
-            exact = np.empty(sums.shape)
+            exact = empty(sums.shape, np.float64)
             for k in range(n_blocks):
                 exact[k, :] = edges[4]
                 energies_words(ups[k], *edges[5], exact[k])
@@ -101,7 +101,7 @@ def _of_replicas(sums, unit, level, energies, own):
 @apart
 def _is_close(level, streams, betas, energies, parity, margin):
     """Return whether energies that are off by `margin` may decide otherwise for a pair of levels of any ladder."""
-    holder = np.empty(level.shape[1], np.int64)
+    holder = empty(level.shape[1], np.int64)
     for c in range(level.shape[0]):
         for r in range(level.shape[1]):
             holder[level[c, r]] = r

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import empty, zeros
 from ..functions import LANES, exp_float64
 from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
@@ -31,7 +32,7 @@ def swap_neighbours(level, streams, counts, betas, energies, parity):
     Cost: O(n_ladders n_betas).
     """
     n_ladders, n_betas = level.shape
-    holder = np.empty(n_betas, np.int64)
+    holder = empty(n_betas, np.int64)
     n_swaps = 0
     for c in range(n_ladders):
         for r in range(n_betas):
@@ -70,7 +71,7 @@ def count_round_trips(end, n_round_trips, level):
 @kernel
 def sum_weights(energies, least, step):
     """Return sum w and sum w^2.  Cost: one exponential a replica, in vectors: every `LANES`th is summed by itself."""
-    totals, squares = np.zeros(LANES), np.zeros(LANES)
+    totals, squares = zeros(LANES, np.float64), zeros(LANES, np.float64)
     n = energies.shape[0]
     for first in range(0, n - LANES + 1, LANES):
         some = energies[first : first + LANES]

@@ -1,0 +1,66 @@
+"""Arrays inside of kernels: new ones, and rows that are copied, in ways that are compiled fast.
+
+Numba compiles a function for every kind of array that `np.empty` or `np.zeros` makes, which takes longer than most
+parts of kernels do, and seconds of text for what may go wrong in `to[:] = row`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .jit import cgutils, config, inlined, intrinsic, make_array, parse_dtype, populate_array, types
+
+__all__ = ["copy_row", "empty", "zeros"]
+
+
+def _signature(shape: Any, dtype: Any) -> Any:
+    """Return the types of a new array, its shape (one number, or several) and what its elements are."""
+    shape = types.unliteral(shape)
+    return types.Array(parse_dtype(dtype), getattr(shape, "count", 1), "C")(shape, dtype)
+
+
+def _new(context: Any, builder: Any, signature: Any, args: Any) -> tuple[Any, Any]:
+    """Return a new array and how many bytes its elements take."""
+    kind, (shape, _) = signature.return_type, signature.args
+    kinds, sizes = (shape, cgutils.unpack_tuple(builder, args[0])) if kind.ndim > 1 else ((shape,), args[:1])
+    sizes = [context.cast(builder, size, own, types.intp) for size, own in zip(sizes, kinds, strict=True)]
+    strides = [context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))]
+    for size in reversed(sizes):
+        strides.insert(0, builder.mul(strides[0], size))
+    align = context.get_constant(types.uint32, context.get_preferred_array_alignment(kind.dtype))
+    memory = context.nrt.meminfo_alloc_aligned(builder, size=strides[0], align=align)
+    made = make_array(kind)(context, builder)
+    data = builder.bitcast(context.nrt.meminfo_data(builder, memory), made.data.type)
+    populate_array(made, data=data, shape=sizes, strides=strides[1:], itemsize=strides[-1], meminfo=memory)
+    return made, strides[0]
+
+
+@intrinsic
+def _empty(_typing: Any, shape: Any, dtype: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made, _ = _new(context, builder, signature, args)
+        return made._getvalue()
+
+    return _signature(shape, dtype), generate
+
+
+@intrinsic
+def _zeros(_typing: Any, shape: Any, dtype: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made, n_bytes = _new(context, builder, signature, args)
+        cgutils.memset(builder, made.data, n_bytes, 0)
+        return made._getvalue()
+
+    return _signature(shape, dtype), generate
+
+
+empty, zeros = (np.empty, np.zeros) if config.DISABLE_JIT else (_empty, _zeros)
+
+
+@inlined
+def copy_row(to, row):
+    """Write the numbers of a row to another one of the same length. Mutates `to`."""
+    for k in range(to.shape[0]):
+        to[k] = row[k]
