@@ -1,7 +1,7 @@
-"""Arrays inside of kernels: new ones, and rows that are copied, in ways that are compiled fast.
+"""Arrays inside of kernels: new ones, and rows that are copied or summed, in ways that are compiled fast.
 
 Numba compiles a function for every kind of array that `np.empty` or `np.zeros` makes, which takes longer than most
-parts of kernels do, and seconds of text for what may go wrong in `to[:] = row`.
+parts of kernels do, seconds of text for what may go wrong in `to[:] = row`, and checks of axes for `row.sum()`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from .jit import cgutils, config, inlined, intrinsic, make_array, parse_dtype, populate_array, types
 
-__all__ = ["copy_row", "empty", "zeros"]
+__all__ = ["copy_row", "empty", "sum_row", "zeros"]
 
 
 def _signature(shape: Any, dtype: Any) -> Any:
@@ -64,3 +64,12 @@ def copy_row(to, row):
     """Write the numbers of a row to another one of the same length. Mutates `to`."""
     for k in range(to.shape[0]):
         to[k] = row[k]
+
+
+@inlined
+def sum_row(row):
+    """Return the sum of the numbers of a row, one after the other."""
+    total = 0.0
+    for k in range(row.shape[0]):
+        total += row[k]
+    return total

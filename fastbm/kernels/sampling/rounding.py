@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arrays import empty
+from ..arrays import empty, sum_row
 from ..jit import kernel
 
 LANES = 16  # sums side by side
@@ -37,7 +37,7 @@ def round_rows(values, factor, integers, worst):
             out[j] = whole
             raised[0] += max(whole - scaled, 0.0)
             lowered[0] += max(scaled - whole, 0.0)
-        worst[i] = max(raised.sum(), lowered.sum())
+        worst[i] = max(sum_row(raised), sum_row(lowered))
 
 
 @kernel

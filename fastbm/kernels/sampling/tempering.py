@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import empty, zeros
+from ..arrays import empty, sum_row, zeros
 from ..functions import LANES, exp_float64
 from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
@@ -83,7 +83,7 @@ def sum_weights(energies, least, step):
         w = exp_float64(-step * (energies[r] - least))
         totals[0] += w
         squares[0] += w * w
-    return totals.sum(), squares.sum()
+    return sum_row(totals), sum_row(squares)
 
 
 @kernel
