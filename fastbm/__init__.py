@@ -151,12 +151,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        found: Any = importlib.import_module(f".{_MODULES[name]}", __name__)
-    elif name in _PLACES:
-        found = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
-    else:
+    place = _MODULES.get(name) or _PLACES.get(name)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._base.system import keeping
+
+    with keeping:
+        module = importlib.import_module(f".{place}", __name__)
+    found: Any = module if name in _MODULES else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -71,7 +71,7 @@ def _say_unwritten(folder: str, why: str) -> None:
 def called(path: Path) -> frozenset[Path]:
     """Return a file of kernels and all those that it imports, whose code its own may hold."""
     found = {path}
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _statements(ast.parse(path.read_bytes())):
         for base, names in _modules(node, path):
             for name in ("", *names):
                 other = base.joinpath(*name.split(".")) if name else base
@@ -81,7 +81,15 @@ def called(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-def _modules(node: ast.AST, path: Path) -> list[tuple[Path, list[str]]]:
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Go through the statements of a module, and those within them; expressions are most of it, and import nothing."""
+    for part in ("body", "orelse", "handlers", "finalbody"):
+        for statement in getattr(node, part, ()):
+            yield statement
+            yield from _statements(statement)
+
+
+def _modules(node: ast.stmt, path: Path) -> list[tuple[Path, list[str]]]:
     """Return the modules that a statement imports: where it looks, and the names that may be modules there."""
     root = PACKAGE.parents[1]
     if isinstance(node, ast.Import):
