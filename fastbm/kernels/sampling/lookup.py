@@ -193,3 +193,21 @@ def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
             if left[0] | left[1] | left[2] | left[3]:
                 n_flips[0] += _decide(up, graph, betas, keep, streams, left, units[k - 1], words)
     return n_flips[0]
+
+
+@apart
+def sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
+    """Sweep blocks from `first` to before `last`, one after the other; return the number of flips.
+
+    Mutates `ups` (n_blocks, n_units + 1, `WORDS`) and the streams. `model` is (neighbours, rises, fields, used
+    (n_blocks, `WORDS`), tables, which of these (n_blocks,)), `chains` (betas (n_blocks, words), keep, streams
+    (n_blocks, `WORDS`, 4, 16)), of which `sweep_lookup` takes those of a block, and `ways` (many, own).
+    Cost: that of `sweep_lookup`.
+    """
+    neighbours, rises, fields, used, tables, which = model
+    betas, keep, streams = chains
+    n_flips = 0
+    for k in range(first, last):
+        graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
+        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, rows, n_sweeps, ways[0], ways[1])
+    return n_flips

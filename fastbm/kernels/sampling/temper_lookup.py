@@ -15,7 +15,7 @@ from ..jit import apart, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
 from ..words import energies_words, exchange_bits
-from .lookup import sweep_lookup
+from .lookup import sweep_blocks
 from .tempering import count_round_trips, swap_neighbours
 
 
@@ -51,7 +51,7 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     )
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        n_flips += _sweep_blocks(ups, model, chains, rows, thin, ways, first, last)
+        n_flips += sweep_blocks(ups, model, chains, rows, thin, ways, first, last)
         sum_unlike(ups[first:last], edges[0], edges[1], edges[2], ways[2], sums[first:last])
         n_met = meet(counter, n_met, n_shards)
         _of_replicas(sums, edges[3], level, energies, own)
@@ -73,18 +73,6 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
         _exchange(ups, marks, shard, n_shards)
         n_met = meet(counter, n_met, n_shards)
         parity = 1 - parity
-    return n_flips
-
-
-@apart
-def _sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
-    """Sweep blocks from `first` to before `last`, one after the other."""
-    neighbours, rises, fields, used, tables, which = model
-    betas, keep, streams = chains
-    n_flips = 0
-    for k in range(first, last):
-        graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
-        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, rows, n_sweeps, ways[0], ways[1])
     return n_flips
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ..._base import arrays
 from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
-from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
+from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks
 from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
-from .engine import SHORTEST_BLOCK, WORTH_A_THREAD
+from .engine import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
 from .words import Unfit, WordChains, check_words
 
 if TYPE_CHECKING:
     from .edges import EdgeNumbers
+
+T = TypeVar("T")
 
 MOST_NEIGHBOURS = MANY
 TOGETHER = 1 << 21  # bytes of states whose energies are summed together, with the sums of edges read once
@@ -80,6 +84,10 @@ class LookupChains(WordChains):
             one = int(k) * apart + int(j)
             (a, v), (b, w) = divmod(one, WORDS), divmod(one + apart, WORDS)
             exchange_bits(self.up[a], v, self.up[b], w, masks[k, j])
+        self._forget()
+
+    def _forget(self) -> None:
+        self._told: tuple[int, np.ndarray] | None = None  # after how many sweeps lanes had which sums of edges
 
     def _couple(self) -> None:
         check_graph(self.couplings, self.bias)
@@ -96,6 +104,7 @@ class LookupChains(WordChains):
         self._graph = (neighbours, near, np.ascontiguousarray(fields[0], np.float64))
         self._set_edges()
         self._numbers: EdgeNumbers | None = None
+        self._forget()
         self._rescale()
         self.detail = {
             "kernel": self.kernel,
@@ -118,17 +127,21 @@ class LookupChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
-        self._betas = []
-        for block in self.blocks:
-            betas = self.beta[block][::32]
-            self._betas.append(np.concatenate([betas, np.repeat(betas[-1:], WORDS - len(betas))]))
-        if all((betas == betas[0]).all() for betas in self._betas):
-            self._betas = [betas[:1] for betas in self._betas]
+        if (self.beta == self.beta[0]).all():
+            self._betas = [self.beta[:1]] * len(self.blocks)
+        else:
+            self._betas = [self._of_words(block) for block in self.blocks]
+            if all((betas == betas[0]).all() for betas in self._betas):
+                self._betas = [betas[:1] for betas in self._betas]
         keys = [tuple(betas.tolist()) for betas in self._betas]
         kinds = list(dict.fromkeys(keys))
         self._made = self._make_tables(kinds)
         self._which = np.array([kinds.index(key) for key in keys])
         self._tables = [self._made[which] for which in self._which]
+
+    def _of_words(self, block: slice) -> np.ndarray:
+        betas = self.beta[block][::32]
+        return np.concatenate([betas, np.repeat(betas[-1:], WORDS - len(betas))])
 
     @property
     def _keep(self) -> float:
@@ -142,19 +155,51 @@ class LookupChains(WordChains):
         shape = (len(kinds), self.n_units, len(kinds[0]), n_entries(near.shape[1] + own))
         tables = arrays.zeros(shape, np.uint16)
 
-        def make(k: int) -> None:
-            fill_thresholds(near, fields, np.array(kinds[k]), self._keep, own, tables[k])
-            if best_form() == SHUFFLE:
-                tables[k] = in_bytes(tables[k])
+        n_parts = 1 if len(kinds) >= self.threads else self.threads  # of the units
+        ends = [k * self.n_units // n_parts for k in range(n_parts + 1)]
 
-        worth = tables.size * ENTRY_SECONDS >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(kinds))
-        fan_out(make, range(len(kinds)), self.threads if worth else 1)
+        def make(job: int) -> None:
+            k, part = divmod(job, n_parts)
+            some = slice(ends[part], ends[part + 1])
+            fill_thresholds(near[some], fields[some], np.array(kinds[k]), self._keep, own, tables[k, some])
+            if best_form() == SHUFFLE:
+                tables[k, some] = in_bytes(tables[k, some])
+
+        n_jobs = n_parts * len(kinds)
+        worth = tables.size * ENTRY_SECONDS >= max(WORTH_A_THREAD, SHORTEST_BLOCK * n_jobs)
+        fan_out(make, range(n_jobs), self.threads if worth else 1)
         return tables
 
+    def sweep(self, n_sweeps: int) -> None:
+        """Advance every chain by `n_sweeps` sweeps: where blocks are short, those of a thread in one call."""
+        n_threads = self._n_threads(n_sweeps)
+        if n_threads == len(self.blocks) or self._seconds(n_sweeps) > PIECE_SECONDS:
+            super().sweep(n_sweeps)
+            return
+        self._prepare()
+        rows, model, chains = self._rows_of(self.n_swept, n_sweeps), self._model(), self._chains()
+
+        def sweep(first: int, end: int) -> int:
+            return int(sweep_blocks(self._ups, model, chains, rows, n_sweeps, (self._many, self._own), first, end))
+
+        self._flips[0] += sum(self._for_shards(sweep, n_threads))
+        self.n_swept += n_sweeps
+
+    def _for_shards(self, function: Callable[[int, int], T], n_threads: int) -> list[T]:
+        """Apply `function` to the first block and the one after the last of what each thread has."""
+        ends = [k * len(self.blocks) // n_threads for k in range(n_threads + 1)]
+        return fan_out(lambda ends_of_one: function(*ends_of_one), list(pairwise(ends)), n_threads)
+
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        (graph, table), chains = self._model_of(k), self._chains_of(k)
+        model, chains, ways = self._model(), self._chains(), (self._many, self._own)
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_lookup(self.up[k], graph, table, chains, rows, count, self._many, self._own)
+            self._flips[k] += sweep_blocks(self._ups, model, chains, rows, count, ways, k, k + 1)
+
+    def _model(self) -> tuple[np.ndarray, ...]:
+        return (*self._graph, np.array(self._counted), self._made, self._which)
+
+    def _chains(self) -> tuple[np.ndarray, float, np.ndarray]:
+        return np.array(self._betas), self._keep, self._streams.reshape(-1, WORDS, 4, 16)
 
     def _model_of(self, k: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         return (*self._graph, self._counted[k]), self._tables[k]
@@ -179,8 +224,7 @@ class LookupChains(WordChains):
         assert self._numbers is not None
         if not self._numbers.exact:
             return False
-        model = (*self._graph, np.array(self._counted), self._made, self._which)
-        chains = (np.array(self._betas), self._keep, self._streams.reshape(-1, WORDS, 4, 16))
+        model, chains = self._model(), self._chains()
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
         edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
         ways = (self._many, self._own, self._numbers.many_digits)
@@ -198,6 +242,7 @@ class LookupChains(WordChains):
         counts += of_threads.sum(axis=0)
         self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
+        self._told = self.n_swept, _exchanged(sums.ravel(), marks)
         return True
 
     def _team(self, thin: int, n_rounds: int) -> int:
@@ -249,6 +294,27 @@ class LookupChains(WordChains):
             self._numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
             self._in_groups = self._numbers.exact
 
+    def energies(self) -> np.ndarray:
+        """Return energies without offset, (n_chains,): those that swaps were decided by, or summed anew."""
+        self._prepare_energies()
+        assert self._numbers is not None
+        if (sums := self._known_sums()) is None:
+            if not self._numbers.exact or self._seconds(1) > PIECE_SECONDS:
+                return super().energies()
+            sums = self._sums()
+        return self._numbers.energies_of(sums)[: self.n_chains]
+
+    def _known_sums(self) -> np.ndarray | None:
+        """Return sums of edges of all lanes that are those of the states, if there are any."""
+        return self._told[1] if self._told is not None and self._told[0] == self.n_swept else None
+
+    def _sums(self) -> np.ndarray:
+        """Sum edges of all lanes, those of a thread in one call."""
+        assert self._numbers is not None
+        numbers, sums = self._numbers, np.empty((len(self.blocks), 32 * WORDS))
+        self._for_shards(lambda first, end: numbers.sum(self._ups[first:end], sums[first:end]), self._n_threads(1))
+        return sums.ravel()
+
     def _energies_block(self, k: int) -> np.ndarray:
         assert self._numbers is not None
         if not self._numbers.exact:
@@ -274,8 +340,19 @@ class LookupChains(WordChains):
             If energies have come apart from the states.
         """
         if self._numbers is not None and self._numbers.exact:
-            self._numbers.check(self._energies_block(0), self._summed(0))
+            sums, used = self._known_sums(), self.lanes.used(0)
+            kept = self._energies_block(0) if sums is None else self._numbers.energies_of(sums)[:used]
+            self._numbers.check(kept, self._summed(0))
         return super().state()
+
+
+def _exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:
+    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, words of ladders) tell of."""
+    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+    before = sums[: (len(marks) + 1) * swapped.shape[1]].reshape(len(marks) + 1, -1)
+    after = before.copy()
+    after[:-1][swapped], after[1:][swapped] = before[1:][swapped], before[:-1][swapped]
+    return after.ravel()
 
 
 def in_bytes(table: np.ndarray) -> np.ndarray:
