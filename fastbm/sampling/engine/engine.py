@@ -92,13 +92,13 @@ class Engine:
         return n_chains <= cls.few
 
     def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
-        """Return the chains of a block: at most `block_lanes`, and fewer where threads would have nothing to do.
+        """Return the chains of a block: at most `block_lanes`, fewer where threads would have none, or not as many.
 
         A path does not depend on it.
         """
         if self._one_by_one:
             return -(-n_chains // min(threads, n_chains))
-        n_blocks = max(-(-n_chains // self.block_lanes), min(threads, -(-n_chains // LANES)))
+        n_blocks = lanes_of(max(-(-n_chains // self.block_lanes), min(threads, -(-n_chains // LANES))), threads)
         return lanes_of(-(-n_chains // n_blocks))
 
     def _allocate(self) -> None:
