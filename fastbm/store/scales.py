@@ -31,14 +31,14 @@ def name_axes(file: h5py.File, streams: Mapping[str, Stream], inputs: Mapping[st
     """Write the scales of all streams and tie their axes to them; the datasets of streams have all their rows."""
     scales: dict[str, h5d.DatasetID] = {}
     for name in sorted(streams):
-        dataset = file[name]
+        dataset = h5d.open(file.id, name.encode())
         for axis, dim in enumerate(names_of_axes(streams[name])):
             place, length = beside(name, dim), dataset.shape[axis]
             if place not in scales:
                 scales[place] = _make_scale(file, place, length, streams, inputs)
             scale = scales[place]
             if place != name and scale.shape == (length,):
-                h5ds.attach_scale(dataset.id, scale, axis)
+                h5ds.attach_scale(dataset, scale, axis)
     for group in WHOLE:
         _name_lengths(file, group)
     for place, (name, array) in _coordinates(inputs):
@@ -75,7 +75,7 @@ def _make_scale(
     """Return the scale of an axis, by name and length."""
     values = inputs.get(f"{AXES}/{place.replace('/', '+')}+{_last(place)}")
     if place in streams:
-        found = file[place].id
+        found = h5d.open(file.id, place.encode())
     elif values is not None and values.shape == (length,):
         found = _write(file, place, values)
     else:
