@@ -11,6 +11,7 @@ HDF5 Dimension Scale Specification 1.0; NetCDF-4 file format, "Dimensions".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import h5py
@@ -61,12 +62,17 @@ def _name_lengths(file: h5py.File, group: str) -> None:
 
 def _without_values(file: h5py.File, place: str, length: int) -> h5d.DatasetID:
     """Return a scale of which the file keeps the length alone."""
-    layout = h5p.create(h5p.DATASET_CREATE)
-    layout.set_obj_track_times(False)
-    found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), layout)
+    found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), _without_times())
     write_attribute(h5py.Dataset(found), AXIS.decode(), np.uint8(1))
     h5ds.set_scale(found, _LENGTH.format(length).encode())
     return found
+
+
+@cache
+def _without_times() -> Any:
+    layout = h5p.create(h5p.DATASET_CREATE)
+    layout.set_obj_track_times(False)
+    return layout
 
 
 def _make_scale(

@@ -155,8 +155,8 @@ class Writer:
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            began = self._origin is not None
-            merge_chain(self.names, halt, Written(self._origin, self.inputs, self._state) if began else None)
+            origin = self._origin
+            merge_chain(self.names, halt, None if origin is None else Written(origin, self.inputs, self._state))
 
     def close(self) -> None:
         """Release the run without finishing it; blocks since the last commit are left to be computed again."""

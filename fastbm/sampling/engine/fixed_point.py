@@ -126,7 +126,7 @@ def sparse_integers(
     """Return couplings in terms of units that are up; int64 leave `spare` bits for sums of fields."""
     if couplings.n_units > SMALL:
         return _sparse_integers(couplings, bias, units, highest_beta, spare)
-    return _kept(couplings, bias.tobytes(), bias.shape, units, highest_beta, spare)
+    return _kept(couplings, bias.tobytes(), bias.shape, units, highest_beta, spare)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=8)
