@@ -108,14 +108,17 @@ def start_chains(
     )
 
 
-def threads_between(model: BoltzmannMachine, n_chains: int, n_sweeps: int, threads: int | None) -> int:
+def threads_between(
+    model: BoltzmannMachine, n_chains: int, n_sweeps: int, threads: int | None, worth: float = WORTH_A_THREAD
+) -> int:
     """Return the threads for chains that never sweep more often than this in one call.
 
-    Such sweeps may be over sooner than blocks are handed out; then there is one block, as one thread is to have.
+    Such sweeps may be over sooner than blocks are handed out, in less than `worth` seconds; then there is one block, as
+    one thread is to have.
     """
     couplings = model.couplings
     seconds = n_sweeps * n_chains * (ATTEMPT * couplings.n_units + NEIGHBOUR * couplings.n_entries)
-    return 1 if seconds < WORTH_A_THREAD else threads_module.resolve(threads)
+    return 1 if seconds < worth else threads_module.resolve(threads)
 
 
 def couple_chains(
