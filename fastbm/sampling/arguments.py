@@ -137,10 +137,9 @@ def _or(value: Any, default: Any) -> Any:
 
 def _beta(sampler: Sampler, given: Any, n_chains: int, *, searches: bool) -> tuple[float, ...]:
     betas = sampler.betas if isinstance(sampler, Cooled) else ()
-    if given is None and not betas and searches:
-        return ()
-    value = (betas[-1] if betas else 1.0) if given is None else given
-    found = tuple(check_betas(value, n_chains).tolist())
+    if given is None:
+        return betas[-1:] if betas else () if searches else (1.0,)
+    found = tuple(check_betas(given, n_chains).tolist())
     if len(found) > 1 and not sampler.many_betas:
         others = ", ".join(repr(name) for name, cls in SAMPLERS.items() if cls.many_betas)
         raise ValueError(

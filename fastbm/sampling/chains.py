@@ -17,7 +17,7 @@ from .engine.orders import ORDERS
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
 FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
 RULES = ("gibbs", "metropolis")
-SPARSE_ATTEMPT = 8e-10  # seconds an update takes on a lattice
+ATTEMPT, NEIGHBOUR = 5e-10, 5e-11  # seconds an update takes, and more for each neighbour
 
 
 def resolve_order(order: str | None, rule: str) -> str:
@@ -108,14 +108,17 @@ def start_chains(
     )
 
 
-def threads_between(model: BoltzmannMachine, n_chains: int, n_sweeps: int, threads: int | None) -> int:
+def threads_between(
+    model: BoltzmannMachine, n_chains: int, n_sweeps: int, threads: int | None, worth: float = WORTH_A_THREAD
+) -> int:
     """Return the threads for chains that never sweep more often than this in one call.
 
-    On sparse couplings such sweeps may be over sooner than blocks are handed out; then there is one block, as one
-    thread is to have.
+    Such sweeps may be over sooner than blocks are handed out, in less than `worth` seconds; then there is one block, as
+    one thread is to have.
     """
-    short = n_sweeps * n_chains * model.n_units * SPARSE_ATTEMPT < WORTH_A_THREAD
-    return 1 if short and model.couplings.kind == "sparse" else threads_module.resolve(threads)
+    couplings = model.couplings
+    seconds = n_sweeps * n_chains * (ATTEMPT * couplings.n_units + NEIGHBOUR * couplings.n_entries)
+    return 1 if seconds < worth else threads_module.resolve(threads)
 
 
 def couple_chains(

@@ -232,6 +232,11 @@ class SampleSettings:
         return self.n_sweeps if self.burn_in == "auto" else int(self.burn_in)
 
     @property
+    def most_sweeps(self) -> int:
+        """Number of sweeps of the whole run, at most."""
+        return self.most_burn_in + self.n_sweeps
+
+    @property
     def by_chain(self) -> np.ndarray:
         """The inverse temperature at which each chain is recorded, (n_chains,)."""
         return np.array(self.beta, np.float64).repeat(self.n_chains // len(self.beta))

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from .._base.options import options
-from .chains import start_chains
+from .chains import start_chains, threads_between
 from .clamped import Conditioned
 from .engine.choice import MANY_CHAINS, check_kernel
 from .settings import SampleSettings, SingleUnit
+
+WORTH_BLOCKS = (
+    5e-4  # seconds of a whole run that are worth it to cut chains into blocks, which are the slower on one thread
+)
 
 
 @options
@@ -24,7 +28,8 @@ class _Chains(SingleUnit):
         kernel = check_kernel(self.kernel, *parts, beta=betas, order=self.order, first_chain=first)
         return start_chains(
             machine, bias, betas, rule=self.update, order=self.order, kernel=kernel, seed=settings.seed,
-            initial=initial, threads=threads, first_chain=first, highest_beta=settings.highest_beta,
+            initial=initial, first_chain=first, highest_beta=settings.highest_beta,
+            threads=threads_between(machine, len(betas), settings.most_sweeps, threads, WORTH_BLOCKS),
         )  # fmt: skip
 
 

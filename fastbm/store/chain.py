@@ -56,6 +56,15 @@ class Origin:
         return parse_settings(self.meta)
 
 
+@dataclass(frozen=True)
+class Written:
+    """The arrays of a run that this process has begun and written to its end, which need not be read again."""
+
+    origin: Origin
+    inputs: Arrays
+    state: Arrays
+
+
 def read_origin(names: Names) -> Origin:
     """Read and fully check the first segment, without which there is no run."""
     path = names.segment(0)

@@ -6,7 +6,7 @@ The rows of a block are checked here, once, against the streams that they belong
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import h5py
@@ -69,7 +69,7 @@ def write_arrays(group: h5py.Group, arrays: Mapping[str, np.ndarray], put: Put =
 def write_attribute(group: h5py.Group | h5py.Dataset, name: str, value: Any) -> None:
     """Write an attribute that is not there yet: a number, a text or an array of numbers."""
     array = np.array(value, dtype=TEXT if isinstance(value, str) else None)
-    h5a.create(group.id, name.encode(), _type(array.dtype), _space(array.shape)).write(array)
+    h5a.create(group.id, name.encode(), _type(array.dtype), _space(array.shape)).write(array, _in_memory(array.dtype))
 
 
 def add_dataset(group: h5py.Group, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> h5d.DatasetID:
@@ -94,8 +94,29 @@ def _properties(is_text: bool) -> tuple[Any, Any]:
     return links, layout
 
 
+def _growing(stream: Stream, chunk: tuple[int, ...]) -> Any:
+    layout = h5p.create(h5p.DATASET_CREATE)
+    layout.set_chunk(chunk)
+    if stream.dtype != "str":  # HDF5 refuses filters on texts of variable length
+        layout.set_fletcher32()
+    layout.set_obj_track_times(False)
+    return layout
+
+
+def _group(group: h5py.Group, path: str) -> h5g.GroupID:
+    """Return a group below `group`, made where it is not there: before its datasets, or files are longer."""
+    if not path:
+        return group.id
+    return h5g.open(group.id, path.encode()) if path.encode() in group.id else group.create_group(path).id
+
+
 def _type(dtype: np.dtype[Any]) -> Any:
     return _text_type() if dtype.kind == "O" else _number_type(dtype)
+
+
+def _in_memory(dtype: np.dtype[Any]) -> Any:
+    """Return the type of an array's memory, which h5py would make anew at each call: texts are objects there."""
+    return _text_object() if dtype.kind == "O" else _number_type(dtype)
 
 
 @cache
@@ -108,6 +129,12 @@ def _text_type() -> Any:
     return h5t.py_create(TEXT, logical=True)
 
 
+@cache
+def _text_object() -> Any:
+    return h5t.py_create(TEXT)
+
+
+@lru_cache(maxsize=64)
 def _space(shape: tuple[int, ...]) -> Any:
     return h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
 
@@ -124,10 +151,11 @@ def read_attributes(found: h5g.GroupID | h5d.DatasetID) -> dict[str, Any]:
 
 
 def _value(attribute: h5a.AttrID) -> Any:
-    if attribute.shape is None:
-        return h5py.Empty(attribute.dtype)
-    array = np.zeros(attribute.shape, attribute.dtype)
-    attribute.read(array)
+    shape, kind = attribute.shape, attribute.get_type()
+    if shape is None:
+        return h5py.Empty(kind.dtype)
+    array = np.zeros(shape, kind.dtype)
+    attribute.read(array, _in_memory(array.dtype))
     if array.dtype.kind == "O":
         texts = [text.decode("utf-8", "surrogateescape") for text in array.flat]
         array = np.array(texts, object).reshape(array.shape)
@@ -190,15 +218,17 @@ def is_text(dataset: h5py.Dataset | h5d.DatasetID) -> bool:
 
 def declare(group: h5py.Group, name: str, stream: Stream, compression: str | None, n_rows: int = 0) -> h5py.Dataset:
     """Create the growing dataset of a stream, for `n_rows` that are still to be written."""
-    dataset = group.create_dataset(
-        name,
-        shape=(n_rows, *stream.shape),
-        # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
-        maxshape=(None, *(n or None for n in stream.shape)),
-        chunks=chunk_shape(stream, n_rows),
-        track_times=False,
-        **_layout(stream, compression),
-    )
+    shape, chunk = (n_rows, *stream.shape), chunk_shape(stream, n_rows)
+    # HDF5 wants chunks no larger than a fixed axis, and none of length zero: an empty axis is left free to grow.
+    most = (None, *(n or None for n in stream.shape))
+    if compression:
+        options = _layout(stream, compression)
+        dataset = group.create_dataset(name, shape=shape, maxshape=most, chunks=chunk, track_times=False, **options)
+    else:
+        space = h5s.create_simple(shape, tuple(n or h5s.UNLIMITED for n in most))
+        above, _, own = name.rpartition("/")
+        made = h5d.create(_group(group, above), own.encode(), _type(stream.numpy_dtype), space, _growing(stream, chunk))
+        dataset = h5py.Dataset(made)
     for key in sorted(stream.attrs):
         write_attribute(dataset, key, stream.attrs[key])
     return dataset

@@ -11,6 +11,7 @@ HDF5 Dimension Scale Specification 1.0; NetCDF-4 file format, "Dimensions".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import h5py
@@ -31,14 +32,14 @@ def name_axes(file: h5py.File, streams: Mapping[str, Stream], inputs: Mapping[st
     """Write the scales of all streams and tie their axes to them; the datasets of streams have all their rows."""
     scales: dict[str, h5d.DatasetID] = {}
     for name in sorted(streams):
-        dataset = file[name]
+        dataset = h5d.open(file.id, name.encode())
         for axis, dim in enumerate(names_of_axes(streams[name])):
             place, length = beside(name, dim), dataset.shape[axis]
             if place not in scales:
                 scales[place] = _make_scale(file, place, length, streams, inputs)
             scale = scales[place]
             if place != name and scale.shape == (length,):
-                h5ds.attach_scale(dataset.id, scale, axis)
+                h5ds.attach_scale(dataset, scale, axis)
     for group in WHOLE:
         _name_lengths(file, group)
     for place, (name, array) in _coordinates(inputs):
@@ -61,12 +62,17 @@ def _name_lengths(file: h5py.File, group: str) -> None:
 
 def _without_values(file: h5py.File, place: str, length: int) -> h5d.DatasetID:
     """Return a scale of which the file keeps the length alone."""
-    layout = h5p.create(h5p.DATASET_CREATE)
-    layout.set_obj_track_times(False)
-    found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), layout)
+    found = h5d.create(file.id, place.encode(), h5t.STD_I8LE, h5s.create_simple((length,)), _without_times())
     write_attribute(h5py.Dataset(found), AXIS.decode(), np.uint8(1))
     h5ds.set_scale(found, _LENGTH.format(length).encode())
     return found
+
+
+@cache
+def _without_times() -> Any:
+    layout = h5p.create(h5p.DATASET_CREATE)
+    layout.set_obj_track_times(False)
+    return layout
 
 
 def _make_scale(
@@ -75,7 +81,7 @@ def _make_scale(
     """Return the scale of an axis, by name and length."""
     values = inputs.get(f"{AXES}/{place.replace('/', '+')}+{_last(place)}")
     if place in streams:
-        found = file[place].id
+        found = h5d.open(file.id, place.encode())
     elif values is not None and values.shape == (length,):
         found = _write(file, place, values)
     else:

@@ -15,7 +15,7 @@ import numpy as np
 from .._base.checks import StorageError, warn
 from .._base.halting import Halt, never
 from .._base.streams import Stream
-from .chain import Origin
+from .chain import Origin, Written
 from .commit import Committer, Job, Pace, name_segments
 from .hdf import copy_arrays, copy_rows
 from .lock import Lock
@@ -155,7 +155,8 @@ class Writer:
         if kept:
             warn(f"{self.path} stays in parts: {kept}. Readers use the parts.", UserWarning)
         elif self._settings.merge:
-            merge_chain(self.names, halt, self._origin)
+            origin = self._origin
+            merge_chain(self.names, halt, None if origin is None else Written(origin, self.inputs, self._state))
 
     def close(self) -> None:
         """Release the run without finishing it; blocks since the last commit are left to be computed again."""

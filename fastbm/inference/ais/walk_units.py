@@ -51,8 +51,9 @@ class UnitsWalk(Walk):
             rows = [self.lanes.used(k) for k in range(len(widths))]
             self._fields = [arrays.zeros((used, start.shape[1]), point.dtype) for used in rows]
         else:
-            point, edges, self._start = sparse_integers(couplings, bias, units, beta, spare=spare)
-            self._graph = (*edges, self._start)
+            integers = sparse_integers(couplings, bias, units, beta, spare=spare)
+            point, self._start = integers.point, integers.start
+            self._graph = (*integers.edges, self._start)
         self.step_seconds = max(widths) * model.n_units * attempt_seconds(model)
         self._unit = math.ldexp(beta, -point.exponent)
         self._log_f_down = beta * float((bias * units.lo).sum() + 0.5 * units.lo * self._sum_of_couplings())

@@ -25,7 +25,7 @@ RELAXES = "samples at logarithmic times are a relaxation, no even series"
 SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
-MANY_NUMBERS, FEW_UNITS = 1 << 15, 512  # with so many numbers, ranks of series take about as long as counting bits
+MANY_NUMBERS, FEW_UNITS = 1 << 17, 512  # with so many numbers, ranks of series take about as long as counting bits
 
 T = TypeVar("T")
 

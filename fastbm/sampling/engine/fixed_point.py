@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +22,11 @@ LOG_ODDS_ERROR = (
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
 SMALLEST_BETA, FARTHEST = 5e-324, 1000
+SMALL = 64  # units of machines whose integers are kept: to make them takes as long as a hundred sweeps of a chain
 APART = 2048  # bytes of a row from which on rows are kept from falling on one another in the cache
 FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices, and what a neighbour adds that is up
 
 
 class FixedPoint(NamedTuple):
@@ -78,12 +83,33 @@ class FixedPoint(NamedTuple):
         }
 
 
-class SparseIntegers(NamedTuple):
-    """The finest integers that no field can overflow, int32 where these are fine enough."""
+@dataclass(frozen=True)
+class SparseIntegers:
+    """The finest integers that no field can overflow, int32 where these are fine enough; nobody changes them.
+
+    Attributes
+    ----------
+    point : FixedPoint
+    edges : Edges
+    start : (n_units,) or (n_chains, n_units) array
+        The fields with all units down, in the shape of the biases.
+    """
 
     point: FixedPoint
-    edges: tuple[np.ndarray, np.ndarray, np.ndarray]  # (indptr, indices, integers)
-    start: np.ndarray  # the fields with all units down, (n_units,) or (n_chains, n_units) as biases are
+    edges: Edges
+    start: np.ndarray
+
+    @cached_property
+    def in_fours(self) -> Edges:
+        """The edges with neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
+        indptr, indices, rises = self.edges
+        degree = indptr[1:] - indptr[:-1]
+        ends = np.zeros(len(indptr), np.int64)
+        np.add.accumulate((degree + 3) & -4, out=ends[1:])
+        places = np.arange(len(indices)) + (ends - indptr)[:-1].repeat(degree)
+        four_indices, four_rises = np.zeros(ends[-1], indices.dtype), np.zeros(ends[-1], rises.dtype)
+        four_indices[places], four_rises[places] = indices, rises
+        return ends, four_indices, four_rises
 
 
 class DenseIntegers(NamedTuple):
@@ -98,6 +124,19 @@ def sparse_integers(
     couplings: Couplings, bias: np.ndarray, units: Units, highest_beta: float, *, spare: int = 0
 ) -> SparseIntegers:
     """Return couplings in terms of units that are up; int64 leave `spare` bits for sums of fields."""
+    if couplings.n_units > SMALL:
+        return _sparse_integers(couplings, bias, units, highest_beta, spare)
+    return _kept(couplings, bias.tobytes(), bias.shape, units, highest_beta, spare)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=8)
+def _kept(couplings: Couplings, bias: bytes, shape: tuple[int, ...], *settings: Any) -> SparseIntegers:
+    return _sparse_integers(couplings, np.frombuffer(bias).reshape(shape), *settings)
+
+
+def _sparse_integers(
+    couplings: Couplings, bias: np.ndarray, units: Units, highest_beta: float, spare: int
+) -> SparseIntegers:
     factor, field = float(units.span**2), up_bias(couplings, bias, units)
     indptr, indices, values = couplings.csr()
     worst = np.empty(couplings.n_units)

@@ -13,13 +13,11 @@ import numpy as np
 from ...kernels.ahead import COMPILED, leaps
 from ...kernels.groups import SIDE, SPARE
 from ...kernels.sampling.levels import PIECE, fill_slots, rank_units, spread_bits
+from .fixed_point import Edges
 
 WORTH, WORTH_ATTEMPTS = 8, 1 << 18  # sweeps, and attempts of all chains, that cost more than to make the groups
 ORDERS = ("sequential", "coloured")  # the same in every sweep
 GROUP, SLOT, UNIT, EDGE = 6.0, 4.0, 3.0, 0.4  # nanoseconds, about, of groups and of units one after the other
-
-
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # indptr, indices, and what a neighbour adds that is up
 
 
 class Levels(NamedTuple):

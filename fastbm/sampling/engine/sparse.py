@@ -12,10 +12,10 @@ from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
-from . import fixed_point
 from .cooling import CoolingChains
+from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
-from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Edges, Levels, arrange, cut
+from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
 
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
@@ -43,12 +43,11 @@ class SparseChains(CoolingChains):
         return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
 
     def _couple(self) -> None:
-        self._point, edges, start = fixed_point.sparse_integers(
-            self.couplings, self.bias, self.units, self.highest_beta
-        )
+        integers = sparse_integers(self.couplings, self.bias, self.units, self.highest_beta)
+        self._integers, self._point = integers, integers.point
+        edges, start = integers.edges, integers.start
         degree = int((edges[0][1:] - edges[0][:-1]).max(initial=0))
         self._edges, self._all_down = edges, start
-        self._graph: Edges | None = None
         self._levels: Levels | None = None
         self._n_asked, self._may_pay = 0, bool(self._one_by_one)
         self._degree = len(edges[1]) / self.n_units
@@ -64,9 +63,7 @@ class SparseChains(CoolingChains):
     @property
     def _swept(self) -> Edges:
         """The couplings as kernels take them that look at one unit after the other."""
-        if self._graph is None:
-            self._graph = _in_fours(*self._edges) if self._one_by_one else self._edges
-        return self._graph
+        return self._integers.in_fours if self._one_by_one else self._edges
 
     def _rescale(self) -> None:
         self._point.fill_scales(self.beta, self.lanes, self._scale)
@@ -177,14 +174,3 @@ class SparseChains(CoolingChains):
         values = (float(self.units.lo), float(self.units.span))
         energies_sparse(self.up[k], self.couplings.csr(), self._biases[k], values, energies)
         return energies[:used]
-
-
-def _in_fours(indptr: np.ndarray, indices: np.ndarray, rises: np.ndarray) -> Edges:
-    """Return a graph in which units have neighbours in multiples of four: unit 0, which adds nothing, fills them up."""
-    degree = indptr[1:] - indptr[:-1]
-    ends = np.zeros(len(indptr), np.int64)
-    np.add.accumulate((degree + 3) & -4, out=ends[1:])
-    places = np.arange(len(indices)) + (ends - indptr)[:-1].repeat(degree)
-    four_indices, four_rises = np.zeros(ends[-1], indices.dtype), np.zeros(ends[-1], rises.dtype)
-    four_indices[places], four_rises[places] = indices, rises
-    return ends, four_indices, four_rises

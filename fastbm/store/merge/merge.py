@@ -9,7 +9,7 @@ from contextlib import suppress
 from ..._base.checks import StorageError
 from ..._base.halting import Halt, never
 from .. import disk
-from ..chain import Chain, Origin, blocks_safe, follow
+from ..chain import Chain, Origin, Written, blocks_safe, follow
 from ..commit import disk_errors
 from ..find import Status, find
 from ..image import Damaged, check_hash
@@ -49,14 +49,16 @@ def merge_parts(path: str | os.PathLike[str]) -> str:
     return names.shown
 
 
-def merge_chain(names: Names, halt: Halt = never, origin: Origin | None = None) -> None:
+def merge_chain(names: Names, halt: Halt = never, written: Written | None = None) -> None:
     """Merge under the lock that the caller holds; may be killed or halted at any instant and done again.
 
-    `origin` is what the first segment declares, where this process has written it and no file was there before.
+    `written` is given where this process has begun the run, and no file was there before.
     """
     from .write import write_merged  # runs in memory, and those that are read, never merge
 
-    status = find(names) if origin is None or not _stands(names, origin) else Status(None, origin)
+    if written is not None and not _stands(names, written.origin):
+        written = None
+    status = find(names) if written is None else Status(None, written.origin)
     if status.origin is not None:
         check_replaceable(names)
         for path in names.temporaries():
@@ -64,7 +66,7 @@ def merge_chain(names: Names, halt: Halt = never, origin: Origin | None = None) 
         chain = _check_whole(names, status)
         with disk_errors(names, needed=parts_bytes(names), safe=chain.headers[-1].end_block, resumable=True):
             try:
-                write_merged(names, status, chain, halt)
+                write_merged(names, status, chain, halt, written)
             except BaseException as error:
                 with suppress(OSError):
                     disk.unlink(names.merged_temporary)

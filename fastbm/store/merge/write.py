@@ -24,7 +24,7 @@ from ..._base.halting import Halt, stop_if_asked
 from ..._base.streams import Stream
 from ..._base.versions import package_version
 from .. import disk as files, hdf, scales
-from ..chain import Chain, Origin, damage, read_inputs, read_spec
+from ..chain import Chain, Origin, Written, damage, read_inputs, read_spec
 from ..find import Merged, Status
 from ..image import Damaged, check_hash, hasher_of, open_image
 from ..names import Names
@@ -140,8 +140,10 @@ def _within(wanted: list[tuple[str, int, int]], start: int, piece: memoryview) -
             yield name, max(low, start), min(high, end)
 
 
-def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None:
+def write_merged(names: Names, status: Status, chain: Chain, halt: Halt, written: Written | None) -> None:
     """Write ``run.h5`` beside the parts, under a temporary name until it is whole.
+
+    Inputs and state are read from the parts unless they are at hand, as `written`.
 
     Raises
     ------
@@ -159,7 +161,9 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
     try:
         holes, copied = {}, {}
         with disk.hdf5() as file, ExitStack() as stack:
-            along = _write_about(file, names, status.origin, chain)
+            inputs = read_inputs(names) if written is None else written.inputs
+            state = _state(names, chain.headers[-1]) if written is None else written.state
+            _write_about(file, names, status.origin, chain, inputs, state)
             reader = stack.enter_context(Reader(names)) if raw != set(streams) else None
             # the largest first, so that the file can be read behind while it fills
             for name in sorted(streams, key=lambda name: (-n_rows[name] * streams[name].row_bytes, name)):
@@ -168,7 +172,7 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
                     holes[name] = _leave_holes(disk, dataset, streams[name], n_rows[name])
                 else:
                     copied[name] = _copy(dataset, reader, name, streams[name], halt)
-            scales.name_axes(file, streams, along)
+            scales.name_axes(file, streams, scales.coordinates(inputs))
         blocks = _fill_holes(disk, holes, n_rows, names, status, chain, halt)
         _check(names, streams, n_rows, copied)
         disk.seal(blocks)
@@ -181,8 +185,8 @@ def write_merged(names: Names, status: Status, chain: Chain, halt: Halt) -> None
     hdf5.believe(names.merged)
 
 
-def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) -> Arrays:
-    """Write everything but the streams; return those of the inputs that stand along axes."""
+def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain, inputs: Arrays, state: Arrays) -> None:
+    """Write everything but the streams."""
     last = chain.headers[-1]
     meta = {key: value for key, value in origin.meta.items() if key != "replaces"}
     meta |= {"merged_from": origin.header.sha256, "n_blocks": last.end_block}
@@ -191,13 +195,11 @@ def _write_about(file: h5py.File, names: Names, origin: Origin, chain: Chain) ->
     hdf.write_attribute(file, "fastbm_version", package_version("fastbm"))
     spec = read_spec(names, chain.headers, origin.spec)
     file.create_dataset(SPEC, data=spec, dtype=hdf.TEXT, track_times=False)
-    inputs = read_inputs(names)
     hdf.write_arrays(file.create_group(INPUTS), inputs)
-    hdf.write_arrays(file.create_group(STATE), _state(names, last))
+    hdf.write_arrays(file.create_group(STATE), state)
     about = file.create_group(META)
     for key in sorted(meta):
         hdf.write_attribute(about, key, meta[key])
-    return scales.coordinates(inputs)
 
 
 def _state(names: Names, last: Header) -> Arrays:
@@ -282,7 +284,8 @@ def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], cop
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():
-            digest, batch, dataset = hashlib.sha256(), batch_rows(stream), file[name]
+            digest, batch = hashlib.sha256(), batch_rows(stream)
+            dataset = h5py.Dataset(h5d.open(file.id, name.encode()))
             last = max(n_rows[name] - 1, 0)  # of those whose chunks were compared one by one, HDF5 is to read the last
             for start in range(0 if name in copied else last, n_rows[name], batch):
                 update_hash(digest, hdf.read_rows(dataset, slice(start, start + batch)))
