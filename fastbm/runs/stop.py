@@ -13,7 +13,6 @@ Python.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` looks for handlers among its enumerations: 20 us a call
 import _thread
 import os
 import signal
@@ -136,8 +135,8 @@ class Stop:
 
     def _listen(self, number: int, handler: Any) -> None:
         """Listen to a signal that nobody else handles or ignores; to `WAKE` from when it may be sent."""
-        if self in _active and _signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            self._before[number] = _signal.signal(number, handler)
+        if self in _active and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            self._before[number] = signal.signal(number, handler)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -162,7 +161,7 @@ class Stop:
 
     def _restore(self, number: int) -> None:
         if (handler := self._before.pop(number, None)) is not None:
-            _signal.signal(number, handler)
+            signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested, self._requested_at = signal.Signals(number).name, time.monotonic()
