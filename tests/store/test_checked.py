@@ -148,12 +148,11 @@ def test_any_rows_are_read_as_hdf5_reads_them(
 ) -> None:
     monkeypatch.setattr(checked, "LEAST_DIRECT", 0)
     path, chance = tmp_path / "run.h5", random.Random(3)
-    blocks = test_merge.FEW if compression else test_merge.BLOCKS
-    test_merge.write(path, blocks, compression=compression)
+    test_merge.write(path, compression=compression)
     bm.store.merge_parts(path)
     with open_reader(path) as reader:
         for name in test_merge.STREAMS:
-            rows = test_merge.expected(name, blocks)
+            rows = test_merge.expected(name)
             for _ in range(6):
                 start, stop = sorted(chance.choices(range(len(rows) + 1), k=2))
                 step = chance.choice((1, 1, 2))

@@ -167,6 +167,7 @@ def test_what_the_disk_made_of_a_chunk_is_read_back(tmp_path: Path, monkeypatch:
 def test_texts_and_compressed_rows_are_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.h5"
     write(path, FEW, compression="gzip")
+    monkeypatch.setattr(merging, "batch_rows", lambda stream: max(1, 60_000 // (stream.row_bytes or 60_000)))
     with monkeypatch.context() as patch:
         copy = merging._copy
         patch.setattr(merging, "_copy", lambda *arguments: copy(*arguments) and "0")
