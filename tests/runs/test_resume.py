@@ -15,7 +15,7 @@ from tests.support.runs import LEARNING, assert_same, begin_and_stop, fit, sampl
 
 @pytest.mark.parametrize("begin", [sample, fit, *(pytest.param(one, marks=pytest.mark.slow) for one in LEARNING[1:])])
 def test_stopped_by_the_clock_and_resumed_again_and_again(begin: Callable[..., bm.Run], tmp_path: Path) -> None:
-    options = {"n_sweeps": 2_400_000, "thin": 200_000} if begin is sample else {}
+    options = {"n_sweeps": 6_000_000, "thin": 200_000} if begin is sample else {}
     whole, path = tmp_path / "whole.h5", tmp_path / "run.h5"
     begin(whole, **options)
     run = begin_and_stop(begin, path, **options)

@@ -46,7 +46,7 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(begin: Callable[..., bm.Run], tm
 
 
 def test_ctrl_c_in_memory_and_in_sampling(tmp_path: Path) -> None:
-    options = {"n_sweeps": 1_200_000, "thin": 60_000}
+    options = {"n_sweeps": 4_000_000, "thin": 200_000}
     whole = sample(**options)
     with pytest.raises(bm.Interrupted) as caught:
         sample(progress=interrupt_at(1), **options)
