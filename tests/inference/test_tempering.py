@@ -48,7 +48,7 @@ def known_machine(kind: str) -> tuple[bm.BoltzmannMachine, list[float]]:
 def estimates(kind: str, seeds: range, **options: Any) -> tuple[list[bm.Inference], bm.Inference, float]:
     model, betas = known_machine(kind)
     beta = betas[-1]
-    given = {"betas": betas, "n_chains": 16, "n_sweeps": 128, "burn_in": 32, "threads": 1} | options
+    given = {"betas": betas, "n_chains": 16, "n_sweeps": 128, "burn_in": 32, "threads": 1, "witness": False} | options
     found = [calm(bm.infer, model, "tempering", beta=beta, seed=s, **given) for s in seeds]
     return found, bm.infer(model, "exact", beta=beta, energy_variance=True), beta
 

@@ -26,6 +26,7 @@ from fastbm.runs.toml import file as config
 from fastbm.store import Memory, Stream, disk
 from fastbm.store.merge import write as merging
 from tests.support import stopping
+from tests.support.combinations import each
 from tests.support.crash import assert_same_run
 from tests.support.runs import LEARNING, assert_same, fit, sample
 
@@ -78,8 +79,7 @@ def wait_to_be_broken_off() -> None:
 # Whose signals, and whose handlers
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("begin", [sample, fit])
+@each(number=SIGNALS, begin=[sample, fit])
 def test_a_script_with_a_file_hears_all_signals(begin: Callable[..., bm.Run], number: int) -> None:
     handlers = [signal.getsignal(one) for one in SIGNALS]
     name = signal.Signals(number).name

@@ -16,7 +16,7 @@ from fastbm.store import merge_parts, open_reader, resume
 from fastbm.store.verification import verify
 from tests.support import store
 from tests.support.places import listing, unchanged
-from tests.support.store import SPEC, begin, begun, complete, refused
+from tests.support.store import SPEC, begin, begun, complete, completed, refused
 
 tmp_path = store.tmp_path
 
@@ -106,7 +106,7 @@ def test_another_programs_file_is_never_replaced(tmp_path: Path, make: Callable[
 @pytest.mark.parametrize("act", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("kept", [0.001, 0.5, 0.97])
 def test_a_merged_file_cut_short(tmp_path: Path, act: Callable[[Path], Any], kept: float) -> None:
-    path = complete(tmp_path / "run.h5")
+    path = completed(tmp_path / "run.h5")
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
     unchanged(tmp_path, lambda: act(path), f"{path} is damaged: its seal is missing, ")
@@ -114,7 +114,7 @@ def test_a_merged_file_cut_short(tmp_path: Path, act: Callable[[Path], Any], kep
 
 @pytest.mark.parametrize("act", ALL.values(), ids=ALL)
 def test_a_flipped_bit_of_a_merged_file(tmp_path: Path, act: Callable[[Path], Any]) -> None:
-    path = complete(tmp_path / "run.h5")
+    path = completed(tmp_path / "run.h5")
     data = bytearray(path.read_bytes())
     for at, what in (
         (len(data) // 3, f"bytes 0-{len(data) - 53} are not"),

@@ -18,7 +18,7 @@ from fastbm.store.digest import digest_of
 from fastbm.store.verification import verify, verify_apart
 from tests.support import forked, store
 from tests.support.hostile import CRAFTS, Craft, reseal
-from tests.support.store import begun, complete, refused
+from tests.support.store import begun, complete, completed, refused
 
 tmp_path = store.tmp_path
 
@@ -38,7 +38,7 @@ def read_all(path: Path) -> None:
 @pytest.mark.parametrize("name", ["samples/energy", "inputs/model/weights", "state/rng"])
 @pytest.mark.parametrize("craft", CRAFTS, ids=_named)
 def test_merged_files(craft: Craft, name: str, tmp_path: Path) -> None:
-    path = complete(tmp_path / "run.h5")
+    path = completed(tmp_path / "run.h5")
     reseal(path, lambda file: craft(file, name, tmp_path))
     refused(lambda: read_all(path), CRAFTS[craft])
     found = verify(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import mpmath
@@ -16,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 DIGITS = 50
+BITS = 1250  # of a probability: the 1075 of a float64 and those of 50 digits
 WORD = 0xFFFFFFFF
 VALUES = {"spin": (-1, 1), "binary": (0, 1)}
 
@@ -124,37 +126,39 @@ def enumerate_states(
     """Sum over all states (those that agree with `clamp`, unit to value) with 50 digits."""
     held = (clamp or {}).items()
     states = [s for s in all_states(len(bias), units) if all(s[i] == value for i, value in held)]
+    scale = max(Fraction(float(x)).denominator for x in [*np.ravel(weights), *bias, offset])
+    w = [[int(Fraction(float(x)) * scale) for x in row] for row in weights]
+    b, constant = [int(Fraction(float(x)) * scale) for x in bias], int(Fraction(float(offset)) * scale)
+    return sum_states(states, [constant + _exact_energy(s, w, b) for s in states], beta, scale)
+
+
+def _exact_energy(state: Sequence[int], weights: list[list[int]], bias: list[int]) -> int:
+    pairs = sum(weights[i][j] * state[i] * state[j] for i, j in itertools.combinations(range(len(state)), 2))
+    return -pairs - sum(b * x for b, x in zip(bias, state, strict=True))
+
+
+def sum_states(states: Sequence[Sequence[int]], energies: Sequence[int], beta: float, scale: int = 1) -> Exact:
+    """Boltzmann averages of given states, whose energies are integers of any size, to be divided by `scale`.
+
+    Averages are sums of integers, which take a tenth of what mpmath's numbers take: a probability is a multiple of
+    2^-BITS.
+    """
     with mpmath.workdps(DIGITS):
-        w = [[mpmath.mpf(float(x)) for x in row] for row in weights]
-        b = [mpmath.mpf(float(x)) for x in bias]
-        energies = [_exact_energy(s, w, b) + mpmath.mpf(float(offset)) for s in states]
-    return sum_states(states, energies, beta)
-
-
-def _exact_energy(state: Sequence[int], weights: list, bias: list) -> mpmath.mpf:
-    terms = [-bias[i] * x for i, x in enumerate(state)]
-    terms += [-weights[i][j] * state[i] * state[j] for i, j in itertools.combinations(range(len(state)), 2)]
-    return mpmath.fsum(terms)
-
-
-def sum_states(states: Sequence[Sequence[int]], energies: Sequence, beta: float) -> Exact:
-    """Boltzmann averages of given states with given energies (integers may be of any size)."""
-    n = len(states[0])
-    with mpmath.workdps(DIGITS):
-        lowest = min(energies)
-        weights = [mpmath.exp(-mpmath.mpf(beta) * (e - lowest)) for e in energies]
+        lowest, per_unit = min(energies), mpmath.mpf(beta) / scale
+        rises = np.array([e - lowest for e in energies], object)
+        weights = [mpmath.exp(-per_unit * rise) for rise in rises.tolist()]
         z = mpmath.fsum(weights)
         p = [x / z for x in weights]
-        mean = [mpmath.fsum(q * s[i] for q, s in zip(p, states, strict=True)) for i in range(n)]
-        second = np.empty((n, n))
-        for i, j in itertools.combinations_with_replacement(range(n), 2):
-            second[i, j] = second[j, i] = mpmath.fsum(q * s[i] * s[j] for q, s in zip(p, states, strict=True))
-        average = mpmath.fsum(q * e for q, e in zip(p, energies, strict=True))
-        variance = mpmath.fsum(q * (e - average) ** 2 for q, e in zip(p, energies, strict=True))
-        log_z = mpmath.log(z) - mpmath.mpf(beta) * lowest
-        entropy = log_z + mpmath.mpf(beta) * average
+        shares, values = np.array([int(mpmath.ldexp(x, BITS)) for x in p], object), np.array(states, object)
+        whole, risen = sum(shares), sum(shares * rises)
+        shared = shares[:, None] * values
+        spread = whole * sum(shares * rises * rises) - risen**2
+        rise = mpmath.mpf(risen) / whole
+        log_z = mpmath.log(z) - per_unit * lowest
+        variance = mpmath.mpf(spread) / (whole * scale) ** 2
         return Exact(
-            float(log_z), np.array(mean, float), second, float(average), float(variance), float(entropy),
+            float(log_z), (shared.sum(axis=0) / whole).astype(float), (values.T @ shared / whole).astype(float),
+            float((rise + lowest) / scale), float(variance), float(mpmath.log(z) + per_unit * rise),
             np.array(p, float), np.array(states),
         )  # fmt: skip
 

@@ -125,7 +125,7 @@ def kill(name: str, folder: Path, n_kills: int, n_lives: int, n_states: int = 1)
     ("name", "n_kills", "n_lives"),
     [
         ("gibbs", 2, 2),
-        ("pcd-visible", 2, 4),  # up to three times a run: the second and third while it resumes
+        # up to n - 1 kills a run: all but the first while it resumes
         *(pytest.param(name, 25, n, marks=pytest.mark.slow) for name in ("gibbs", "pcd-visible") for n in (2, 5)),
         *(pytest.param(name, 500, 3, marks=pytest.mark.long) for name in ("gibbs", "pcd-visible")),
     ],
