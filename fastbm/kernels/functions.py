@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import inlined, kernel
+from .jit import apart_borrowing, borrowing, inlined, kernel
 
 LANES = 16  # sums and products side by side
 MOST_FACTORS = 1 << 13  # of at most 2, over all lanes, whose products are far below the largest number
@@ -113,41 +113,66 @@ def log_float64(x):
     return np.float64(exponent) * 0.6931471805599453 + log1p_float64(mantissa - 1.0)
 
 
+@apart_borrowing
+def add_logs(sums, product):
+    """Add the logs of products, positive normal numbers, to sums; products are 1 then. Mutates `sums`, `product`."""
+    for k in range(sums.size):
+        sums[k] += log_float64(product[k])
+        product[k] = 1.0
+
+
 @kernel
-def add_log_sums(totals, fields, low, high):
+def exponentiate(values, factor):
+    """Replace every entry x by exp(factor x). Mutates `values` (m, n).
+
+    Invariant: no factor x is above 709.  Cost: an exponential an entry, vectorised.
+    """
+    for k in range(values.shape[0]):
+        row = values[k]
+        for j in range(row.size):
+            row[j] = exp_float64(factor * row[j])
+
+
+@borrowing
+def add_log_sums(totals, fields, low, high, room):
     """Add sum_i log(exp(low f_i) + exp(high f_i)) of every row. Mutates `totals` (n_rows,); `fields` is (n_rows, n).
 
     Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
-    Cost: an exponential a number, in vectors.
+    `room` is (3, `LANES`) float64.  Cost: an exponential a number, in vectors.
     """
     n_rows, width = fields.shape
-    part, products, apart = np.empty(LANES), np.ones((n_rows, LANES)), abs(high - low)
-    logs, parts = np.zeros(n_rows), np.empty(n_rows)
+    part, product, logs = room[0], room[1], room[2]
+    product[:] = 1.0
     for row in range(n_rows):
         part[:] = 0.0
-        product = products[row]
+        total = 0.0
         for first in range(0, width, LANES):
             some = fields[row, first : min(first + LANES, width)]
             if some.size == LANES:
                 for k in range(LANES):
                     part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
+                    product[k] *= 1.0 + exp_float64(-abs((high - low) * some[k]))
             else:
                 for k in range(some.size):
                     part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
+                    product[k] *= 1.0 + exp_float64(-abs((high - low) * some[k]))
             if first % MOST_FACTORS == MOST_FACTORS - LANES:
-                some_logs = 0.0
-                for k in range(LANES):
-                    some_logs += log_float64(product[k])
-                logs[row] += some_logs
-                product[:] = 1.0
-        parts[row] = part.sum()
-    every = products.ravel()
-    for k in range(every.size):  # of all rows at once, as vectors
-        every[k] = log_float64(every[k])
-    for row in range(n_rows):
-        totals[row] += logs[row] + products[row].sum() + parts[row]
+                total += _sum_logs(logs, product)
+        larger = 0.0
+        for k in range(LANES):
+            larger += part[k]
+        totals[row] += total + _sum_logs(logs, product) + larger
+
+
+@borrowing
+def _sum_logs(logs, product):
+    """Return the sum of the logs of products, which are 1 then. Mutates `product` and the room `logs`."""
+    logs[:] = 0.0
+    add_logs(logs, product)
+    total = 0.0
+    for k in range(logs.size):
+        total += logs[k]
+    return total
 
 
 @inlined

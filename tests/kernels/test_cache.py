@@ -194,7 +194,7 @@ def test_compiling_is_announced_once_where_somebody_looks_on(
 PARTS = """
 import numpy as np, numba
 from fastbm.kernels import functions, jit
-from fastbm.kernels.exact.layers import exponentiate
+from fastbm.kernels.functions import exponentiate
 
 @numba.njit
 def of_a_user(x):

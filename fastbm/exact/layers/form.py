@@ -16,12 +16,12 @@ from ..._base import arrays
 from ...kernels.exact.layers import (
     LANES,
     WIDTH,
-    exponentiate,
     multiply_factors,
     multiply_steep,
     tabulate_gaps,
     weigh_states,
 )
+from ...kernels.functions import exponentiate
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 

@@ -13,7 +13,16 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.learning.conditionals import add_conditional_log_odds, sum_log_probabilities
+from ...kernels.functions import exponentiate
+from ...kernels.learning.conditionals import (
+    LANES,
+    ROOM,
+    add_conditional_log_odds,
+    add_large_factors,
+    room_of_factors,
+    sum_log_probabilities,
+)
+from ...kernels.vectors import FACTORS
 from ...machine.clamping import fields_of_hidden
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
@@ -115,19 +124,33 @@ def watch_rows(
     One pass over the fields of hidden units serves for both; without any there is no sum. `up` is what `is_up` returns.
     """
     log_odds, log_sums = _log_odds(model, rows, units, up, beta)
-    return float(sum_log_probabilities(log_odds, up)) / log_odds.size, log_sums
+    room = np.zeros((2, LANES))
+    room[1] = 1.0
+    return float(sum_log_probabilities(np.where(up, -log_odds, log_odds), room)) / log_odds.size, log_sums
 
 
 def _log_odds(
     model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,), if there are any."""
-    span, n = model.convention.span, model.n_visible
+    span, n, n_rows = model.convention.span, model.n_visible, len(rows)
     if model.n_hidden == 0:
         return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), None
-    log_odds, fields = np.empty(up.shape), fields_of_hidden(model, rows)
-    log_odds[:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
-    log_sums = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+    fields, n_more = fields_of_hidden(model, rows), -n_rows % FACTORS
+    found = np.zeros((1 + len(units), n_rows + n_more))
+    found[0, :n_rows] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+    found[1:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
+    own = np.zeros(found.shape)
+    own[1:, :n_rows] = up
+    if n_more:
+        fields = np.pad(fields, ((0, n_more), (0, 0)))
     weights = beta * span**2 * model.couplings.arrays[0][units]
-    add_conditional_log_odds(fields, beta * span, weights, up, log_odds, log_sums)
-    return log_odds, log_sums
+    widths = np.abs(weights).max(axis=0, initial=0.0)
+    rises = np.ones((len(found), 2, model.n_hidden))
+    np.clip(weights, -ROOM, ROOM, out=rises[1:, 0])
+    np.negative(rises[1:, 0], out=rises[1:, 1])
+    exponentiate(rises[1:].reshape(-1, model.n_hidden), 1.0)
+    room = room_of_factors(model.n_hidden)
+    if add_conditional_log_odds(fields, beta * span, widths, rises, own, found, room):
+        add_large_factors(fields, beta * span, widths, weights, own, found)
+    return found[1:, :n_rows], found[0, :n_rows]

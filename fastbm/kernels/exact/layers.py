@@ -45,18 +45,6 @@ def tabulate_gaps(gaps, weights, base, lo, hi, first):
                     row[j] += value * other[j]
 
 
-@kernel
-def exponentiate(values, factor):
-    """Replace every entry x by exp(factor x). Mutates `values` (m, n).
-
-    Invariant: no factor x is above 709.  Cost: an exponential an entry, vectorised.
-    """
-    for k in range(values.shape[0]):
-        row = values[k]
-        for j in range(row.size):
-            row[j] = exp_float64(factor * row[j])
-
-
 @inlined
 def _split(product):
     """Return a positive normal number's mantissa, from 1 to 2, and exponent."""
