@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..barrier import meet
-from ..jit import apart, kernel
+from ..jit import apart_borrowing, borrowing
 from ..rows import copy_row
 from .contrastive import (
     VECTOR,
@@ -33,32 +33,33 @@ OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
 PIECE = 16  # visible units whose parts of a sum over all of them are added up first
 
 
-@apart
-def draw_hidden(hidden, fields, turned_fields, streams):
+@apart_borrowing
+def draw_hidden(hidden, fields, room, streams):
     """Draw hidden units from their fields (lanes, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
+    _, _, _, turned_fields, drawn, _, _ = room
     transpose(turned_fields, fields)
-    draw_words(hidden, turned_fields, streams, turned_fields.shape[0])
+    draw_words(hidden, turned_fields, streams, turned_fields.shape[0], drawn)
 
 
-@apart
+@apart_borrowing
 def sweep(visible, hidden, room, bias, weights, streams, masks):
     """Draw visible units given hidden ones, and compute the hidden fields that follow.
 
     Mutates `visible` (lanes, n_words), `streams` (4, width) and `room`: visible fields (n, width), words of visible
-    units (n_words, width), hidden fields (lanes, m), hidden fields turned. `hidden` is (n_words, width), `bias` (n,)
-    and (m,).
+    units (n_words, width), hidden fields (lanes, m), hidden fields turned, random bits (width,), and what `add_hidden`
+    and `add_visible` need. `hidden` is (n_words, width), `bias` (n,) and (m,).
     """
-    visible_fields, words, fields, _ = room
+    visible_fields, words, fields, _, drawn, tables, places = room
     n_visible = bias[0].size
     for i in range(visible_fields.shape[0]):
         visible_fields[i] = bias[0][i] if i < n_visible else np.float32(0.0)
-    add_hidden(visible_fields, weights.T, hidden, masks)
-    draw_words(words, visible_fields, streams, n_visible)
+    add_hidden(visible_fields, weights.T, hidden, masks, tables)
+    draw_words(words, visible_fields, streams, n_visible, drawn)
     transpose_words(visible, words)
-    add_visible(fields, bias[1], weights, visible)
+    add_visible(fields, bias[1], weights, visible, places)
 
 
-@kernel
+@borrowing
 def add_halves_of_means(noise, pair, unit, means, places):
     """Add -n_chains times the hidden means of chains in which a visible unit is up, for its pairs from `pair` on.
 
@@ -81,13 +82,14 @@ def add_halves_of_means(noise, pair, unit, means, places):
     return pair
 
 
-@apart
-def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
+@apart_borrowing
+def step_couplings(machine, lanes, gaps, taken, noise, numbers, units, room):
     """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
     Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
     least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
-    pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does.
+    pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does; and the room for a slope
+    (m,) float32 and for places (n_lanes + 16,) int32.
     Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
     """
     weights, velocity, gap = machine
@@ -96,8 +98,8 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
     beta, rate, momentum, l2, _, centred = numbers
     up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
     plain = momentum == 0.0 and l2 == 0.0 and not centred
-    slope = np.empty(weights.shape[1], np.float32)
-    places, n_hidden = np.empty(len(means) + VECTOR, np.int32), hidden_gap.size
+    slope, places = room
+    n_hidden = hidden_gap.size
     first, last = units
     pair = np.int64(0)
     while pair < noise[1].shape[1] and noise[1][0, pair] < first:
@@ -108,7 +110,7 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
     for i in range(first, last):
         n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(turned.shape[0]):
-            n = list_bits(places, n, turned[w, i], VECTOR * w)
+            n = list_bits(places, n, np.int64(turned[w, i]), VECTOR * w)
         pair = add_halves_of_means(noise, pair, i, means, places[:n])
         if n == 0 and plain:
             continue
@@ -138,7 +140,7 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
                 row[h] += v[h]
 
 
-@apart
+@apart_borrowing
 def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chains):
     """Compute the differences of both phases' means, and the sums of hidden means over the batch's rows.
 
@@ -159,7 +161,7 @@ def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chai
             hidden_gap[h] += np.float64(means[lane, h])
 
 
-@kernel
+@borrowing
 def _count(word):
     """Return the number of set bits of a word of 16."""
     bits = np.uint32(word)
@@ -169,7 +171,7 @@ def _count(word):
     return np.int32(np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(8))) & np.uint32(0x1F)))
 
 
-@apart
+@apart_borrowing
 def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     """Take the step of the biases, and let the offsets of hidden units follow.
 
@@ -195,7 +197,7 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
             offsets[n_visible + h] += OFFSET_RATE * (hidden_sums[h] - offsets[n_visible + h])
 
 
-@apart
+@apart_borrowing
 def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
     """Write visible bits, and hidden means times `size`, where both are read.
 
@@ -206,7 +208,7 @@ def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
     write_means(lanes[1][start:end], fields, n_hidden, size)
 
 
-@kernel
+@borrowing
 def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan):
     """Do mini-batches: both phases, and a step along their difference.
 
@@ -232,7 +234,8 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         beta, rate, momentum, l2, l2 of biases, whether to centre.
     room : tuple
         For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (n, m); for biases
-        (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,).
+        (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,); for a
+        slope (m,) float32.
     plan : tuple of int
         n_hidden; whether chains persist; sweeps; the thread's number, and the number of threads; and the first and the
         last of its rows, of its chains, and of its visible units.
@@ -244,7 +247,8 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     turned, means, visible_taken, hidden_taken, counter, masks = lanes
     n_hidden, persistent, n_sweeps, shard, n_shards, of_rows, of_chains, units = plan
     bits, hidden, streams, n_chains = chains
-    room_of_chains, row_bits, row_fields, biases, gap_of, sums = room
+    room_of_chains, row_bits, row_fields, biases, gap_of, sums, slope = room
+    fields, places = room_of_chains[2], room_of_chains[6]
     n_visible, n_rows = bias.size - n_hidden, order.shape[1]
     split = -(-n_rows // VECTOR) * VECTOR
     gaps = gap_of[0], gap_of[1], offsets[:n_visible], offsets[n_visible:]
@@ -256,19 +260,19 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
             biases[1][h] = np.float32(numbers[0] * bias[n_visible + h])
         for k in range(len(row_bits)):
             copy_row(row_bits[k], rows[order[batch, of_rows[0] + k]])
-        add_visible(row_fields, biases[1], weights, row_bits)
+        add_visible(row_fields, biases[1], weights, row_bits, places)
         write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):
             if not persistent:
-                draw_hidden(hidden, row_fields if k == 0 else room_of_chains[2], room_of_chains[3], streams)
+                draw_hidden(hidden, row_fields if k == 0 else fields, room_of_chains, streams)
             sweep(bits, hidden, room_of_chains, biases, weights, streams, masks)
             if persistent:
-                draw_hidden(hidden, room_of_chains[2], room_of_chains[3], streams)
-        write_lanes(both, of_chains, split, bits, room_of_chains[2], n_hidden, -1.0 / n_chains)
+                draw_hidden(hidden, fields, room_of_chains, streams)
+        write_lanes(both, of_chains, split, bits, fields, n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
         halves = noise[0], noise[1], split, n_chains
-        step_couplings((weights, velocity, gap), both, gaps, taken, halves, numbers, units)
+        step_couplings((weights, velocity, gap), both, gaps, taken, halves, numbers, units, (slope, places))
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)

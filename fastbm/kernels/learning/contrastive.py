@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..bits import add_plainly, add_with_rows, count_bits
+from ..bits import add_plainly, add_with_rows, count_bits, room_of_rows
 from ..functions import exp_float32
-from ..jit import apart, kernel
+from ..jit import apart_borrowing, borrowing
 from ..random import draw_bits, logit_of_bits
 from ..rows import copy_row
 from ..vectors import (
@@ -28,14 +28,13 @@ LOOK_UP = has_look_up()
 _ONE = np.float32(1.0)
 
 
-@kernel
-def draw_words(words, fields, streams, n):
+@borrowing
+def draw_words(words, fields, streams, n, bits):
     """Draw the first `n` units of a layer from their log-odds `fields` (at least n, lanes) float32.
 
-    Mutates `words` (ceil(n / 32), lanes) uint32 and `streams` (4, lanes).
+    Mutates `words` (ceil(n / 32), lanes) uint32, `streams` (4, lanes), and the room `bits` (lanes,) uint32.
     Invariant: bits beyond the first `n` are 0.  Cost: one draw a unit, vectorised over lanes.
     """
-    bits = np.empty(fields.shape[1], np.uint32)
     words[:] = 0
     for i in range(n):
         draw_bits(streams, bits)
@@ -45,7 +44,7 @@ def draw_words(words, fields, streams, n):
             row[lane] |= np.uint32(up << place)
 
 
-@kernel
+@borrowing
 def unpack_words(bits, words):
     """Write 1 where a bit is set and 0 elsewhere.
 
@@ -58,10 +57,9 @@ def unpack_words(bits, words):
             target[lane] = np.float32(np.int32(np.uint32(row[lane] >> place) & np.uint32(1)))
 
 
-@kernel
-def add_hidden_plainly(fields, weights, words, masks):
-    """Do what `add_with_rows` does, with the same bits, by products."""
-    bits = np.empty((WORD * len(words), words.shape[1]), np.float32)
+@borrowing
+def add_hidden_plainly(fields, weights, words, masks, bits):
+    """Do what `add_with_rows` does, with the same bits, by products; `bits` (n, lanes) float32 is room."""
     unpack_words(bits, words)
     add_plainly(fields, weights, bits, 0)
 
@@ -70,29 +68,33 @@ def add_hidden_plainly(fields, weights, words, masks):
 add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 
+def room_of_hidden(n_words: int, width: int) -> np.ndarray:
+    """Return the room that `add_hidden` needs for words (n_words, width)."""
+    return room_of_rows(n_words) if LOOK_UP else np.empty((WORD * n_words, width), np.float32)
+
+
 if LOOK_UP:
 
-    @kernel
+    @borrowing
     def list_bits(places, n, word, first):
         """Write where the bits of a word of 16 are set, counted from `first`; return how many are listed with them.
 
         Mutates `places`, int32, from place n on, up to 16 places beyond the last.
         """
-        return n + list_places(places.ctypes.data + 4 * n, np.int64(word), first)
+        return n + list_places(places.ctypes.data + 4 * n, word, first)
 
 else:
 
-    @kernel
+    @borrowing
     def list_bits(places, n, word, first):
         """Do the same bit by bit."""
-        bits = np.int64(word)
         for k in range(VECTOR):
             places[n] = first + k
-            n += bits >> k & 1
+            n += word >> k & 1
         return n
 
 
-@kernel
+@borrowing
 def add_listed(total, rows, places, n):
     """Add the first n of the rows that `places` tells, one by one. Mutates `total` (m,) float32; `rows` is (n, m).
 
@@ -110,21 +112,24 @@ def add_listed(total, rows, places, n):
             total[h] += rows[places[k], h]
 
 
-@apart
-def add_visible(fields, bias, weights, words):
-    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
-    places = np.empty(WORD * words.shape[1] + VECTOR, np.int32)
+@apart_borrowing
+def add_visible(fields, bias, weights, words, places):
+    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32.
+
+    `places` (32 n_words + 16,) int32 is room.
+    """
     for lane in range(words.shape[0]):
         n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(words.shape[1]):
-            n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
-            n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)
+            word = np.int64(words[lane, w])
+            n = list_bits(places, n, word & 0xFFFF, WORD * w)
+            n = list_bits(places, n, word >> VECTOR, WORD * w + VECTOR)
         total = fields[lane]
         copy_row(total, bias)
         add_listed(total, weights, places, n)
 
 
-@kernel
+@borrowing
 def write_means(means, fields, n_hidden, part):
     """Write part * sigmoid(fields) for the first `n_hidden` columns. Mutates `means` (lanes, m)."""
     for lane in range(means.shape[0]):
@@ -134,7 +139,7 @@ def write_means(means, fields, n_hidden, part):
             means[lane, h] = np.float32(part * np.float32(up / np.float32(_ONE + size)))
 
 
-@kernel
+@borrowing
 def turn_words(turned, words):
     """Turn words (lanes, n_words) of 32 units into words of 16 lanes. Mutates `turned` (ceil(lanes / 16), 32 n_words).
 
@@ -150,7 +155,7 @@ def turn_words(turned, words):
                 row[WORD * w + k] |= np.uint16(np.uint32(bit << place))
 
 
-@kernel
+@borrowing
 def transpose(target, source):
     """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
     columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
@@ -165,7 +170,7 @@ def transpose(target, source):
             target[column, row] = source[row, column]
 
 
-@kernel
+@borrowing
 def transpose_words(target, source):
     """Write the transpose of words (n_words, width), as many lanes of it as `target` (lanes, n_words) has."""
     for w in range(source.shape[0]):
@@ -177,7 +182,7 @@ EVEN = np.uint64(0x5555555555555555)
 ODD = np.uint64(0xAAAAAAAAAAAAAAAA)
 
 
-@kernel
+@borrowing
 def count_halves(counts, words, pairs, differ):
     """Count the chains whose two units are both up, or with `differ` unlike.
 
@@ -194,7 +199,7 @@ def count_halves(counts, words, pairs, differ):
             counts[1, p] += count_bits(word & ODD)
 
 
-@kernel
+@borrowing
 def add_halves(sums, values, pairs):
     """Add products of values (n_chains, n_units) float32.
 

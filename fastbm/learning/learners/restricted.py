@@ -20,7 +20,7 @@ from ...data.rows import Rows, pack
 from ...kernels.barrier import let_through
 from ...kernels.bits import MASKS
 from ...kernels.learning.batches import PIECE, run_batches
-from ...kernels.learning.contrastive import VECTOR, WORD
+from ...kernels.learning.contrastive import VECTOR, WORD, room_of_hidden
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED, order_of_rows
 from ..moments import Parameters, with_prefix, without_prefix
@@ -217,11 +217,12 @@ class RestrictedSteps:
         of_lanes = (
             arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
             arrays.zeros((n_lanes, m), np.float32), arrays.zeros((n_hidden, width), np.float32),
+            np.empty(width, np.uint32), room_of_hidden(m // WORD, width), np.empty(max(n, len(self._means)) + VECTOR, np.int32),
         )  # fmt: skip
         return (
             of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((n_rows, m), np.float32),
             (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
-            np.empty(n_hidden),
+            np.empty(n_hidden), arrays.zeros((m,), np.float32),
         )  # fmt: skip
 
     def _chosen(self, number: int, places: slice) -> np.ndarray:
