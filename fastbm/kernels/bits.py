@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import borrowing, kernel
+from .jit import apart_borrowing, borrowing, kernel
 from .vectors import (
     COLUMNS,
     ROWS,
@@ -134,7 +134,7 @@ def room_of_rows(n_words: int) -> np.ndarray:
     return np.empty((n_words * ROWS // 4, COLUMNS, 16), np.float32)
 
 
-@borrowing
+@apart_borrowing
 def add_with_rows(fields, weights, words, masks, tables):
     """Add the product of `weights` with words of units to the first m // 4 4 rows of `fields`.
 

@@ -121,16 +121,16 @@ def add_logs(sums, product):
         product[k] = 1.0
 
 
-@kernel
-def exponentiate(values, factor):
-    """Replace every entry x by exp(factor x). Mutates `values` (m, n).
+@borrowing
+def multiply_exponentials(weights, exponents, top):
+    """Multiply weights by exp(exponent - top). Mutates `weights` (m, n).
 
-    Invariant: no factor x is above 709.  Cost: an exponential an entry, vectorised.
+    Invariant: no exponent is above top + 709.  Cost: an exponential a number, vectorised.
     """
-    for k in range(values.shape[0]):
-        row = values[k]
+    for k in range(weights.shape[0]):
+        row, own = weights[k], exponents[k]
         for j in range(row.size):
-            row[j] = exp_float64(factor * row[j])
+            row[j] *= exp_float64(own[j] - top)
 
 
 @borrowing

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.functions import exponentiate
+from ...kernels.functions import multiply_exponentials
 from ...kernels.learning.conditionals import (
     LANES,
     ROOM,
@@ -146,10 +146,11 @@ def _log_odds(
         fields = np.pad(fields, ((0, n_more), (0, 0)))
     weights = beta * span**2 * model.couplings.arrays[0][units]
     widths = np.abs(weights).max(axis=0, initial=0.0)
-    rises = np.ones((len(found), 2, model.n_hidden))
-    np.clip(weights, -ROOM, ROOM, out=rises[1:, 0])
-    np.negative(rises[1:, 0], out=rises[1:, 1])
-    exponentiate(rises[1:].reshape(-1, model.n_hidden), 1.0)
+    steps, rises = np.zeros((2, len(found), 2, model.n_hidden))
+    np.clip(weights, -ROOM, ROOM, out=steps[1:, 0])
+    np.negative(steps[:, 0], out=steps[:, 1])
+    rises.fill(1.0)
+    multiply_exponentials(rises.reshape(-1, model.n_hidden), steps.reshape(-1, model.n_hidden), 0.0)
     room = room_of_factors(model.n_hidden)
     if add_conditional_log_odds(fields, beta * span, widths, rises, own, found, room):
         add_large_factors(fields, beta * span, widths, weights, own, found)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..barrier import meet
+from ..bits import count_bits
 from ..jit import apart_borrowing, borrowing
 from ..rows import copy_row
 from .contrastive import (
@@ -152,23 +153,13 @@ def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chai
         size = 1.0 / n_rows if VECTOR * w < split else -1.0 / n_chains
         row = turned[w]
         for i in range(visible_gap.size):
-            visible_gap[i] += size * np.float64(_count(row[i]))
+            visible_gap[i] += size * np.float64(count_bits(np.uint64(row[i])))
     hidden_gap[:] = 0.0
     for lane in range(means.shape[0]):
         if lane == split:
             copy_row(hidden_sums, hidden_gap)
         for h in range(hidden_gap.size):
             hidden_gap[h] += np.float64(means[lane, h])
-
-
-@borrowing
-def _count(word):
-    """Return the number of set bits of a word of 16."""
-    bits = np.uint32(word)
-    bits = np.uint32(bits - np.uint32(np.uint32(bits >> np.uint32(1)) & np.uint32(0x5555)))
-    bits = np.uint32((bits & np.uint32(0x3333)) + np.uint32(np.uint32(bits >> np.uint32(2)) & np.uint32(0x3333)))
-    bits = np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(4))) & np.uint32(0x0F0F))
-    return np.int32(np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(8))) & np.uint32(0x1F)))
 
 
 @apart_borrowing

@@ -28,7 +28,7 @@ LOOK_UP = has_look_up()
 _ONE = np.float32(1.0)
 
 
-@borrowing
+@apart_borrowing
 def draw_words(words, fields, streams, n, bits):
     """Draw the first `n` units of a layer from their log-odds `fields` (at least n, lanes) float32.
 
@@ -129,7 +129,7 @@ def add_visible(fields, bias, weights, words, places):
         add_listed(total, weights, places, n)
 
 
-@borrowing
+@apart_borrowing
 def write_means(means, fields, n_hidden, part):
     """Write part * sigmoid(fields) for the first `n_hidden` columns. Mutates `means` (lanes, m)."""
     for lane in range(means.shape[0]):
@@ -139,7 +139,7 @@ def write_means(means, fields, n_hidden, part):
             means[lane, h] = np.float32(part * np.float32(up / np.float32(_ONE + size)))
 
 
-@borrowing
+@apart_borrowing
 def turn_words(turned, words):
     """Turn words (lanes, n_words) of 32 units into words of 16 lanes. Mutates `turned` (ceil(lanes / 16), 32 n_words).
 
@@ -155,7 +155,7 @@ def turn_words(turned, words):
                 row[WORD * w + k] |= np.uint16(np.uint32(bit << place))
 
 
-@borrowing
+@apart_borrowing
 def transpose(target, source):
     """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
     columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
@@ -170,7 +170,7 @@ def transpose(target, source):
             target[column, row] = source[row, column]
 
 
-@borrowing
+@apart_borrowing
 def transpose_words(target, source):
     """Write the transpose of words (n_words, width), as many lanes of it as `target` (lanes, n_words) has."""
     for w in range(source.shape[0]):
