@@ -59,21 +59,6 @@ def pack_lane(up, lane, packed):
         packed[byte] = bits
 
 
-@borrowing
-def pack_chains(up, n_chains, words):
-    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit.
-
-    Mutates `words` (n_units, ceil(n_chains / 64)).
-    Bits beyond `n_chains` are 0.  Cost: one pass over `up` (n_units, lanes).
-    """
-    for i in range(up.shape[0]):
-        for block in range(words.shape[1]):
-            word = np.uint64(0)
-            for k in range(min(64, n_chains - 64 * block)):
-                word |= np.uint64(up[i, 64 * block + k]) << np.uint64(k)
-            words[i, block] = word
-
-
 MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
 
 

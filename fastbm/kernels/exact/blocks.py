@@ -17,14 +17,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..functions import exp_float64
-from ..jit import apart, borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..random import next_word, uniform_of_words
 
 HEIGHT = 2.0**-61  # of one integer step
 FARTHEST = 700.0  # exponents beyond it are flushed to 0: products of what is left are mostly normal numbers
 
 
-@kernel
+@apart
 def tabulate_energies(rises, fields, first, k):
     """Return (2^k,) the energies of every setting of units `first` to `first` + k, bit l of the index for the l-th.
 
@@ -44,7 +44,7 @@ def tabulate_energies(rises, fields, first, k):
     return table
 
 
-@kernel
+@apart
 def tabulate_fields(rises, first, k, others, m):
     """Return the fields that every setting of some units makes for some others, (2^k, m).
 
@@ -62,7 +62,7 @@ def tabulate_fields(rises, first, k, others, m):
     return table
 
 
-@borrowing
+@apart_borrowing
 def lowest_entry(own, fields):
     """Return the lowest of own[r] - sum_l fields[r, l] x_l over rows r and bits x."""
     lowest = own[0]

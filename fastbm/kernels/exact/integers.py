@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import borrowing
 
 BITS = 61  # of the sum of all sizes, at most
 LARGEST_EXPONENT = 1023  # of a number
 
 
-@kernel
+@borrowing
 def round_machine(parameters, largest, lo, span, whole):
     """Round parameters to integers of one scale; return the energy with all units down, and the scale's exponent.
 
