@@ -141,23 +141,22 @@ def add_log_sums(totals, fields, low, high, room):
     `room` is (3, `LANES`) float64.  Cost: an exponential a number, in vectors.
     """
     n_rows, width = fields.shape
-    part, product, logs = room[0], room[1], room[2]
+    whole, part, product, logs = width // LANES * LANES, room[0], room[1], room[2]
     product[:] = 1.0
     for row in range(n_rows):
+        own, total = fields[row], 0.0
         part[:] = 0.0
-        total = 0.0
-        for first in range(0, width, LANES):
-            some = fields[row, first : min(first + LANES, width)]
-            if some.size == LANES:
-                for k in range(LANES):
-                    part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs((high - low) * some[k]))
-            else:
-                for k in range(some.size):
-                    part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs((high - low) * some[k]))
+        for first in range(0, whole, LANES):
+            for k in range(LANES):
+                field = own[first + k]
+                part[k] += max(low * field, high * field)
+                product[k] *= 1.0 + exp_float64(-abs((high - low) * field))
             if first % MOST_FACTORS == MOST_FACTORS - LANES:
                 total += _sum_logs(logs, product)
+        for k in range(width - whole):
+            field = own[whole + k]
+            part[k] += max(low * field, high * field)
+            product[k] *= 1.0 + exp_float64(-abs((high - low) * field))
         larger = 0.0
         for k in range(LANES):
             larger += part[k]

@@ -35,11 +35,11 @@ PIECE = 16  # visible units whose parts of a sum over all of them are added up f
 
 
 @apart_borrowing
-def draw_hidden(hidden, fields, room, streams):
-    """Draw hidden units from their fields (lanes, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
+def draw_hidden(hidden, fields, room, streams, n_hidden):
+    """Draw hidden units from their fields (width, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
     _, _, _, turned_fields, drawn, _, _ = room
     transpose(turned_fields, fields)
-    draw_words(hidden, turned_fields, streams, turned_fields.shape[0], drawn)
+    draw_words(hidden, turned_fields, streams, n_hidden, drawn)
 
 
 @apart_borrowing
@@ -47,7 +47,7 @@ def sweep(visible, hidden, room, bias, weights, streams, masks):
     """Draw visible units given hidden ones, and compute the hidden fields that follow.
 
     Mutates `visible` (lanes, n_words), `streams` (4, width) and `room`: visible fields (n, width), words of visible
-    units (n_words, width), hidden fields (lanes, m), hidden fields turned, random bits (width,), and what `add_hidden`
+    units (n_words, width), hidden fields (width, m), hidden fields turned, random bits (width,), and what `add_hidden`
     and `add_visible` need. `hidden` is (n_words, width), `bias` (n,) and (m,).
     """
     visible_fields, words, fields, _, drawn, tables, places = room
@@ -224,7 +224,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     numbers : tuple
         beta, rate, momentum, l2, l2 of biases, whether to centre.
     room : tuple
-        For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (n, m); for biases
+        For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (width, m); for biases
         (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,); for a
         slope (m,) float32.
     plan : tuple of int
@@ -255,10 +255,10 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):
             if not persistent:
-                draw_hidden(hidden, row_fields if k == 0 else fields, room_of_chains, streams)
+                draw_hidden(hidden, row_fields if k == 0 else fields, room_of_chains, streams, n_hidden)
             sweep(bits, hidden, room_of_chains, biases, weights, streams, masks)
             if persistent:
-                draw_hidden(hidden, fields, room_of_chains, streams)
+                draw_hidden(hidden, fields, room_of_chains, streams, n_hidden)
         write_lanes(both, of_chains, split, bits, fields, n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)

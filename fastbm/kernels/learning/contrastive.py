@@ -98,18 +98,19 @@ else:
 def add_listed(total, rows, places, n):
     """Add the first n of the rows that `places` tells, one by one. Mutates `total` (m,) float32; `rows` is (n, m).
 
-    Cost: a vector addition for every row and 16 columns.
+    Invariant: m is a multiple of `PICKED`.  Cost: a vector addition for every row and 16 columns.
     """
-    columns = total.size // PICKED * PICKED if TILED else 0
-    wide = columns // PICKED_WIDE * PICKED_WIDE if LOOK_UP else 0
-    to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
-    for h in range(0, wide, PICKED_WIDE):
-        add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
-    for h in range(wide, columns, PICKED):
-        add_picked(to + 4 * h, start + 4 * h, step, at, n)
-    for h in range(columns, total.size):
+    if TILED:
+        wide = total.size // PICKED_WIDE * PICKED_WIDE if LOOK_UP else 0
+        to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
+        for h in range(0, wide, PICKED_WIDE):
+            add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
+        for h in range(wide, total.size, PICKED):
+            add_picked(to + 4 * h, start + 4 * h, step, at, n)
+    else:
         for k in range(n):
-            total[h] += rows[places[k], h]
+            for h in range(total.size):
+                total[h] += rows[places[k], h]
 
 
 @apart_borrowing
@@ -157,17 +158,20 @@ def turn_words(turned, words):
 
 @apart_borrowing
 def transpose(target, source):
-    """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
-    columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
-    squares = (columns // VECTOR * VECTOR, rows // VECTOR * VECTOR) if TILED else (0, 0)
-    next_target, next_source = target.strides[0], source.strides[0]
-    for column in range(0, squares[0], VECTOR):
-        for row in range(0, squares[1], VECTOR):
-            to = target.ctypes.data + column * next_target + 4 * row
-            transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
-    for row in range(rows):
-        for column in range(squares[0] if row < squares[1] else 0, columns):
-            target[column, row] = source[row, column]
+    """Write the transpose of `source` (rows, at least columns) to `target` (columns, rows).
+
+    Mutates `target`. Invariant: rows and columns are multiples of 16.
+    """
+    if TILED:
+        next_target, next_source = target.strides[0], source.strides[0]
+        for column in range(0, target.shape[0], VECTOR):
+            for row in range(0, target.shape[1], VECTOR):
+                to = target.ctypes.data + column * next_target + 4 * row
+                transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
+    else:
+        for column in range(target.shape[0]):
+            for row in range(target.shape[1]):
+                target[column, row] = source[row, column]
 
 
 @apart_borrowing

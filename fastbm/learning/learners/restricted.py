@@ -216,11 +216,12 @@ class RestrictedSteps:
         width = -(-n_lanes // VECTOR) * VECTOR
         of_lanes = (
             arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
-            arrays.zeros((n_lanes, m), np.float32), arrays.zeros((n_hidden, width), np.float32),
-            np.empty(width, np.uint32), room_of_hidden(m // WORD, width), np.empty(max(n, len(self._means)) + VECTOR, np.int32),
+            arrays.zeros((width, m), np.float32), arrays.zeros((-(-n_hidden // VECTOR) * VECTOR, width), np.float32),
+            np.empty(width, np.uint32), room_of_hidden(m // WORD, width),
+            np.empty(max(n, len(self._means)) + VECTOR, np.int32),
         )  # fmt: skip
         return (
-            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((n_rows, m), np.float32),
+            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((-(-n_rows // VECTOR) * VECTOR, m), np.float32),
             (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
             np.empty(n_hidden), arrays.zeros((m,), np.float32),
         )  # fmt: skip
