@@ -84,28 +84,28 @@ def add_halves_of_means(noise, pair, unit, means, places):
 
 
 @apart_borrowing
-def step_couplings(machine, lanes, gaps, taken, noise, numbers, units, room):
+def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units, room):
     """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
     Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
     least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
     pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does; and the room for a slope
-    (m,) float32 and for places (n_lanes + 16,) int32.
+    (m,) float32 and for places (n_lanes + 16,) int32. Without momentum the velocities are None, and `taken` without
+    centring, so that nothing is compiled for them.
     Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
     """
-    weights, velocity, gap = machine
+    weights, gap = machine
     turned, means = lanes
     visible_gap, hidden_gap, visible_centre, hidden_centre = gaps
-    beta, rate, momentum, l2, _, centred = numbers
-    up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
-    plain = momentum == 0.0 and l2 == 0.0 and not centred
+    beta, rate, momentum, l2, _ = numbers
+    up, decay = np.float32(rate * beta * beta), np.float32(rate * l2)
+    plain = l2 == 0.0 and velocity is None and taken is None
     slope, places = room
-    n_hidden = hidden_gap.size
     first, last = units
     pair = np.int64(0)
     while pair < noise[1].shape[1] and noise[1][0, pair] < first:
         pair += 1
-    if centred:
+    if taken is not None:
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
     for i in range(first, last):
@@ -120,25 +120,25 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units, room):
         row, sums = weights[i], gap[i]
         for h in range(row.size):
             sums[h] += slope[h]
-        if centred:
+        if taken is not None:
             total, parts = 0.0, taken[1][i // PIECE]
-            for h in range(n_hidden):
+            for h in range(hidden_gap.size):
                 slope[h] -= np.float32(hidden_gap[h] * visible_centre[i] + hidden_centre[h] * visible_gap[i])
                 parts[h] += np.float64(slope[h]) * visible_centre[i]
-            for h in range(n_hidden):
+            for h in range(hidden_gap.size):
                 total += np.float64(slope[h]) * hidden_centre[h]
             taken[0][i] = total
-        if plain:
-            for h in range(row.size):
-                row[h] += up * slope[h]
-        elif momentum == 0.0:
-            for h in range(row.size):
-                row[h] += up * slope[h] - decay * row[h]
-        else:
-            v = velocity[i]
+        if velocity is not None:
+            v, memory = velocity[i], np.float32(momentum)
             for h in range(row.size):
                 v[h] = memory * v[h] + (up * slope[h] - decay * row[h])
                 row[h] += v[h]
+        elif plain:
+            for h in range(row.size):
+                row[h] += up * slope[h]
+        else:
+            for h in range(row.size):
+                row[h] += up * slope[h] - decay * row[h]
 
 
 @apart_borrowing
@@ -171,9 +171,9 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     Cost: one pass.
     """
     visible_gap, hidden_gap, _, _ = gaps
-    beta, rate, momentum, _, l2_bias, centred = numbers
+    beta, rate, momentum, _, l2_bias = numbers
     n_visible = visible_gap.size
-    if centred:
+    if taken is not None:
         for i in range(n_visible):
             visible_gap[i] -= taken[0][i]
         for piece in range(taken[1].shape[0]):
@@ -183,7 +183,7 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
         slope = visible_gap[i] if i < n_visible else hidden_gap[i - n_visible]
         velocity[i] = momentum * velocity[i] + rate * (beta * slope - l2_bias * bias[i])
         bias[i] += velocity[i]
-    if centred:
+    if taken is not None:
         for h in range(hidden_sums.size):
             offsets[n_visible + h] += OFFSET_RATE * (hidden_sums[h] - offsets[n_visible + h])
 
@@ -210,19 +210,20 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     order : (n_batches, batch_size) int64
         The rows of each batch.
     machine : tuple
-        beta W (at least n_visible, m), its velocity, and the sum of <v h>_clamped - <v h>_free, float32; biases, their
-        velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the units is 0.
+        beta W (at least n_visible, m), its velocity or None, and the sum of <v h>_clamped - <v h>_free, float32;
+        biases, their velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the
+        units is 0.
     chains : tuple
         Of the thread's chains bits of visible units (n_lanes, n_words) and of hidden ones (n_words, width), and
         streams (4, width), uint32, width being a multiple of 16; and the number of all chains.
     lanes : tuple
         Room for bits (n_lanes / 16, 32 n_words) uint16 and hidden means (n_lanes, m) float32, 0 at first, those of
-        chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden); the barrier's
-        counter; `fastbm.kernels.bits.MASKS`.
+        chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden), or None; the
+        barrier's counter; `fastbm.kernels.bits.MASKS`.
     noise : tuple
         Sums (2, n_pairs) over chains of even and of odd number, and the pairs (2, n_pairs) by visible unit.
     numbers : tuple
-        beta, rate, momentum, l2, l2 of biases, whether to centre.
+        beta, rate, momentum, l2, l2 of biases.
     room : tuple
         For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (width, m); for biases
         (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,); for a
@@ -235,7 +236,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     Invariant: bits do not depend on the number of threads, nor on how batches are cut into calls.
     """
     weights, velocity, gap, bias, bias_velocity, offsets = machine
-    turned, means, visible_taken, hidden_taken, counter, masks = lanes
+    turned, means, taken, counter, masks = lanes
     n_hidden, persistent, n_sweeps, shard, n_shards, of_rows, of_chains, units = plan
     bits, hidden, streams, n_chains = chains
     room_of_chains, row_bits, row_fields, biases, gap_of, sums, slope = room
@@ -243,7 +244,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     n_visible, n_rows = bias.size - n_hidden, order.shape[1]
     split = -(-n_rows // VECTOR) * VECTOR
     gaps = gap_of[0], gap_of[1], offsets[:n_visible], offsets[n_visible:]
-    taken, both, n_met = (visible_taken, hidden_taken), (turned, means), np.int64(0)
+    both, n_met = (turned, means), np.int64(0)
     for batch in range(order.shape[0]):
         for i in range(n_visible):
             biases[0][i] = np.float32(numbers[0] * bias[i])
@@ -263,7 +264,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
         halves = noise[0], noise[1], split, n_chains
-        step_couplings((weights, velocity, gap), both, gaps, taken, halves, numbers, units, (slope, places))
+        step_couplings((weights, gap), velocity, both, gaps, taken, halves, numbers, units, (slope, places))
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)

@@ -177,11 +177,12 @@ class RestrictedSteps:
         if words is None:
             words, order = in_words(self._rows.packed(order)), np.arange(len(order))
         order = order.reshape(-1, s.batch_size)
-        machine = (self._weights, self._velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
+        velocity = self._velocity if s.momentum else None
+        machine = (self._weights, velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
         counter = np.zeros(1, np.int64)
-        lanes = (self._turned, self._means, *self._taken, counter, MASKS)
+        lanes = (self._turned, self._means, self._taken if s.centring else None, counter, MASKS)
         pace = rate(s.schedule, s.learning_rate, number, s.epochs)
-        numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias, s.centring)))
+        numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias)))
         noise = self._noise.sums, self._noisy
 
         def one(shard: int, n_shards: int) -> None:
