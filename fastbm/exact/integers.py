@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ..kernels.exact.integers import round_machine
 from ..machine.machine import BoltzmannMachine
+from ..machine.units import Units
+
+BITS = 61  # of the sum of all sizes, at most
+LARGEST_EXPONENT = 1023  # of a number
 
 
 @dataclass(frozen=True)
@@ -27,14 +32,7 @@ class IntegerMachine:
     @classmethod
     def of(cls, model: BoltzmannMachine) -> IntegerMachine:
         """Round a machine's couplings and biases to integers of one scale."""
-        bias, units = model.flat_bias, model.convention
-        n = len(bias)
-        both, whole = np.empty((n + 1, n)), np.empty((n + 1, n), np.int64)
-        both[:n], both[n] = model.couplings.matrix(), bias
-        sizes, add = np.abs(both), np.add.reduce
-        largest = units.span**2 * float(add(sizes[:n], axis=None)) + units.span * float(add(sizes[n]))
-        down, exponent = round_machine(both, largest, units.lo, units.span, whole)
-        return cls(whole[:n], whole[n], model.offset + math.ldexp(down, -exponent), exponent)
+        return _Rounded(model)
 
     @property
     def n_units(self) -> int:
@@ -56,3 +54,47 @@ class IntegerMachine:
         fields = self.fields[free] + self.rises[np.ix_(free, held)].sum(axis=1)
         rises = np.ascontiguousarray(self.rises[np.ix_(free, free)])
         return IntegerMachine(rises, fields, self.base, self.exponent), free, added
+
+
+class _Rounded(IntegerMachine):
+    """A machine whose parameters are rounded when they are asked for: a forecast may ask for the scale alone."""
+
+    _units: Units
+    _offset: float
+    _parameters: np.ndarray  # (n + 1, n) couplings and, last, biases
+
+    def __init__(self, model: BoltzmannMachine) -> None:
+        bias, units = model.flat_bias, model.convention
+        n = len(bias)
+        both = np.empty((n + 1, n))
+        both[:n], both[n] = model.couplings.matrix(), bias
+        sizes, add = np.abs(both), np.add.reduce
+        largest = units.span**2 * float(add(sizes[:n], axis=None)) + units.span * float(add(sizes[n]))
+        exponent = BITS - min(math.frexp(largest or 1.0)[1], LARGEST_EXPONENT)  # so that 2^61 steps are a number too
+        vars(self).update(exponent=exponent, _units=units, _offset=model.offset, _parameters=both)
+
+    @cached_property
+    def _rounded(self) -> tuple[np.ndarray, np.ndarray, float]:
+        whole = np.empty(self._parameters.shape, np.int64)
+        down = round_machine(self._parameters, self.exponent, self._units.lo, self._units.span, whole)
+        return whole[:-1], whole[-1], self._offset + math.ldexp(down, -self.exponent)
+
+    @property
+    def rises(self) -> np.ndarray:
+        """Couplings."""
+        return self._rounded[0]
+
+    @property
+    def fields(self) -> np.ndarray:
+        """Biases."""
+        return self._rounded[1]
+
+    @property
+    def base(self) -> float:
+        """Energy with all units down."""
+        return self._rounded[2]
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self._parameters) - 1

@@ -84,23 +84,22 @@ def add_halves_of_means(noise, pair, unit, means, places):
 
 
 @apart_borrowing
-def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units, room):
+def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units):
     """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
-    Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
-    least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
-    pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does; and the room for a slope
-    (m,) float32 and for places (n_lanes + 16,) int32. Without momentum the velocities are None, and `taken` without
-    centring, so that nothing is compiled for them.
+    Mutates `machine`: beta times couplings, and the sum of <v h>_clamped - <v h>_free so far, both (at least n_visible,
+    m) float32, and room for a slope (m,) float32 and for places (n_lanes + 16,) int32; the couplings' `velocity`; and
+    `taken`, what centring takes from the slopes of biases: (n_visible,), and for pieces of visible units (n_pieces,
+    n_hidden); and `noise`, as `add_halves_of_means` does. Without momentum `velocity` is None, without centring `taken`
+    is, and nothing is compiled for them.
     Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
     """
-    weights, gap = machine
+    weights, gap, slope, places = machine
     turned, means = lanes
     visible_gap, hidden_gap, visible_centre, hidden_centre = gaps
     beta, rate, momentum, l2, _ = numbers
     up, decay = np.float32(rate * beta * beta), np.float32(rate * l2)
     plain = l2 == 0.0 and velocity is None and taken is None
-    slope, places = room
     first, last = units
     pair = np.int64(0)
     while pair < noise[1].shape[1] and noise[1][0, pair] < first:
@@ -264,7 +263,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
         halves = noise[0], noise[1], split, n_chains
-        step_couplings((weights, gap), velocity, both, gaps, taken, halves, numbers, units, (slope, places))
+        step_couplings((weights, gap, slope, places), velocity, both, gaps, taken, halves, numbers, units)
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)

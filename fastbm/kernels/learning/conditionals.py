@@ -38,9 +38,10 @@ def add_conditional_log_odds(fields, scale, widths, rises, own, found, room):
 
     `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits, rows a multiple of
     `FACTORS`; `widths` (n_hidden,) the largest beta |W| of each, `rises` (1 + n_units, 2, n_hidden) exp(+-beta W), cut
-    at `ROOM`, of no unit, which are 1, and of all units; `own` (1 + n_units, rows) 1 where a unit is up, else 0. Mutates
-    `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds. `room` is what `room_of_factors`
-    returns. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of `add_large_factors`.
+    at `ROOM`, of no unit, which are 1, and of all units; `own` (1 + n_units, rows) 1 where a unit is up, else 0.
+    Mutates `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds. `room` is what
+    `room_of_factors` returns. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of
+    `add_large_factors`.
     Cost: a multiplication and an addition for every coupling and row.
     """
     terms, ends, largest, line, product, odds, none = room

@@ -222,7 +222,8 @@ class RestrictedSteps:
             np.empty(max(n, len(self._means)) + VECTOR, np.int32),
         )  # fmt: skip
         return (
-            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((-(-n_rows // VECTOR) * VECTOR, m), np.float32),
+            of_lanes, np.empty((n_rows, n_words), np.uint32),
+            arrays.zeros((-(-n_rows // VECTOR) * VECTOR, m), np.float32),
             (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
             np.empty(n_hidden), arrays.zeros((m,), np.float32),
         )  # fmt: skip
