@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from .jit import apart_borrowing, borrowing, kernel
+from .scalars import count_bits
 from .vectors import (
     COLUMNS,
     ROWS,
@@ -170,15 +171,6 @@ def add_plainly(fields, weights, up, first):
                 for i in range(4 * groups + 1, n):
                     total += weights[i, j] * up[i, lane]
                 field[lane] += total
-
-
-@borrowing
-def count_bits(word):
-    """Return the number of set bits of a uint64."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @borrowing

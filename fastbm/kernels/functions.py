@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from .jit import apart_borrowing, borrowing, inlined, kernel
+from .scalars import bits_of, number_of
 
 LANES = 16  # sums and products side by side
 MOST_FACTORS = 1 << 13  # of at most 2, over all lanes, whose products are far below the largest number
@@ -34,7 +35,7 @@ def exp_float32(x):
     series = np.float32(series * r) + np.float32(0.5)
     series = np.float32(series * r) + np.float32(1.0)
     series = np.float32(series * r) + np.float32(1.0)
-    power = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
+    power = number_of(np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23)))
     return np.float32(series * power)
 
 
@@ -57,7 +58,7 @@ def exp_float64(x):
     series = series * r + 0.5
     series = series * r + 1.0
     series = series * r + 1.0
-    power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    power = number_of(np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)))
     return series * power
 
 
@@ -80,7 +81,7 @@ def exp2_float64(x):
     even = even * q + 0.240226506959091
     odd = odd * q + 0.6931471805599492
     series = np.float64((even * q + 1.0) + odd * r)
-    return np.int64(series.view(np.int64) + np.int64(rounded.view(np.int64) << np.int64(52))).view(np.float64)
+    return number_of(np.int64(bits_of(series) + np.int64(bits_of(rounded) << np.int64(52))))
 
 
 @kernel
@@ -107,9 +108,9 @@ def log1p_float64(x):
 @inlined
 def log_float64(x):
     """Return the natural logarithm of a positive normal number, to 1e-15 of the larger of itself and 1."""
-    word = np.float64(x).view(np.int64)
+    word = bits_of(np.float64(x))
     exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
-    mantissa = np.int64(word - np.int64(exponent << np.int64(52))).view(np.float64)
+    mantissa = number_of(np.int64(word - np.int64(exponent << np.int64(52))))
     return np.float64(exponent) * 0.6931471805599453 + log1p_float64(mantissa - 1.0)
 
 
@@ -192,7 +193,7 @@ def expm1_negative(x):
     series = series * r + 1.0 / 6.0
     series = series * r + 0.5
     small = r + r * r * series
-    power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    power = number_of(np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)))
     return power * small + (power - 1.0)
 
 

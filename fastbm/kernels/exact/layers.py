@@ -17,6 +17,7 @@ from ..functions import exp_float64
 from ..jit import borrowing, inlined, kernel
 from ..random import next_word, uniform_of_words
 from ..rows import copy_row
+from ..scalars import bits_of, number_of
 
 LANES = 64  # low settings of a tile
 WIDTH = 8  # units whose factors are multiplied before the product is stored
@@ -48,8 +49,8 @@ def tabulate_gaps(gaps, weights, base, lo, hi, first):
 @inlined
 def _split(product):
     """Return a positive normal number's mantissa, from 1 to 2, and exponent."""
-    bits = np.float64(product).view(np.int64)
-    mantissa = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
+    bits = bits_of(np.float64(product))
+    mantissa = number_of(np.int64((bits & _MANTISSA) | _ONE))
     return mantissa, np.float64(np.int64(bits >> np.int64(52)) - np.int64(1023))
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..bits import add_plainly, add_with_rows, count_bits, room_of_rows
+from ..bits import add_plainly, add_with_rows, room_of_rows
 from ..functions import exp_float32
 from ..jit import apart_borrowing, borrowing
 from ..random import draw_bits, logit_of_bits
 from ..rows import copy_row
+from ..scalars import count_bits
 from ..vectors import (
     PICKED,
     PICKED_WIDE,
