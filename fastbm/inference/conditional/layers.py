@@ -13,16 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.functions import multiply_exponentials
-from ...kernels.learning.conditionals import (
-    LANES,
-    ROOM,
-    add_conditional_log_odds,
-    add_large_factors,
-    room_of_factors,
-    sum_log_probabilities,
-)
-from ...kernels.vectors import FACTORS
+from ...kernels.learning.conditionals import LANES, add_conditional_log_odds, sum_log_probabilities
 from ...machine.clamping import fields_of_hidden
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
@@ -133,25 +124,12 @@ def _log_odds(
     model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,), if there are any."""
-    span, n, n_rows = model.convention.span, model.n_visible, len(rows)
+    span, n = model.convention.span, model.n_visible
     if model.n_hidden == 0:
         return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), None
-    fields, n_more = fields_of_hidden(model, rows), -n_rows % FACTORS
-    found = np.zeros((1 + len(units), n_rows + n_more))
-    found[0, :n_rows] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
-    found[1:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
-    own = np.zeros(found.shape)
-    own[1:, :n_rows] = up
-    if n_more:
-        fields = np.pad(fields, ((0, n_more), (0, 0)))
+    fields, before = fields_of_hidden(model, rows), np.empty((1 + len(units), len(rows)))
+    before[0] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+    before[1:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
     weights = beta * span**2 * model.couplings.arrays[0][units]
-    widths = np.abs(weights).max(axis=0, initial=0.0)
-    steps, rises = np.zeros((2, len(found), 2, model.n_hidden))
-    np.clip(weights, -ROOM, ROOM, out=steps[1:, 0])
-    np.negative(steps[:, 0], out=steps[:, 1])
-    rises.fill(1.0)
-    multiply_exponentials(rises.reshape(-1, model.n_hidden), steps.reshape(-1, model.n_hidden), 0.0)
-    room = room_of_factors(model.n_hidden)
-    if add_conditional_log_odds(fields, beta * span, widths, rises, own, found, room):
-        add_large_factors(fields, beta * span, widths, weights, own, found)
-    return found[1:, :n_rows], found[0, :n_rows]
+    found = add_conditional_log_odds(fields, beta * span, weights, up, before)
+    return found[1:], found[0]

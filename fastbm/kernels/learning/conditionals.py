@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..functions import MOST_FACTORS, add_logs, exp2_float64, exp_float64, log1p_float64
+from ..functions import MOST_FACTORS, add_logs, exp2_float64, exp_float64, log1p_float64, multiply_exponentials
 from ..jit import borrowing, inlined, kernel
 from ..rows import copy_row
 from ..vectors import FACTORS, TILED, multiply_factors
@@ -26,22 +26,44 @@ LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a
 _LOG2_E = 1.4426950408889634
 
 
-def room_of_factors(n_hidden: int) -> tuple[np.ndarray, ...]:
-    """Return the room that `add_conditional_log_odds` needs: terms, ends of products, and rows of numbers."""
+def add_conditional_log_odds(
+    fields: np.ndarray, scale: float, weights: np.ndarray, up: np.ndarray, before: np.ndarray
+) -> np.ndarray:
+    """Return log-odds of units with what hidden units contribute to them, and sums over hidden units.
+
+    The result is (1 + n_units, rows): sum_h log(1 + exp(-field)), and log-odds, both added to `before` of this shape.
+    `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits; `weights` (n_units,
+    n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.
+    """
+    (n_units, n_hidden), n_rows = weights.shape, len(fields)
+    n_more = -n_rows % FACTORS
+    found, own = np.zeros((2, 1 + n_units, n_rows + n_more))
+    found[:, :n_rows], own[1:, :n_rows] = before, up
+    fields = np.concatenate([fields, np.zeros((n_more, n_hidden))]) if n_more else np.ascontiguousarray(fields)
+    widths = np.abs(weights).max(axis=0, initial=0.0)
+    exponents, rises = np.zeros((2, 1 + n_units, 2, n_hidden))
+    np.clip(weights, -ROOM, ROOM, out=exponents[1:, 0])
+    np.negative(exponents[:, 0], out=exponents[:, 1])
+    rises.fill(1.0)
+    flat = 2 * (1 + n_units), n_hidden
+    multiply_exponentials(rises.reshape(flat), exponents.reshape(flat), 0.0)
     lines, sums = np.empty((2, n_hidden)), np.ones((3, FACTORS))
-    return np.empty((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64), *lines, *sums
+    room = np.empty((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64), *lines, *sums
+    if add_factors(fields, scale, widths, rises, own, found, room):
+        add_large_factors(fields, scale, widths, np.ascontiguousarray(weights), own, found)
+    return found[:, :n_rows]
 
 
 @borrowing
-def add_conditional_log_odds(fields, scale, widths, rises, own, found, room):
+def add_factors(fields, scale, widths, rises, own, found, room):
     """Add to every unit's log-odds what hidden units contribute to it; return whether some of these are left out.
 
     `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits, rows a multiple of
     `FACTORS`; `widths` (n_hidden,) the largest beta |W| of each, `rises` (1 + n_units, 2, n_hidden) exp(+-beta W), cut
     at `ROOM`, of no unit, which are 1, and of all units; `own` (1 + n_units, rows) 1 where a unit is up, else 0.
-    Mutates `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds. `room` is what
-    `room_of_factors` returns. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of
-    `add_large_factors`.
+    Mutates `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds; and `room`, terms (n_hidden,
+    `FACTORS`), ends of products (2 n_hidden + 1,), two rows (n_hidden,), and three (`FACTORS`,), the first of which is
+    1. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of `add_large_factors`.
     Cost: a multiplication and an addition for every coupling and row.
     """
     terms, ends, largest, line, product, odds, none = room
@@ -108,7 +130,7 @@ def _cut(largest, ends):
 
 @kernel
 def add_large_factors(fields, scale, widths, weights, own, found):
-    """Add what `add_conditional_log_odds` leaves out, with the same arguments; `weights` (n_units, n_hidden) is beta W.
+    """Add what `add_factors` leaves out, with the same arguments; `weights` (n_units, n_hidden) is beta W.
 
     Mutates `found`.  Cost: four logarithms for every coupling and row.
     """
