@@ -32,7 +32,16 @@ class IntegerMachine:
     @classmethod
     def of(cls, model: BoltzmannMachine) -> IntegerMachine:
         """Round a machine's couplings and biases to integers of one scale."""
-        return _Rounded(model)
+        bias, units = model.flat_bias, model.convention
+        n = len(bias)
+        both = np.empty((n + 1, n))
+        both[:n], both[n] = model.couplings.matrix(), bias
+        sizes, add = np.abs(both), np.add.reduce
+        largest = units.span**2 * float(add(sizes[:n], axis=None)) + units.span * float(add(sizes[n]))
+        exponent = BITS - min(math.frexp(largest or 1.0)[1], LARGEST_EXPONENT)  # so that 2^61 steps are a number too
+        if model.is_layered:
+            return _Rounded(both, exponent, units, model.offset)
+        return cls(*_round(both, exponent, units, model.offset), exponent)
 
     @property
     def n_units(self) -> int:
@@ -56,28 +65,24 @@ class IntegerMachine:
         return IntegerMachine(rises, fields, self.base, self.exponent), free, added
 
 
+def _round(both: np.ndarray, exponent: int, units: Units, offset: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return couplings, biases, and the energy with all units down; `both` is (n + 1, n), the biases its last row."""
+    whole = np.empty(both.shape, np.int64)
+    down = round_machine(both, exponent, units.lo, units.span, whole)
+    return whole[:-1], whole[-1], offset + math.ldexp(down, -exponent)
+
+
 class _Rounded(IntegerMachine):
-    """A machine whose parameters are rounded when they are asked for: a forecast may ask for the scale alone."""
+    """A machine in layers, rounded when that is asked for: forecasts ask for the scale alone."""
 
-    _units: Units
-    _offset: float
-    _parameters: np.ndarray  # (n + 1, n) couplings and, last, biases
+    _given: tuple[np.ndarray, int, Units, float]
 
-    def __init__(self, model: BoltzmannMachine) -> None:
-        bias, units = model.flat_bias, model.convention
-        n = len(bias)
-        both = np.empty((n + 1, n))
-        both[:n], both[n] = model.couplings.matrix(), bias
-        sizes, add = np.abs(both), np.add.reduce
-        largest = units.span**2 * float(add(sizes[:n], axis=None)) + units.span * float(add(sizes[n]))
-        exponent = BITS - min(math.frexp(largest or 1.0)[1], LARGEST_EXPONENT)  # so that 2^61 steps are a number too
-        vars(self).update(exponent=exponent, _units=units, _offset=model.offset, _parameters=both)
+    def __init__(self, both: np.ndarray, exponent: int, units: Units, offset: float) -> None:
+        vars(self).update(exponent=exponent, _given=(both, exponent, units, offset))
 
     @cached_property
     def _rounded(self) -> tuple[np.ndarray, np.ndarray, float]:
-        whole = np.empty(self._parameters.shape, np.int64)
-        down = round_machine(self._parameters, self.exponent, self._units.lo, self._units.span, whole)
-        return whole[:-1], whole[-1], self._offset + math.ldexp(down, -self.exponent)
+        return _round(*self._given)
 
     @property
     def rises(self) -> np.ndarray:
@@ -97,4 +102,4 @@ class _Rounded(IntegerMachine):
     @property
     def n_units(self) -> int:
         """Number of units."""
-        return len(self._parameters) - 1
+        return len(self._given[0]) - 1
