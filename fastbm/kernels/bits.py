@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._base import arrays
 from .jit import apart_borrowing, borrowing, kernel
 from .scalars import count_bits
 from .vectors import (
@@ -117,7 +118,7 @@ def add_with_tables(fields, tables, words):
 
 def room_of_rows(n_words: int) -> np.ndarray:
     """Return the room that `add_with_rows` needs for at most so many words."""
-    return np.empty((n_words * ROWS // 4, COLUMNS, 16), np.float32)
+    return arrays.zeros((n_words * ROWS // 4, COLUMNS, 16), np.float32)
 
 
 @apart_borrowing

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._base import arrays
 from ..bits import add_plainly, add_with_rows, room_of_rows
 from ..functions import exp_float32
 from ..jit import apart_borrowing, borrowing
@@ -71,7 +72,7 @@ add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 def room_of_hidden(n_words: int, width: int) -> np.ndarray:
     """Return the room that `add_hidden` needs for words (n_words, width)."""
-    return room_of_rows(n_words) if LOOK_UP else np.empty((WORD * n_words, width), np.float32)
+    return room_of_rows(n_words) if LOOK_UP else arrays.zeros((WORD * n_words, width), np.float32)
 
 
 if LOOK_UP:
