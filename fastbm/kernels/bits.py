@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._base import arrays
+from .functions import count_bits
 from .jit import apart_borrowing, borrowing, kernel
-from .scalars import count_bits
 from .vectors import (
     COLUMNS,
     ROWS,
@@ -116,9 +115,9 @@ def add_with_tables(fields, tables, words):
         _add_tabled(fields, COLUMNS * b, tables.ctypes.data + b * tables.strides[0], words)
 
 
-def room_of_rows(n_words: int) -> np.ndarray:
-    """Return the room that `add_with_rows` needs for at most so many words."""
-    return arrays.zeros((n_words * ROWS // 4, COLUMNS, 16), np.float32)
+def room_of_rows(n_words: int) -> tuple[int, ...]:
+    """Return the shape of the room, float32, that `add_with_rows` needs for at most so many words."""
+    return n_words * ROWS // 4, COLUMNS, 16
 
 
 @apart_borrowing
@@ -128,7 +127,7 @@ def add_with_rows(fields, weights, words, masks, tables):
     `weights` is (n, m), n = 32 len(words); `fields` (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
 
     The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
-    argument, and `tables` what `room_of_rows` returns.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
+    argument, and `tables` room, see `room_of_rows`.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
     """
     next_row, next_column = weights.strides
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):

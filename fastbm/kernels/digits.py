@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .functions import count_bits
 from .jit import borrowing
-from .scalars import count_bits
 
 DIGITS = 8  # of a counter
 FULL = 255  # samples

@@ -8,8 +8,8 @@ Logarithms are polynomials in float32 (no libm, no re-association), so that the 
 
 import numpy as np
 
+from .functions import bits_of, number_of
 from .jit import inlined, kernel
-from .scalars import bits_of, number_of
 
 _LN2 = np.float32(0.6931471805599453)
 _HALF_BITS = np.int32(0x3F000000)

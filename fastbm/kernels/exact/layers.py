@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..functions import exp_float64
+from ..functions import bits_of, exp_float64, number_of
 from ..jit import borrowing, inlined, kernel
 from ..random import next_word, uniform_of_words
 from ..rows import copy_row
-from ..scalars import bits_of, number_of
 
 LANES = 64  # low settings of a tile
 WIDTH = 8  # units whose factors are multiplied before the product is stored

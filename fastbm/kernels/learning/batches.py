@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..barrier import meet
+from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing
 from ..rows import copy_row
-from ..scalars import count_bits
 from .contrastive import (
     VECTOR,
     add_hidden,

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._base import arrays
 from ..bits import add_plainly, add_with_rows, room_of_rows
-from ..functions import exp_float32
+from ..functions import count_bits, exp_float32
 from ..jit import apart_borrowing, borrowing
 from ..random import draw_bits, logit_of_bits
 from ..rows import copy_row
-from ..scalars import count_bits
 from ..vectors import (
     PICKED,
     PICKED_WIDE,
@@ -70,9 +68,9 @@ def add_hidden_plainly(fields, weights, words, masks, bits):
 add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 
-def room_of_hidden(n_words: int, width: int) -> np.ndarray:
-    """Return the room that `add_hidden` needs for words (n_words, width)."""
-    return room_of_rows(n_words) if LOOK_UP else arrays.zeros((WORD * n_words, width), np.float32)
+def room_of_hidden(n_words: int, width: int) -> tuple[int, ...]:
+    """Return the shape of the room, float32, that `add_hidden` needs for words (n_words, width)."""
+    return room_of_rows(n_words) if LOOK_UP else (WORD * n_words, width)
 
 
 if LOOK_UP:

@@ -218,7 +218,7 @@ class RestrictedSteps:
         of_lanes = (
             arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
             arrays.zeros((width, m), np.float32), arrays.zeros((-(-n_hidden // VECTOR) * VECTOR, width), np.float32),
-            arrays.zeros((width,), np.uint32), room_of_hidden(m // WORD, width),
+            arrays.zeros((width,), np.uint32), arrays.zeros(room_of_hidden(m // WORD, width), np.float32),
             arrays.zeros((max(n, len(self._means)) + VECTOR,), np.int32),
         )  # fmt: skip
         return (

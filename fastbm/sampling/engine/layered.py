@@ -65,7 +65,7 @@ class BitProduct:
         if tables is not None:
             add_with_tables(fields, tables, words)
         else:
-            whole, room = n // ROWS, room_of_rows(len(words))
+            whole, room = n // ROWS, arrays.zeros(room_of_rows(len(words)), np.float32)
             if whole:
                 add_with_rows(fields, self._weights, words[:whole], MASKS, room)
             if whole < len(words):
