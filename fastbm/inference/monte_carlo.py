@@ -12,7 +12,8 @@ import numpy as np
 from .. import diagnostics
 from .._base.options import Least, options
 from .._base.steps import tell
-from ..kernels.bits import count_pairs, pack_chains
+from ..data.rows import pack_rows
+from ..kernels.bits import count_pairs
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.unseen import rarely, unseen
@@ -237,11 +238,9 @@ class TargetMoments:
         up = np.unpackbits(packed, axis=2, count=self._n_units, bitorder="little")
         for t, states in enumerate(up):
             self._sums[self._block[self._done + t]] += states
-        rows = np.ascontiguousarray(up.reshape(-1, self._n_units).T)
-        words = np.empty((self._n_units, -(-rows.shape[1] // 64)), np.uint64)
-        pack_chains(rows, rows.shape[1], words)
-        count_pairs(words, self._pairs.counts)
-        self._pairs.n += rows.shape[1]
+        rows = up.reshape(-1, self._n_units)
+        count_pairs(pack_rows(rows), self._pairs.counts)
+        self._pairs.n += len(rows)
         self._done += len(packed)
 
     def means(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .jit import cgutils, intrinsic, ir, kernel, types
+from .jit import apart_borrowing, cgutils, intrinsic, ir, types
 
 LOOKS = 1 << 12  # at the counter, before a thread gives its processor away
 
@@ -55,7 +55,7 @@ def let_through(counter: Any) -> None:
     counter[0] = 1 << 62
 
 
-@kernel
+@apart_borrowing
 def meet(counter, n_met, n_threads):
     """Wait until all threads have come here; return how often they have met, which was `n_met` before.
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import empty
-from .jit import borrowing, kernel
+from .functions import count_bits
+from .jit import apart_borrowing, borrowing, kernel
 from .vectors import (
     COLUMNS,
     ROWS,
@@ -60,25 +61,10 @@ def pack_lane(up, lane, packed):
         packed[byte] = bits
 
 
-@kernel
-def pack_chains(up, n_chains, words):
-    """Pack each unit's chains into 64-bit words, chain 0 in the lowest bit.
-
-    Mutates `words` (n_units, ceil(n_chains / 64)).
-    Bits beyond `n_chains` are 0.  Cost: one pass over `up` (n_units, lanes).
-    """
-    for i in range(up.shape[0]):
-        for block in range(words.shape[1]):
-            word = np.uint64(0)
-            for k in range(min(64, n_chains - 64 * block)):
-                word |= np.uint64(up[i, 64 * block + k]) << np.uint64(k)
-            words[i, block] = word
-
-
 MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
 
 
-@kernel
+@borrowing
 def pack_lanes(words, up):
     """Pack 32 units of each lane into a word, the first in the lowest bit.
 
@@ -92,7 +78,7 @@ def pack_lanes(words, up):
             row[lane] |= np.uint32(np.uint32(np.int32(bits[lane])) << place)
 
 
-@kernel
+@borrowing
 def fill_tables(tables, weights, masks):
     """Write the sixteen sums of every four rows. Mutates `tables` (m // 4, n / 32 * 8, 4, 16) float32.
 
@@ -108,7 +94,7 @@ def fill_tables(tables, weights, masks):
         )  # fmt: skip
 
 
-@kernel
+@borrowing
 def _add_tabled(fields, row, tables, words):
     """Add to four rows of fields what tables of their columns and `words` say."""
     here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
@@ -119,7 +105,7 @@ def _add_tabled(fields, row, tables, words):
         add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
 
 
-@kernel
+@borrowing
 def add_with_tables(fields, tables, words):
     """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16.
 
@@ -130,24 +116,28 @@ def add_with_tables(fields, tables, words):
         _add_tabled(fields, COLUMNS * b, tables.ctypes.data + b * tables.strides[0], words)
 
 
-@kernel
-def add_with_rows(fields, weights, words, masks):
+def room_of_rows(n_words: int) -> tuple[int, ...]:
+    """Return the shape of the room, float32, that `add_with_rows` needs for at most so many words."""
+    return n_words * ROWS // 4, COLUMNS, 16
+
+
+@apart_borrowing
+def add_with_rows(fields, weights, words, masks, tables):
     """Add the product of `weights` with words of units to the first m // 4 4 rows of `fields`.
 
     `weights` is (n, m), n = 32 len(words); `fields` (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
 
     The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
-    argument.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
+    argument, and `tables` room, see `room_of_rows`.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
     """
     next_row, next_column = weights.strides
-    tables = empty((len(words) * ROWS // 4, COLUMNS, 16), np.float32)
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
         column = weights.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
-        _add_tabled(fields, j, np.int64(tables.ctypes.data), words)
+        _add_tabled(fields, j, tables.ctypes.data, words)
 
 
-@kernel
+@borrowing
 def add_plainly(fields, weights, up, first):
     """Add the product of `weights`, of its columns from `first` on, with bits `up` to `fields`.
 
@@ -184,16 +174,7 @@ def add_plainly(fields, weights, up, first):
                 field[lane] += total
 
 
-@kernel
-def count_bits(word):
-    """Return the number of set bits of a uint64."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@kernel
+@borrowing
 def count_pairs(words, counts):
     """Add, for i <= j, the number of set bits that rows i and j share. Mutates `counts` (n_units, n_units) int64.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .bits import count_bits
+from .functions import count_bits
 from .jit import borrowing
 
 DIGITS = 8  # of a counter

@@ -10,16 +10,68 @@ Cody and Waite, Software Manual for the Elementary Functions, 1980, ch. 6 and 12
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .arrays import empty, zeros
-from .jit import inlined, kernel
+from .jit import apart_borrowing, borrowing, config, inlined, intrinsic, kernel, types
 
 LANES = 16  # sums and products side by side
 MOST_FACTORS = 1 << 13  # of at most 2, over all lanes, whose products are far below the largest number
 _ROUND32 = np.float32(12582912.0)  # 1.5 * 2^23: adding and subtracting it rounds to an integer
 _ROUND64 = 6755399441055744.0  # 1.5 * 2^52
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
+
+
+# numbers as their bits, and how many bits are set: Numba compiles a function for every kind of `.view`
+_BITS = {types.float32: types.int32, types.float64: types.int64}
+_NUMBERS = {bits: number for number, bits in _BITS.items()}
+
+
+def _cast(kind: Any, kinds: dict[Any, Any]) -> Any:
+    """Return the types of a cast that keeps all bits, and what writes it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(signature.return_type))
+
+    return kinds[kind](kind), generate
+
+
+@intrinsic
+def _bits_of(_typing: Any, number: Any) -> Any:
+    return _cast(number, _BITS)
+
+
+@intrinsic
+def _number_of(_typing: Any, bits: Any) -> Any:
+    return _cast(bits, _NUMBERS)
+
+
+@intrinsic
+def _count_bits(_typing: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
+
+
+def _bits_of_scalar(number: Any) -> Any:
+    return number.view(np.int32 if number.dtype == np.float32 else np.int64)
+
+
+def _number_of_scalar(bits: Any) -> Any:
+    return bits.view(np.float32 if bits.dtype == np.int32 else np.float64)
+
+
+def _count_bits_of_scalar(word: Any) -> Any:
+    return np.int64(int(word).bit_count())
+
+
+bits_of, number_of, count_bits = (
+    (_bits_of_scalar, _number_of_scalar, _count_bits_of_scalar)
+    if config.DISABLE_JIT
+    else (_bits_of, _number_of, _count_bits)
+)
 
 
 @kernel
@@ -35,7 +87,7 @@ def exp_float32(x):
     series = np.float32(series * r) + np.float32(0.5)
     series = np.float32(series * r) + np.float32(1.0)
     series = np.float32(series * r) + np.float32(1.0)
-    power = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
+    power = number_of(np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23)))
     return np.float32(series * power)
 
 
@@ -58,7 +110,7 @@ def exp_float64(x):
     series = series * r + 0.5
     series = series * r + 1.0
     series = series * r + 1.0
-    power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    power = number_of(np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)))
     return series * power
 
 
@@ -81,7 +133,7 @@ def exp2_float64(x):
     even = even * q + 0.240226506959091
     odd = odd * q + 0.6931471805599492
     series = np.float64((even * q + 1.0) + odd * r)
-    return np.int64(series.view(np.int64) + np.int64(rounded.view(np.int64) << np.int64(52))).view(np.float64)
+    return number_of(np.int64(bits_of(series) + np.int64(bits_of(rounded) << np.int64(52))))
 
 
 @kernel
@@ -108,47 +160,71 @@ def log1p_float64(x):
 @inlined
 def log_float64(x):
     """Return the natural logarithm of a positive normal number, to 1e-15 of the larger of itself and 1."""
-    word = np.float64(x).view(np.int64)
+    word = bits_of(np.float64(x))
     exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
-    mantissa = np.int64(word - np.int64(exponent << np.int64(52))).view(np.float64)
+    mantissa = number_of(np.int64(word - np.int64(exponent << np.int64(52))))
     return np.float64(exponent) * 0.6931471805599453 + log1p_float64(mantissa - 1.0)
 
 
-@kernel
-def add_log_sums(totals, fields, low, high):
+@apart_borrowing
+def add_logs(sums, product):
+    """Add the logs of products, positive normal numbers, to sums; products are 1 then. Mutates `sums`, `product`."""
+    for k in range(sums.size):
+        sums[k] += log_float64(product[k])
+        product[k] = 1.0
+
+
+@borrowing
+def multiply_exponentials(weights, exponents, top):
+    """Multiply weights by exp(exponent - top). Mutates `weights` (m, n).
+
+    Invariant: no exponent is above top + 709.  Cost: an exponential a number, vectorised.
+    """
+    for k in range(weights.shape[0]):
+        row, own = weights[k], exponents[k]
+        for j in range(row.size):
+            row[j] *= exp_float64(own[j] - top)
+
+
+@borrowing
+def add_log_sums(totals, fields, low, high, room):
     """Add sum_i log(exp(low f_i) + exp(high f_i)) of every row. Mutates `totals` (n_rows,); `fields` is (n_rows, n).
 
     Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
-    Cost: an exponential a number, in vectors.
+    `room` is (3, `LANES`) float64.  Cost: an exponential a number, in vectors.
     """
     n_rows, width = fields.shape
-    part, products, apart = empty(LANES, np.float64), np.ones((n_rows, LANES)), abs(high - low)
-    logs, parts = zeros(n_rows, np.float64), empty(n_rows, np.float64)
+    whole, part, product, logs = width // LANES * LANES, room[0], room[1], room[2]
+    product[:] = 1.0
     for row in range(n_rows):
+        own, total = fields[row], 0.0
         part[:] = 0.0
-        product = products[row]
-        for first in range(0, width, LANES):
-            some = fields[row, first : min(first + LANES, width)]
-            if some.size == LANES:
-                for k in range(LANES):
-                    part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
-            else:
-                for k in range(some.size):
-                    part[k] += max(low * some[k], high * some[k])
-                    product[k] *= 1.0 + exp_float64(-abs(apart * some[k]))
+        for first in range(0, whole, LANES):
+            for k in range(LANES):
+                field = own[first + k]
+                part[k] += max(low * field, high * field)
+                product[k] *= 1.0 + exp_float64(-abs((high - low) * field))
             if first % MOST_FACTORS == MOST_FACTORS - LANES:
-                some_logs = 0.0
-                for k in range(LANES):
-                    some_logs += log_float64(product[k])
-                logs[row] += some_logs
-                product[:] = 1.0
-        parts[row] = part.sum()
-    every = products.ravel()
-    for k in range(every.size):  # of all rows at once, as vectors
-        every[k] = log_float64(every[k])
-    for row in range(n_rows):
-        totals[row] += logs[row] + products[row].sum() + parts[row]
+                total += _sum_logs(logs, product)
+        for k in range(width - whole):
+            field = own[whole + k]
+            part[k] += max(low * field, high * field)
+            product[k] *= 1.0 + exp_float64(-abs((high - low) * field))
+        larger = 0.0
+        for k in range(LANES):
+            larger += part[k]
+        totals[row] += total + _sum_logs(logs, product) + larger
+
+
+@borrowing
+def _sum_logs(logs, product):
+    """Return the sum of the logs of products, which are 1 then. Mutates `product` and the room `logs`."""
+    logs[:] = 0.0
+    add_logs(logs, product)
+    total = 0.0
+    for k in range(logs.size):
+        total += logs[k]
+    return total
 
 
 @inlined
@@ -169,7 +245,7 @@ def expm1_negative(x):
     series = series * r + 1.0 / 6.0
     series = series * r + 0.5
     small = r + r * r * series
-    power = np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    power = number_of(np.int64((np.int64(k) + np.int64(1023)) << np.int64(52)))
     return power * small + (power - 1.0)
 
 

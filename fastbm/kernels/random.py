@@ -8,6 +8,7 @@ Logarithms are polynomials in float32 (no libm, no re-association), so that the 
 
 import numpy as np
 
+from .functions import bits_of, number_of
 from .jit import inlined, kernel
 
 _LN2 = np.float32(0.6931471805599453)
@@ -57,9 +58,9 @@ def _split(x, least_bits):
 
     m is from the float with bits `least_bits` to twice that.
     """
-    word = np.float32(x).view(np.int32)
+    word = bits_of(np.float32(x))
     exponent = np.int32(np.int32(word - least_bits) >> np.int32(23))
-    mantissa = np.int32(word - np.int32(exponent << np.int32(23))).view(np.float32)
+    mantissa = number_of(np.int32(word - np.int32(exponent << np.int32(23))))
     return np.float32(exponent), mantissa
 
 

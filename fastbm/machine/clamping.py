@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from .._base import checks
-from ..kernels.functions import add_log_sums
+from ..kernels.functions import LANES, add_log_sums
 from .couplings import Couplings
 from .units import Units
 
@@ -99,7 +99,7 @@ class Clamped(Generic[Machine]):
     def log_sum_independent(self, beta: float) -> np.ndarray:
         """Return log sum_h exp(-beta E) of every pattern, for free units that are not coupled to one another."""
         units, found = self.model.convention, -beta * self.offset
-        add_log_sums(found, np.ascontiguousarray(self.bias), beta * units.lo, beta * units.hi)
+        add_log_sums(found, np.ascontiguousarray(self.bias), beta * units.lo, beta * units.hi, np.empty((3, LANES)))
         return found
 
     def full_states(self, pattern: int, free_values: np.ndarray) -> np.ndarray:
@@ -127,7 +127,7 @@ def log_sums_over_hidden(model: Pairwise, rows: np.ndarray, beta: float) -> np.n
     """Return log sum_h exp(-beta E) of every row of visible values, unchecked, for a machine of two layers."""
     units = model.convention
     found: np.ndarray = beta * (rows @ model.flat_bias[: model.n_visible] - model.offset)
-    add_log_sums(found, fields_of_hidden(model, rows), beta * units.lo, beta * units.hi)
+    add_log_sums(found, fields_of_hidden(model, rows), beta * units.lo, beta * units.hi, np.empty((3, LANES)))
     return found
 
 

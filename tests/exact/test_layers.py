@@ -18,6 +18,7 @@ from fastbm.exact.layers.form import LARGEST, StateWeights
 from fastbm.exact.plan import Part, Wanted, combine
 from fastbm.kernels.exact import layers as layer_sum
 from fastbm.kernels.exact.layers import draw_layers
+from fastbm.kernels.functions import multiply_exponentials
 from tests.support import layers as layers_helpers, machines
 from tests.support.combinations import pairwise
 from tests.support.layers import LOG_Z, SCALES, SIZES, assert_matches, machine, plan, source, total
@@ -37,13 +38,6 @@ def test_gaps(lo, hi):
     layer_sum.tabulate_gaps(gaps, weights, base, lo, hi, 20)
     expected = [twins.gaps(20 + k, weights.tolist(), base.tolist(), lo, hi) for k in range(9)]
     assert gaps == pytest.approx(np.array(expected), rel=0, abs=1e-14)
-
-
-def test_exponentials():
-    values = np.random.default_rng(0).uniform(-300, 300, (5, 11))
-    expected = [[math.exp(-2.0 * x) for x in row] for row in values.tolist()]
-    layer_sum.exponentiate(values, -2.0)
-    assert values == pytest.approx(np.array(expected), rel=2e-13)
 
 
 def test_products_of_factors_neither_overflow_nor_round_away():
@@ -74,7 +68,7 @@ def test_weights_relative_to_the_top():
     generator = np.random.default_rng(0)
     mantissas, heights = generator.uniform(1, 2, (3, 70)), generator.uniform(-1500, 0, (3, 70))
     expected = [[m * math.exp(t + 3.0) for m, t in zip(*row, strict=True)] for row in zip(mantissas, heights)]  # noqa: B905
-    layer_sum.weigh_states(mantissas, heights, -3.0)
+    multiply_exponentials(mantissas, heights, -3.0)
     assert mantissas == pytest.approx(np.array(expected), rel=1e-14, abs=1e-306)
 
 
@@ -307,7 +301,7 @@ def test_kernels_compile_once():
         total(model)
         source(model).draw(np.ascontiguousarray(rng.streams(0, 3).T), 5, 1)
     kernels = [
-        layer_sum.tabulate_gaps, layer_sum.exponentiate, layer_sum.multiply_factors, layer_sum.multiply_steep,
-        layer_sum.weigh_states, layer_sum.fill_conditionals, draw_layers,
+        layer_sum.tabulate_gaps, layer_sum.multiply_factors, layer_sum.multiply_steep,
+        multiply_exponentials, layer_sum.fill_conditionals, draw_layers,
     ]  # fmt: skip
     assert all(len(getattr(kernel, "signatures", [0])) == 1 for kernel in kernels)

@@ -194,7 +194,7 @@ def test_compiling_is_announced_once_where_somebody_looks_on(
 PARTS = """
 import numpy as np, numba
 from fastbm.kernels import functions, jit
-from fastbm.kernels.exact.layers import exponentiate
+from fastbm.kernels.functions import multiply_exponentials
 
 @numba.njit
 def of_a_user(x):
@@ -202,7 +202,7 @@ def of_a_user(x):
 
 def loop():
     values = np.ones((2, 3))
-    exponentiate(values, 1.0)
+    multiply_exponentials(values, np.ones((2, 3)), 0.0)
     return values[0, 0]
 
 calls = {"python": lambda: functions.exp_float64(1.0), "kernel": loop, "user": lambda: of_a_user(1.0) - 2.0}

@@ -8,7 +8,8 @@ import mpmath
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.bits import count_pairs, pack_chains, pack_lane, pack_units
+from fastbm.data.rows import pack_rows
+from fastbm.kernels.bits import count_pairs, pack_lane, pack_units
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64
 from tests.twins import reference
@@ -144,19 +145,16 @@ def test_units_are_packed_into_bytes(n, n_chains, spare, seed):
 @given(st.integers(1, 4), st.sampled_from([1, 2, 63, 64, 65, 128, 150]), st.integers(0, 6), st.integers(0, 2**16))
 def test_chains_are_packed_into_words(n, n_chains, spare, seed):
     up = random_bits(n, n_chains + spare, seed)
-    words = np.full((n, -(-n_chains // 64)), 2**64 - 1, np.uint64)
-    pack_chains(up, n_chains, words)
+    words = pack_rows(up[:, :n_chains].T)
     assert words.tolist() == [reference.pack_words(row[:n_chains], 64) for row in up]
 
 
 def test_float_bits_are_packed_alike():
     up = random_bits(11, 70, seed=9)
     for dtype in (np.float32, np.float64):
-        packed, words = np.zeros((70, 2), np.uint8), np.zeros((11, 2), np.uint64)
+        packed = np.zeros((70, 2), np.uint8)
         pack_units(up.astype(dtype), packed)
-        pack_chains(up.astype(dtype), 70, words)
         assert packed.tolist() == [reference.pack_words(up[:, c], 8) for c in range(70)]
-        assert words.tolist() == [reference.pack_words(row, 64) for row in up]
 
 
 def test_packed_bytes_are_numpys_little_endian_order():
@@ -170,8 +168,7 @@ def test_packed_bytes_are_numpys_little_endian_order():
 @given(st.integers(1, 6), st.sampled_from([1, 63, 64, 65, 200]), st.integers(0, 2**16))
 def test_pairs_are_counted_exactly(n, n_chains, seed):
     up = random_bits(n, n_chains, seed)
-    words = np.zeros((n, -(-n_chains // 64)), np.uint64)
-    pack_chains(up, n_chains, words)
+    words = pack_rows(up.T)
     before = np.random.default_rng(seed).integers(0, 2**50, (n, n))
     counts = before.copy()
     count_pairs(words, counts)
@@ -189,12 +186,11 @@ def test_one_compiled_signature():
     def run_all(n, lanes):
         weights, bias = random_machine(n, seed=11)
         energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.zeros(16 * lanes), 0, n)
-        up, words = random_bits(n, lanes, seed=12), np.zeros((n, -(-lanes // 64)), np.uint64)
+        up = random_bits(n, lanes, seed=12)
         pack_units(up, np.zeros((lanes, -(-n // 8)), np.uint8))
-        pack_chains(up, lanes, words)
-        count_pairs(words, np.zeros((n, n), np.int64))
+        count_pairs(pack_rows(up.T), np.zeros((n, n), np.int64))
 
-    kernels = (energies_dense, pack_units, pack_chains, count_pairs)
+    kernels = (energies_dense, pack_units, count_pairs)
     run_all(5, 5)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     run_all(1, 1)

@@ -16,12 +16,11 @@ from ..._base import arrays
 from ...kernels.exact.layers import (
     LANES,
     WIDTH,
-    exponentiate,
     multiply_factors,
     multiply_steep,
     tabulate_gaps,
-    weigh_states,
 )
+from ...kernels.functions import multiply_exponentials
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 
@@ -143,8 +142,7 @@ class StateWeights:
         self._line = beta * self.low_pulls
         self._line += beta * (form.share + 1.0) * gaps[:, slots[~self._empty]].sum(axis=1)
         n_tiles = n_lanes // LANES
-        factors = gaps.take(slots, axis=1)
-        exponentiate(factors, -beta)
+        factors = _exponentials(-beta * gaps.take(slots, axis=1))
         factors[:, self._empty] = 1.0
         tiles = factors.reshape(n_tiles, LANES, len(slots) // WIDTH, WIDTH).transpose(0, 2, 3, 1)
         self._factors = arrays.copy(tiles.reshape(n_tiles, len(slots) // WIDTH, WIDTH * LANES))
@@ -173,7 +171,8 @@ class StateWeights:
         fast = gaps.take(self._slots, axis=1)
         line = self.beta * self.high_pulls(first, n_high)
         line += self.beta * self.form.share * fast[:, ~self._empty].sum(axis=1)
-        exponentiate(fast, self.beta)
+        fast *= self.beta
+        fast = _exponentials(fast)
         fast[:, self._empty] = 0.0
         mantissas = arrays.zeros((n_high, len(self._line)), np.float64)
         heights = arrays.zeros(mantissas.shape, np.float64)
@@ -184,8 +183,14 @@ class StateWeights:
             steep = self.beta * gaps.take(self._steep, axis=1)
             multiply_steep(mantissas, heights, steep, self._steep_odds, self.form.share)
         top = float(heights.max())
-        weigh_states(mantissas, heights, top)
+        multiply_exponentials(mantissas, heights, top)
         return top, mantissas[:, : self.n_low_states]
+
+
+def _exponentials(values: np.ndarray) -> np.ndarray:
+    found = np.ones(values.shape)
+    multiply_exponentials(found, values, 0.0)
+    return found
 
 
 def terms_per_state(n_slots: int, n_steep: int) -> int:

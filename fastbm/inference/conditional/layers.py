@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.learning.conditionals import add_conditional_log_odds, sum_log_probabilities
+from ...kernels.learning.conditionals import LANES, add_conditional_log_odds, sum_log_probabilities
 from ...machine.clamping import fields_of_hidden
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
@@ -115,7 +115,9 @@ def watch_rows(
     One pass over the fields of hidden units serves for both; without any there is no sum. `up` is what `is_up` returns.
     """
     log_odds, log_sums = _log_odds(model, rows, units, up, beta)
-    return float(sum_log_probabilities(log_odds, up)) / log_odds.size, log_sums
+    room = np.zeros((2, LANES))
+    room[1] = 1.0
+    return float(sum_log_probabilities(np.where(up, -log_odds, log_odds), room)) / log_odds.size, log_sums
 
 
 def _log_odds(
@@ -125,9 +127,9 @@ def _log_odds(
     span, n = model.convention.span, model.n_visible
     if model.n_hidden == 0:
         return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), None
-    log_odds, fields = np.empty(up.shape), fields_of_hidden(model, rows)
-    log_odds[:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
-    log_sums = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+    fields, before = fields_of_hidden(model, rows), np.empty((1 + len(units), len(rows)))
+    before[0] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+    before[1:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
     weights = beta * span**2 * model.couplings.arrays[0][units]
-    add_conditional_log_odds(fields, beta * span, weights, up, log_odds, log_sums)
-    return log_odds, log_sums
+    found = add_conditional_log_odds(fields, beta * span, weights, up, before)
+    return found[1:], found[0]

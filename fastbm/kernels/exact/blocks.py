@@ -18,20 +18,21 @@ import numpy as np
 
 from ..arrays import empty, zeros
 from ..functions import exp_float64
-from ..jit import borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..random import next_word, uniform_of_words
 
 HEIGHT = 2.0**-61  # of one integer step
 FARTHEST = 700.0  # exponents beyond it are flushed to 0: products of what is left are mostly normal numbers
 
 
-@kernel
+@apart
 def tabulate_energies(rises, fields, first, k):
     """Return (2^k,) the energies of every setting of units `first` to `first` + k, bit l of the index for the l-th.
 
     `rises` (n, n) int64 symmetric, `fields` (n,) int64.  Cost: 2^k k additions.
     """
-    table, field = empty(1 << k, np.int64), empty(1 << k, np.int64)
+    both = empty((2, 1 << k), np.int64)
+    table, field = both[0], both[1]
     table[0] = 0
     for unit in range(k):
         field[0] = fields[first + unit]
@@ -44,7 +45,7 @@ def tabulate_energies(rises, fields, first, k):
     return table
 
 
-@kernel
+@apart
 def tabulate_fields(rises, first, k, others, m):
     """Return the fields that every setting of some units makes for some others, (2^k, m).
 
@@ -61,7 +62,7 @@ def tabulate_fields(rises, first, k, others, m):
     return table
 
 
-@kernel
+@apart_borrowing
 def lowest_entry(own, fields):
     """Return the lowest of own[r] - sum_l fields[r, l] x_l over rows r and bits x."""
     lowest = own[0]
@@ -241,7 +242,7 @@ def add_pairs(by_row, by_col, first_row, first_col, pairs):
             pairs[first_col + i, first_col + j] = pairs[first_col + j, first_col + i] = share
 
 
-@kernel
+@apart
 def form_blocks(rises, fields, sizes):
     """Return the forms of F (a by b), G (b by c) and H (a by c): (row_own, col_own, fields, lowest) of each.
 
@@ -254,7 +255,8 @@ def form_blocks(rises, fields, sizes):
     own_c = tabulate_energies(rises, fields, a + b, c)
     to_b, to_c = tabulate_fields(rises, zero, a, a, b), tabulate_fields(rises, zero, a, a + b, c)
     b_to_c, c_to_a = tabulate_fields(rises, a, b, a + b, c), tabulate_fields(rises, a + b, c, zero, a)
-    no_a, no_b, no_c = zeros(1 << a, np.int64), zeros(1 << b, np.int64), zeros(1 << c, np.int64)
+    none = zeros((3, 1 << max(a, b, c)), np.int64)
+    no_a, no_b, no_c = none[0, : 1 << a], none[1, : 1 << b], none[2, : 1 << c]
     return (
         (own_a, no_b, to_b, lowest_entry(own_a, to_b)),
         (own_b, no_c, b_to_c, lowest_entry(own_b, b_to_c)),
@@ -277,10 +279,11 @@ def weigh_product(coefficients, matrix, table, energies, by_row, by_col):
         _weigh_row(product, energies[row], by_row[row], by_col)
 
 
-@kernel
+@apart
 def sum_product(left, right, table):
     """Return the sum of (left @ right) * table, a row at a time."""
-    product, totals = empty(table.shape[1], np.float64), zeros(table.shape[1], np.float64)
+    sums = zeros((2, table.shape[1]), np.float64)
+    product, totals = sums[0], sums[1]
     for row in range(table.shape[0]):
         _product_row(left[row], right, product)
         others = table[row]

@@ -6,22 +6,17 @@ import math
 
 import numpy as np
 
-from ..jit import kernel
-
-BITS = 61  # of the sum of all sizes, at most
-LARGEST_EXPONENT = 1023  # of a number
+from ..jit import borrowing
 
 
-@kernel
-def round_machine(parameters, largest, lo, span, whole):
-    """Round parameters to integers of one scale; return the energy with all units down, and the scale's exponent.
+@borrowing
+def round_machine(parameters, exponent, lo, span, whole):
+    """Round parameters to integers in steps of 2^-exponent; return the energy with all units down.
 
-    `parameters` (n + 1, n) float64 are the couplings and, last, the biases, `largest` the sum of their sizes in steps
-    of a unit from `lo` by `span`. Mutates `whole` (n + 1, n) int64: the energy is -sum_{i<j} whole_ij x_i x_j - sum_i
-    whole_ni x_i, x_i = 1 where a unit is up, in steps of 2^-exponent.
+    `parameters` (n + 1, n) float64 are the couplings and, last, the biases; units are `lo` or `lo` + `span`. Mutates
+    `whole` (n + 1, n) int64: the energy is -sum_{i<j} whole_ij x_i x_j - sum_i whole_ni x_i, x_i = 1 where a unit is
+    up.
     """
-    _, bits = math.frexp(largest if largest > 0.0 else 1.0)
-    exponent = BITS - min(np.int64(bits), LARGEST_EXPONENT)  # so that 2^61 steps are a number too
     n = parameters.shape[1]
     total, pulls = np.int64(0), np.int64(0)
     for i in range(n):
@@ -34,4 +29,4 @@ def round_machine(parameters, largest, lo, span, whole):
         whole[n, i] = span * (bias + lo * pull)
         total += bias
         pulls += pull
-    return -lo * total - lo * lo * (pulls // 2), exponent
+    return -lo * total - lo * lo * (pulls // 2)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import copy_row, empty, zeros
-from ..functions import exp_float64
-from ..jit import inlined, kernel
+from ..functions import bits_of, exp_float64, number_of
+from ..jit import borrowing, inlined, kernel
 from ..random import next_word, uniform_of_words
 
 LANES = 64  # low settings of a tile
@@ -27,7 +27,7 @@ _MANTISSA = np.int64((1 << 52) - 1)
 _ONE = np.int64(1023 << 52)
 
 
-@kernel
+@borrowing
 def tabulate_gaps(gaps, weights, base, lo, hi, first):
     """Write base + sum_i v_i weights_i for settings `first`, `first` + 1, ..., v_i = hi where bit i is set, else lo.
 
@@ -45,27 +45,15 @@ def tabulate_gaps(gaps, weights, base, lo, hi, first):
                     row[j] += value * other[j]
 
 
-@kernel
-def exponentiate(values, factor):
-    """Replace every entry x by exp(factor x). Mutates `values` (m, n).
-
-    Invariant: no factor x is above 709.  Cost: an exponential an entry, vectorised.
-    """
-    for k in range(values.shape[0]):
-        row = values[k]
-        for j in range(row.size):
-            row[j] = exp_float64(factor * row[j])
-
-
 @inlined
 def _split(product):
     """Return a positive normal number's mantissa, from 1 to 2, and exponent."""
-    bits = np.float64(product).view(np.int64)
-    mantissa = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
+    bits = bits_of(np.float64(product))
+    mantissa = number_of(np.int64((bits & _MANTISSA) | _ONE))
     return mantissa, np.float64(np.int64(bits >> np.int64(52)) - np.int64(1023))
 
 
-@kernel
+@borrowing
 def multiply_factors(mantissas, heights, high, low, groups):
     """Multiply the weight of every state by the factors of all slots. Mutates `mantissas`, `heights` (n_high, n_low).
 
@@ -98,7 +86,7 @@ def multiply_factors(mantissas, heights, high, low, groups):
                         t[x] += exponent * _LOG2
 
 
-@kernel
+@borrowing
 def multiply_steep(mantissas, heights, high, low, share):
     """Multiply the weight of every state by exp(share x_j) (1 + exp(x_j)) for all j. Mutates `mantissas`, `heights`.
 
@@ -120,18 +108,6 @@ def multiply_steep(mantissas, heights, high, low, share):
                     for x in range(LANES):
                         m[x], exponent = _split(m[x])
                         t[x] += exponent * _LOG2
-
-
-@kernel
-def weigh_states(mantissas, heights, top):
-    """Replace mantissas by weights relative to exp(top). Mutates `mantissas`.
-
-    Cost: an exponential a state, vectorised.
-    """
-    for h in range(mantissas.shape[0]):
-        m, t = mantissas[h], heights[h]
-        for x in range(m.size):
-            m[x] *= exp_float64(t[x] - top)
 
 
 @kernel

@@ -11,13 +11,12 @@ import numpy as np
 
 from ..arrays import empty, zeros
 from ..functions import exp_float64
-from ..jit import kernel
+from ..jit import apart, kernel
 from .blocks import (
     FARTHEST,
     HEIGHT,
     add_pairs,
     covary_products,
-    fill_table,
     form_blocks,
     row_energies,
     sum_product,
@@ -25,10 +24,9 @@ from .blocks import (
 )
 
 FLAT = 1e-200  # variance of heights up to which they do not vary
-WIDE = 64  # columns
 
 
-@kernel
+@apart
 def list_energies(form):
     """Return the energies of a form's states less the lowest, (rows, columns) int64."""
     energies = empty((form[0].size, form[1].size), np.int64)
@@ -37,7 +35,7 @@ def list_energies(form):
     return energies
 
 
-@kernel
+@apart
 def tabulate(energies, beta):
     """Return a table as `fill_table` writes it, all rows in one loop: those of few units are shorter than vectors."""
     table = empty(energies.shape, np.float64)
@@ -46,16 +44,6 @@ def tabulate(energies, beta):
         exponent = beta * (HEIGHT * np.float64(own[x]))
         weight = exp_float64(-exponent)
         flat[x] = weight if exponent < FARTHEST else 0.0
-    return table
-
-
-@kernel
-def _table(form, beta):
-    """Return a table of which nothing else is asked, row by row where they are long."""
-    if form[1].size < WIDE:
-        return tabulate(list_energies(form), beta)
-    table = empty((form[0].size, form[1].size), np.float64)
-    fill_table(form, beta, 0.0, 0.0, table, 0)
     return table
 
 
@@ -77,7 +65,9 @@ def total_small(rises, fields, sizes, beta):
     heights.  Cost: 2^n multiplications.
     """
     first, second, third = form_blocks(rises, fields, sizes)
-    return sum_product(_table(first, beta), _table(second, beta), _table(third, beta)), first[3] + second[3] + third[3]
+    f, g = tabulate(list_energies(first), beta), tabulate(list_energies(second), beta)
+    h = tabulate(list_energies(third), beta)
+    return sum_product(f, g, h), first[3] + second[3] + third[3]
 
 
 @kernel

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import copy_row, empty
+from ..arrays import copy_row
 from ..barrier import meet
-from ..jit import apart, kernel
+from ..functions import count_bits
+from ..jit import apart_borrowing, borrowing
 from .contrastive import (
     VECTOR,
     add_hidden,
@@ -33,32 +34,33 @@ OFFSET_RATE = 0.01  # of hidden units' offsets, a mini-batch
 PIECE = 16  # visible units whose parts of a sum over all of them are added up first
 
 
-@apart
-def draw_hidden(hidden, fields, turned_fields, streams):
-    """Draw hidden units from their fields (lanes, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
+@apart_borrowing
+def draw_hidden(hidden, fields, room, streams, n_hidden):
+    """Draw hidden units from their fields (width, m). Mutates bits `hidden` (n_words, width), the room, the streams."""
+    _, _, _, turned_fields, drawn, _, _ = room
     transpose(turned_fields, fields)
-    draw_words(hidden, turned_fields, streams, turned_fields.shape[0])
+    draw_words(hidden, turned_fields, streams, n_hidden, drawn)
 
 
-@apart
+@apart_borrowing
 def sweep(visible, hidden, room, bias, weights, streams, masks):
     """Draw visible units given hidden ones, and compute the hidden fields that follow.
 
     Mutates `visible` (lanes, n_words), `streams` (4, width) and `room`: visible fields (n, width), words of visible
-    units (n_words, width), hidden fields (lanes, m), hidden fields turned. `hidden` is (n_words, width), `bias` (n,)
-    and (m,).
+    units (n_words, width), hidden fields (width, m), hidden fields turned, random bits (width,), and what `add_hidden`
+    and `add_visible` need. `hidden` is (n_words, width), `bias` (n,) and (m,).
     """
-    visible_fields, words, fields, _ = room
+    visible_fields, words, fields, _, drawn, tables, places = room
     n_visible = bias[0].size
     for i in range(visible_fields.shape[0]):
         visible_fields[i] = bias[0][i] if i < n_visible else np.float32(0.0)
-    add_hidden(visible_fields, weights.T, hidden, masks)
-    draw_words(words, visible_fields, streams, n_visible)
+    add_hidden(visible_fields, weights.T, hidden, masks, tables)
+    draw_words(words, visible_fields, streams, n_visible, drawn)
     transpose_words(visible, words)
-    add_visible(fields, bias[1], weights, visible)
+    add_visible(fields, bias[1], weights, visible, places)
 
 
-@kernel
+@borrowing
 def add_halves_of_means(noise, pair, unit, means, places):
     """Add -n_chains times the hidden means of chains in which a visible unit is up, for its pairs from `pair` on.
 
@@ -81,34 +83,34 @@ def add_halves_of_means(noise, pair, unit, means, places):
     return pair
 
 
-@apart
-def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
+@apart_borrowing
+def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units):
     """Take a step of gradient ascent with momentum, for the couplings of visible `units`, the first and the last.
 
-    Mutates `machine`: beta times couplings and velocities, and the sum of <v h>_clamped - <v h>_free so far, all (at
-    least n_visible, m) float32; and `taken`, what centring takes from the slopes of biases: (n_visible,), and for
-    pieces of visible units (n_pieces, n_hidden); and `noise`, as `add_halves_of_means` does.
+    Mutates `machine`: beta times couplings, and the sum of <v h>_clamped - <v h>_free so far, both (at least n_visible,
+    m) float32, and room for a slope (m,) float32 and for places (n_lanes + 16,) int32; the couplings' `velocity`; and
+    `taken`, what centring takes from the slopes of biases: (n_visible,), and for pieces of visible units (n_pieces,
+    n_hidden); and `noise`, as `add_halves_of_means` does. Without momentum `velocity` is None, without centring `taken`
+    is, and nothing is compiled for them.
     Cost: a vector addition for every bit, and a pass over the couplings of units that are up in some lane.
     """
-    weights, velocity, gap = machine
+    weights, gap, slope, places = machine
     turned, means = lanes
     visible_gap, hidden_gap, visible_centre, hidden_centre = gaps
-    beta, rate, momentum, l2, _, centred = numbers
-    up, decay, memory = np.float32(rate * beta * beta), np.float32(rate * l2), np.float32(momentum)
-    plain = momentum == 0.0 and l2 == 0.0 and not centred
-    slope = empty(weights.shape[1], np.float32)
-    places, n_hidden = empty(len(means) + VECTOR, np.int32), hidden_gap.size
+    beta, rate, momentum, l2, _ = numbers
+    up, decay = np.float32(rate * beta * beta), np.float32(rate * l2)
+    plain = l2 == 0.0 and velocity is None and taken is None
     first, last = units
     pair = np.int64(0)
     while pair < noise[1].shape[1] and noise[1][0, pair] < first:
         pair += 1
-    if centred:
+    if taken is not None:
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
     for i in range(first, last):
         n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(turned.shape[0]):
-            n = list_bits(places, n, turned[w, i], VECTOR * w)
+            n = list_bits(places, n, np.int64(turned[w, i]), VECTOR * w)
         pair = add_halves_of_means(noise, pair, i, means, places[:n])
         if n == 0 and plain:
             continue
@@ -117,28 +119,28 @@ def step_couplings(machine, lanes, gaps, taken, noise, numbers, units):
         row, sums = weights[i], gap[i]
         for h in range(row.size):
             sums[h] += slope[h]
-        if centred:
+        if taken is not None:
             total, parts = 0.0, taken[1][i // PIECE]
-            for h in range(n_hidden):
+            for h in range(hidden_gap.size):
                 slope[h] -= np.float32(hidden_gap[h] * visible_centre[i] + hidden_centre[h] * visible_gap[i])
                 parts[h] += np.float64(slope[h]) * visible_centre[i]
-            for h in range(n_hidden):
+            for h in range(hidden_gap.size):
                 total += np.float64(slope[h]) * hidden_centre[h]
             taken[0][i] = total
-        if plain:
-            for h in range(row.size):
-                row[h] += up * slope[h]
-        elif momentum == 0.0:
-            for h in range(row.size):
-                row[h] += up * slope[h] - decay * row[h]
-        else:
-            v = velocity[i]
+        if velocity is not None:
+            v, memory = velocity[i], np.float32(momentum)
             for h in range(row.size):
                 v[h] = memory * v[h] + (up * slope[h] - decay * row[h])
                 row[h] += v[h]
+        elif plain:
+            for h in range(row.size):
+                row[h] += up * slope[h]
+        else:
+            for h in range(row.size):
+                row[h] += up * slope[h] - decay * row[h]
 
 
-@apart
+@apart_borrowing
 def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chains):
     """Compute the differences of both phases' means, and the sums of hidden means over the batch's rows.
 
@@ -150,7 +152,7 @@ def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chai
         size = 1.0 / n_rows if VECTOR * w < split else -1.0 / n_chains
         row = turned[w]
         for i in range(visible_gap.size):
-            visible_gap[i] += size * np.float64(_count(row[i]))
+            visible_gap[i] += size * np.float64(count_bits(np.uint64(row[i])))
     hidden_gap[:] = 0.0
     for lane in range(means.shape[0]):
         if lane == split:
@@ -159,17 +161,7 @@ def sum_units(visible_gap, hidden_gap, hidden_sums, lanes, split, n_rows, n_chai
             hidden_gap[h] += np.float64(means[lane, h])
 
 
-@kernel
-def _count(word):
-    """Return the number of set bits of a word of 16."""
-    bits = np.uint32(word)
-    bits = np.uint32(bits - np.uint32(np.uint32(bits >> np.uint32(1)) & np.uint32(0x5555)))
-    bits = np.uint32((bits & np.uint32(0x3333)) + np.uint32(np.uint32(bits >> np.uint32(2)) & np.uint32(0x3333)))
-    bits = np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(4))) & np.uint32(0x0F0F))
-    return np.int32(np.uint32(np.uint32(bits + np.uint32(bits >> np.uint32(8))) & np.uint32(0x1F)))
-
-
-@apart
+@apart_borrowing
 def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     """Take the step of the biases, and let the offsets of hidden units follow.
 
@@ -178,9 +170,9 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     Cost: one pass.
     """
     visible_gap, hidden_gap, _, _ = gaps
-    beta, rate, momentum, _, l2_bias, centred = numbers
+    beta, rate, momentum, _, l2_bias = numbers
     n_visible = visible_gap.size
-    if centred:
+    if taken is not None:
         for i in range(n_visible):
             visible_gap[i] -= taken[0][i]
         for piece in range(taken[1].shape[0]):
@@ -190,12 +182,12 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
         slope = visible_gap[i] if i < n_visible else hidden_gap[i - n_visible]
         velocity[i] = momentum * velocity[i] + rate * (beta * slope - l2_bias * bias[i])
         bias[i] += velocity[i]
-    if centred:
+    if taken is not None:
         for h in range(hidden_sums.size):
             offsets[n_visible + h] += OFFSET_RATE * (hidden_sums[h] - offsets[n_visible + h])
 
 
-@apart
+@apart_borrowing
 def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
     """Write visible bits, and hidden means times `size`, where both are read.
 
@@ -206,7 +198,7 @@ def write_lanes(lanes, part, first, bits, fields, n_hidden, size):
     write_means(lanes[1][start:end], fields, n_hidden, size)
 
 
-@kernel
+@borrowing
 def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan):
     """Do mini-batches: both phases, and a step along their difference.
 
@@ -217,22 +209,24 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     order : (n_batches, batch_size) int64
         The rows of each batch.
     machine : tuple
-        beta W (at least n_visible, m), its velocity, and the sum of <v h>_clamped - <v h>_free, float32; biases, their
-        velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the units is 0.
+        beta W (at least n_visible, m), its velocity or None, and the sum of <v h>_clamped - <v h>_free, float32;
+        biases, their velocity, and offsets of units, (n_units,) float64. m is a multiple of 64, and all beyond the
+        units is 0.
     chains : tuple
         Of the thread's chains bits of visible units (n_lanes, n_words) and of hidden ones (n_words, width), and
         streams (4, width), uint32, width being a multiple of 16; and the number of all chains.
     lanes : tuple
         Room for bits (n_lanes / 16, 32 n_words) uint16 and hidden means (n_lanes, m) float32, 0 at first, those of
-        chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden); the barrier's
-        counter; `fastbm.kernels.bits.MASKS`.
+        chains from the first multiple of 16 on; what centring takes (n_visible,), (n_pieces, n_hidden), or None; the
+        barrier's counter; `fastbm.kernels.bits.MASKS`.
     noise : tuple
         Sums (2, n_pairs) over chains of even and of odd number, and the pairs (2, n_pairs) by visible unit.
     numbers : tuple
-        beta, rate, momentum, l2, l2 of biases, whether to centre.
+        beta, rate, momentum, l2, l2 of biases.
     room : tuple
-        For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (n, m); for biases
-        (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,).
+        For a thread's chains, as `sweep` takes it; for its rows, bits (n, n_words) and fields (width, m); for biases
+        (n_visible,) and (m,), float32, 0 at first; for gaps (n_visible,), (n_hidden,), and sums (n_hidden,); for a
+        slope (m,) float32.
     plan : tuple of int
         n_hidden; whether chains persist; sweeps; the thread's number, and the number of threads; and the first and the
         last of its rows, of its chains, and of its visible units.
@@ -241,14 +235,15 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
     Invariant: bits do not depend on the number of threads, nor on how batches are cut into calls.
     """
     weights, velocity, gap, bias, bias_velocity, offsets = machine
-    turned, means, visible_taken, hidden_taken, counter, masks = lanes
+    turned, means, taken, counter, masks = lanes
     n_hidden, persistent, n_sweeps, shard, n_shards, of_rows, of_chains, units = plan
     bits, hidden, streams, n_chains = chains
-    room_of_chains, row_bits, row_fields, biases, gap_of, sums = room
+    room_of_chains, row_bits, row_fields, biases, gap_of, sums, slope = room
+    fields, places = room_of_chains[2], room_of_chains[6]
     n_visible, n_rows = bias.size - n_hidden, order.shape[1]
     split = -(-n_rows // VECTOR) * VECTOR
     gaps = gap_of[0], gap_of[1], offsets[:n_visible], offsets[n_visible:]
-    taken, both, n_met = (visible_taken, hidden_taken), (turned, means), np.int64(0)
+    both, n_met = (turned, means), np.int64(0)
     for batch in range(order.shape[0]):
         for i in range(n_visible):
             biases[0][i] = np.float32(numbers[0] * bias[i])
@@ -256,19 +251,19 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
             biases[1][h] = np.float32(numbers[0] * bias[n_visible + h])
         for k in range(len(row_bits)):
             copy_row(row_bits[k], rows[order[batch, of_rows[0] + k]])
-        add_visible(row_fields, biases[1], weights, row_bits)
+        add_visible(row_fields, biases[1], weights, row_bits, places)
         write_lanes(both, of_rows, np.int64(0), row_bits, row_fields, n_hidden, 1.0 / n_rows)
         for k in range(n_sweeps if len(bits) else 0):
             if not persistent:
-                draw_hidden(hidden, row_fields if k == 0 else room_of_chains[2], room_of_chains[3], streams)
+                draw_hidden(hidden, row_fields if k == 0 else fields, room_of_chains, streams, n_hidden)
             sweep(bits, hidden, room_of_chains, biases, weights, streams, masks)
             if persistent:
-                draw_hidden(hidden, room_of_chains[2], room_of_chains[3], streams)
-        write_lanes(both, of_chains, split, bits, room_of_chains[2], n_hidden, -1.0 / n_chains)
+                draw_hidden(hidden, fields, room_of_chains, streams, n_hidden)
+        write_lanes(both, of_chains, split, bits, fields, n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
         halves = noise[0], noise[1], split, n_chains
-        step_couplings((weights, velocity, gap), both, gaps, taken, halves, numbers, units)
+        step_couplings((weights, gap, slope, places), velocity, both, gaps, taken, halves, numbers, units)
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
             step_biases(bias, bias_velocity, offsets, gaps, taken, sums, numbers)

@@ -16,9 +16,9 @@ import math
 
 import numpy as np
 
-from ..arrays import empty, zeros
-from ..functions import MOST_FACTORS, exp2_float64, exp_float64, log1p_float64, log_float64
-from ..jit import kernel
+from ..arrays import copy_row, empty, sum_row
+from ..functions import MOST_FACTORS, add_logs, exp2_float64, exp_float64, log1p_float64, multiply_exponentials
+from ..jit import borrowing, inlined, kernel
 from ..vectors import FACTORS, TILED, multiply_factors
 
 ROOM = 600.0  # a product of factors within exp(+-ROOM) is a normal number
@@ -26,37 +26,52 @@ LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a
 _LOG2_E = 1.4426950408889634
 
 
-@kernel
-def add_conditional_log_odds(fields, scale, weights, up, log_odds, log_sums):
-    """Add to every unit's log-odds what hidden units contribute to it. Mutates `log_odds` (n_units, rows), `log_sums`.
+def add_conditional_log_odds(
+    fields: np.ndarray, scale: float, weights: np.ndarray, up: np.ndarray, before: np.ndarray
+) -> np.ndarray:
+    """Return log-odds of units with what hidden units contribute to them, and sums over hidden units.
 
-    To `log_sums` (rows,) sum_h log(1 + exp(-field)) is added.
-
+    The result is (1 + n_units, rows): sum_h log(1 + exp(-field)), and log-odds, both added to `before` of this shape.
     `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits; `weights` (n_units,
-    n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.  Cost: a multiplication and an
-    addition for every coupling and row.
+    n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.
     """
-    n_units, n_hidden = weights.shape
-    rises, widths = empty((2, n_units + 1, n_hidden), np.float64), zeros(n_hidden, np.float64)
-    rises[:, n_units] = 1.0  # a unit without couplings, to which all others are compared
-    for i in range(n_units):
-        for h in range(n_hidden):
-            w = min(max(weights[i, h], -ROOM), ROOM)
-            rises[0, i, h], rises[1, i, h] = exp_float64(w), exp_float64(-w)
-            widths[h] = max(widths[h], abs(weights[i, h]))
-    terms, ends = np.ones((n_hidden, FACTORS)), empty(2 * n_hidden + 1, np.int64)
-    line, largest = empty(n_hidden, np.float64), empty(n_hidden, np.float64)
-    product, own, odds, apart = (
-        empty(FACTORS, np.float64),
-        zeros(FACTORS, np.float64),
-        empty(FACTORS, np.float64),
-        empty(FACTORS, np.float64),
-    )
-    for first in range(0, up.shape[1], FACTORS):
-        some = min(up.shape[1] - first, FACTORS)
+    (n_units, n_hidden), n_rows = weights.shape, len(fields)
+    n_more = -n_rows % FACTORS
+    found, own = np.zeros((2, 1 + n_units, n_rows + n_more))
+    found[:, :n_rows], own[1:, :n_rows] = before, up
+    fields = np.concatenate([fields, np.zeros((n_more, n_hidden))]) if n_more else np.ascontiguousarray(fields)
+    widths = np.abs(weights).max(axis=0, initial=0.0)
+    exponents, rises = np.zeros((2, 1 + n_units, 2, n_hidden))
+    np.clip(weights, -ROOM, ROOM, out=exponents[1:, 0])
+    np.negative(exponents[:, 0], out=exponents[:, 1])
+    rises.fill(1.0)
+    flat = 2 * (1 + n_units), n_hidden
+    multiply_exponentials(rises.reshape(flat), exponents.reshape(flat), 0.0)
+    lines, sums = np.empty((2, n_hidden)), np.ones((3, FACTORS))
+    room = np.empty((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64), *lines, *sums
+    if add_factors(fields, scale, widths, rises, own, found, room):
+        add_large_factors(fields, scale, widths, np.ascontiguousarray(weights), own, found)
+    return found[:, :n_rows]
+
+
+@borrowing
+def add_factors(fields, scale, widths, rises, own, found, room):
+    """Add to every unit's log-odds what hidden units contribute to it; return whether some of these are left out.
+
+    `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits, rows a multiple of
+    `FACTORS`; `widths` (n_hidden,) the largest beta |W| of each, `rises` (1 + n_units, 2, n_hidden) exp(+-beta W), cut
+    at `ROOM`, of no unit, which are 1, and of all units; `own` (1 + n_units, rows) 1 where a unit is up, else 0.
+    Mutates `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds; and `room`, terms (n_hidden,
+    `FACTORS`), ends of products (2 n_hidden + 1,), two rows (n_hidden,), and three (`FACTORS`,), the first of which is
+    1. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of `add_large_factors`.
+    Cost: a multiplication and an addition for every coupling and row.
+    """
+    terms, ends, largest, line, product, odds, none = room
+    n_hidden, left_out = widths.size, False
+    for first in range(0, fields.shape[0], FACTORS):
         for h in range(n_hidden):
             largest[h] = widths[h]
-        for r in range(some):
+        for r in range(FACTORS):
             row = fields[first + r]
             for h in range(n_hidden):
                 f = scale * row[h]
@@ -64,68 +79,73 @@ def add_conditional_log_odds(fields, scale, weights, up, log_odds, log_sums):
                 line[h] = exp2_float64(_LOG2_E * min(max(-f, -ROOM), ROOM))
             for h in range(n_hidden):
                 terms[h, r] = line[h]
-        n_ends = _cut(largest, ends)
-        own[:] = 0.0
-        _log_product(terms, rises[:, n_units], ends[:n_ends], product, own, apart)
-        for r in range(some):
-            log_sums[first + r] += apart[r]
-        for i in range(n_units):
-            for r in range(some):
-                own[r] = 1.0 if up[i, first + r] else 0.0
-            _log_product(terms, rises[:, i], ends[:n_ends], product, own, odds)
-            for r in range(some):
-                more = odds[r] - apart[r]
-                log_odds[i, first + r] += -more if own[r] else more
-        for h in range(n_hidden):
-            if largest[h] > ROOM:
-                for r in range(some):
-                    f = scale * fields[first + r, h]
-                    log_sums[first + r] += max(-f, 0.0) + math.log1p(math.exp(-abs(f)))
-                for i in range(n_units):
-                    for r in range(some):
-                        sign = -1.0 if up[i, first + r] else 1.0
-                        f = scale * fields[first + r, h]
-                        log_odds[i, first + r] += sign * _log_factor(f, sign * weights[i, h])
+        n_ends, some_left_out = _cut(largest, ends)
+        left_out |= some_left_out
+        none[:] = 0.0
+        for i in range(rises.shape[0]):
+            odds[:] = 0.0
+            for k in range(0, n_ends, 2):
+                _multiply(product, own[i, first:], terms[ends[k] :], rises[i, :, ends[k] :], ends[k + 1] - ends[k])
+                add_logs(odds, product)
+            for r in range(FACTORS):
+                more = odds[r] - none[r]
+                found[i, first + r] += more if own[i, first + r] == 0.0 else -more
+            if i == 0:  # to which all others are compared
+                copy_row(none, odds)
+    return left_out
 
 
-@kernel
+@inlined
+def _multiply(product, own, terms, rises, n):
+    """Multiply products by terms + rises, the second rises where `own` is not 0. Mutates `product`."""
+    if TILED:
+        multiply_factors(
+            product.ctypes.data, own.ctypes.data, terms.ctypes.data, rises[0].ctypes.data, rises[1].ctypes.data, n
+        )
+    else:
+        for h in range(n):
+            for r in range(FACTORS):
+                product[r] *= terms[h, r] + rises[0 if own[r] == 0.0 else 1, h]
+
+
+@borrowing
 def _cut(largest, ends):
     """Write where products begin and end that stay in the range of float64, a pair each; return how many numbers.
 
-    A hidden unit whose factor alone leaves it is in none of them.
+    A hidden unit whose factor alone leaves it is in none of them; the second number returned is whether there is one.
     """
-    n, room = 0, -1.0
+    n, room, left_out = 0, -1.0, False
     for h in range(largest.size):
         need = largest[h] + 1.0
         if largest[h] > ROOM:
-            room = -1.0
+            room, left_out = -1.0, True
             continue
         if need > room:
             ends[n], room = h, ROOM + 1.0
             n += 2
         room -= need
         ends[n - 1] = h + 1
-    return n
+    return n, left_out
 
 
 @kernel
-def _log_product(terms, rises, ends, product, own, logs):
-    """Write the logs of products of terms + rises, the second rises where `own` is not 0. Mutates `logs`."""
-    logs[:] = 0.0
-    for k in range(0, ends.size, 2):
-        begin, end = ends[k], ends[k + 1]
-        product[:] = 1.0
-        if TILED:
-            multiply_factors(
-                product.ctypes.data, own.ctypes.data, terms[begin:].ctypes.data,
-                rises[0, begin:].ctypes.data, rises[1, begin:].ctypes.data, end - begin,
-            )  # fmt: skip
-        else:
-            for h in range(begin, end):
-                for r in range(FACTORS):
-                    product[r] *= terms[h, r] + rises[1 if own[r] else 0, h]
-        for r in range(FACTORS):
-            logs[r] += log_float64(product[r])
+def add_large_factors(fields, scale, widths, weights, own, found):
+    """Add what `add_factors` leaves out, with the same arguments; `weights` (n_units, n_hidden) is beta W.
+
+    Mutates `found`.  Cost: four logarithms for every coupling and row.
+    """
+    for first in range(0, fields.shape[0], FACTORS):
+        for h in range(widths.size):
+            largest = widths[h]
+            for r in range(first, first + FACTORS):
+                largest = max(largest, abs(scale * fields[r, h]))
+            if largest > ROOM:
+                for r in range(first, first + FACTORS):
+                    f = scale * fields[r, h]
+                    found[0, r] += max(-f, 0.0) + math.log1p(math.exp(-abs(f)))
+                    for i in range(weights.shape[0]):
+                        sign = 1.0 if own[i + 1, r] == 0.0 else -1.0
+                        found[i + 1, r] += sign * _log_factor(f, sign * weights[i, h])
 
 
 @kernel
@@ -135,35 +155,34 @@ def _log_factor(field, w):
     return after - max(field, 0.0) - math.log1p(math.exp(-abs(field)))
 
 
-@kernel
-def sum_log_probabilities(log_odds, up):
-    """Return the sum of log p of what every unit is, given its log-odds. Both are (n_units, n_rows).
+@borrowing
+def sum_log_probabilities(against, room):
+    """Return the sum of log p of what every unit is, given the log-odds of what it is not, `against` (n_units, n_rows).
 
     Each is the larger exponent, and the log of a factor between 1 and 2, of which products are taken before their log.
-    Cost: an exponential a number, in vectors.
+    Mutates `room` (2, `LANES`), zeros and ones at first.  Cost: an exponential a number, in vectors.
     """
-    part, product = zeros(LANES, np.float64), np.ones(LANES)
-    n_rows, n_factors = up.shape[1], 0
+    part, product = room[0], room[1]
+    n_rows, n_factors = against.shape[1], 0
     whole, rest = n_rows // LANES * LANES, 0.0
-    for i in range(up.shape[0]):
-        odds, own = log_odds[i], up[i]
+    for i in range(against.shape[0]):
+        odds = against[i]
         for first in range(0, whole, LANES):
             for k in range(LANES):
-                x = -odds[first + k] if own[first + k] else odds[first + k]
+                x = odds[first + k]
                 part[k] += max(x, 0.0)
                 product[k] *= 1.0 + exp_float64(-abs(x))
             n_factors += 1
             if n_factors == MOST_FACTORS // LANES:
-                for k in range(LANES):
-                    part[k] += log_float64(product[k])
-                product[:] = 1.0
+                add_logs(part, product)
                 n_factors = 0
         for r in range(whole, n_rows):
-            x = -odds[r] if own[r] else odds[r]
-            rest += max(x, 0.0) + log1p_float64(exp_float64(-abs(x)))
+            rest += max(odds[r], 0.0) + log1p_float64(exp_float64(-abs(odds[r])))
+    add_logs(part, product)
+    total = 0.0
     for k in range(LANES):
-        part[k] += log_float64(product[k])
-    return -part.sum() - rest
+        total += part[k]
+    return -total - rest
 
 
 @kernel
@@ -187,7 +206,7 @@ def logistic_residuals(field, values, weights, bias, scale, sums):
                 e = exp2_float64(max(-abs(margin) * _LOG2_E, -1021.0))
                 lanes[k] += w[k] * (max(-margin, 0.0) + log1p_float64(e))
                 f[k] = -w[k] * factor * ((e if margin > 0.0 else 1.0) / (1.0 + e))
-        sums[i] = lanes.sum()
+        sums[i] = sum_row(lanes)
 
 
 @kernel
@@ -218,4 +237,4 @@ def exponential_residuals(field, values, weights, bias, scale, sums, peaks):
                 e = w[k] * exp2_float64(max((f[k] - peak) * _LOG2_E, -1021.0))
                 lanes[k] += e
                 f[k] = (-scale if v[k] > 0.0 else scale) * e
-        sums[i] = lanes.sum()
+        sums[i] = sum_row(lanes)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import copy_row, empty
-from ..bits import add_plainly, add_with_rows, count_bits
-from ..functions import exp_float32
-from ..jit import apart, kernel
+from ..arrays import copy_row
+from ..bits import add_plainly, add_with_rows, room_of_rows
+from ..functions import count_bits, exp_float32
+from ..jit import apart_borrowing, borrowing
 from ..random import draw_bits, logit_of_bits
 from ..vectors import (
     PICKED,
@@ -28,14 +28,13 @@ LOOK_UP = has_look_up()
 _ONE = np.float32(1.0)
 
 
-@kernel
-def draw_words(words, fields, streams, n):
+@apart_borrowing
+def draw_words(words, fields, streams, n, bits):
     """Draw the first `n` units of a layer from their log-odds `fields` (at least n, lanes) float32.
 
-    Mutates `words` (ceil(n / 32), lanes) uint32 and `streams` (4, lanes).
+    Mutates `words` (ceil(n / 32), lanes) uint32, `streams` (4, lanes), and the room `bits` (lanes,) uint32.
     Invariant: bits beyond the first `n` are 0.  Cost: one draw a unit, vectorised over lanes.
     """
-    bits = empty(fields.shape[1], np.uint32)
     words[:] = 0
     for i in range(n):
         draw_bits(streams, bits)
@@ -45,7 +44,7 @@ def draw_words(words, fields, streams, n):
             row[lane] |= np.uint32(up << place)
 
 
-@kernel
+@borrowing
 def unpack_words(bits, words):
     """Write 1 where a bit is set and 0 elsewhere.
 
@@ -58,10 +57,9 @@ def unpack_words(bits, words):
             target[lane] = np.float32(np.int32(np.uint32(row[lane] >> place) & np.uint32(1)))
 
 
-@kernel
-def add_hidden_plainly(fields, weights, words, masks):
-    """Do what `add_with_rows` does, with the same bits, by products."""
-    bits = empty((WORD * len(words), words.shape[1]), np.float32)
+@borrowing
+def add_hidden_plainly(fields, weights, words, masks, bits):
+    """Do what `add_with_rows` does, with the same bits, by products; `bits` (n, lanes) float32 is room."""
     unpack_words(bits, words)
     add_plainly(fields, weights, bits, 0)
 
@@ -70,61 +68,69 @@ def add_hidden_plainly(fields, weights, words, masks):
 add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 
+def room_of_hidden(n_words: int, width: int) -> tuple[int, ...]:
+    """Return the shape of the room, float32, that `add_hidden` needs for words (n_words, width)."""
+    return room_of_rows(n_words) if LOOK_UP else (WORD * n_words, width)
+
+
 if LOOK_UP:
 
-    @kernel
+    @borrowing
     def list_bits(places, n, word, first):
         """Write where the bits of a word of 16 are set, counted from `first`; return how many are listed with them.
 
         Mutates `places`, int32, from place n on, up to 16 places beyond the last.
         """
-        return n + list_places(places.ctypes.data + 4 * n, np.int64(word), first)
+        return n + list_places(places.ctypes.data + 4 * n, word, first)
 
 else:
 
-    @kernel
+    @borrowing
     def list_bits(places, n, word, first):
         """Do the same bit by bit."""
-        bits = np.int64(word)
         for k in range(VECTOR):
             places[n] = first + k
-            n += bits >> k & 1
+            n += word >> k & 1
         return n
 
 
-@kernel
+@borrowing
 def add_listed(total, rows, places, n):
     """Add the first n of the rows that `places` tells, one by one. Mutates `total` (m,) float32; `rows` is (n, m).
 
-    Cost: a vector addition for every row and 16 columns.
+    Invariant: m is a multiple of `PICKED`.  Cost: a vector addition for every row and 16 columns.
     """
-    columns = total.size // PICKED * PICKED if TILED else 0
-    wide = columns // PICKED_WIDE * PICKED_WIDE if LOOK_UP else 0
-    to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
-    for h in range(0, wide, PICKED_WIDE):
-        add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
-    for h in range(wide, columns, PICKED):
-        add_picked(to + 4 * h, start + 4 * h, step, at, n)
-    for h in range(columns, total.size):
+    if TILED:
+        wide = total.size // PICKED_WIDE * PICKED_WIDE if LOOK_UP else 0
+        to, start, step, at = total.ctypes.data, rows.ctypes.data, rows.strides[0], places.ctypes.data
+        for h in range(0, wide, PICKED_WIDE):
+            add_picked_wide(to + 4 * h, start + 4 * h, step, at, n)
+        for h in range(wide, total.size, PICKED):
+            add_picked(to + 4 * h, start + 4 * h, step, at, n)
+    else:
         for k in range(n):
-            total[h] += rows[places[k], h]
+            for h in range(total.size):
+                total[h] += rows[places[k], h]
 
 
-@apart
-def add_visible(fields, bias, weights, words):
-    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32."""
-    places = empty(WORD * words.shape[1] + VECTOR, np.int32)
+@apart_borrowing
+def add_visible(fields, bias, weights, words, places):
+    """Compute hidden fields (lanes, m) from visible bits (lanes, n_words). Mutates `fields`; `bias` is (m,) float32.
+
+    `places` (32 n_words + 16,) int32 is room.
+    """
     for lane in range(words.shape[0]):
         n = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(words.shape[1]):
-            n = list_bits(places, n, words[lane, w] & np.uint32(0xFFFF), WORD * w)
-            n = list_bits(places, n, words[lane, w] >> np.uint32(VECTOR), WORD * w + VECTOR)
+            word = np.int64(words[lane, w])
+            n = list_bits(places, n, word & 0xFFFF, WORD * w)
+            n = list_bits(places, n, word >> VECTOR, WORD * w + VECTOR)
         total = fields[lane]
         copy_row(total, bias)
         add_listed(total, weights, places, n)
 
 
-@kernel
+@apart_borrowing
 def write_means(means, fields, n_hidden, part):
     """Write part * sigmoid(fields) for the first `n_hidden` columns. Mutates `means` (lanes, m)."""
     for lane in range(means.shape[0]):
@@ -134,7 +140,7 @@ def write_means(means, fields, n_hidden, part):
             means[lane, h] = np.float32(part * np.float32(up / np.float32(_ONE + size)))
 
 
-@kernel
+@apart_borrowing
 def turn_words(turned, words):
     """Turn words (lanes, n_words) of 32 units into words of 16 lanes. Mutates `turned` (ceil(lanes / 16), 32 n_words).
 
@@ -150,22 +156,25 @@ def turn_words(turned, words):
                 row[WORD * w + k] |= np.uint16(np.uint32(bit << place))
 
 
-@kernel
+@apart_borrowing
 def transpose(target, source):
-    """Write the transpose of `source` (at least rows, columns), as much of it as `target` (columns, width) takes in."""
-    columns, rows = target.shape[0], min(source.shape[0], target.shape[1])
-    squares = (columns // VECTOR * VECTOR, rows // VECTOR * VECTOR) if TILED else (0, 0)
-    next_target, next_source = target.strides[0], source.strides[0]
-    for column in range(0, squares[0], VECTOR):
-        for row in range(0, squares[1], VECTOR):
-            to = target.ctypes.data + column * next_target + 4 * row
-            transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
-    for row in range(rows):
-        for column in range(squares[0] if row < squares[1] else 0, columns):
-            target[column, row] = source[row, column]
+    """Write the transpose of `source` (rows, at least columns) to `target` (columns, rows).
+
+    Mutates `target`. Invariant: rows and columns are multiples of 16.
+    """
+    if TILED:
+        next_target, next_source = target.strides[0], source.strides[0]
+        for column in range(0, target.shape[0], VECTOR):
+            for row in range(0, target.shape[1], VECTOR):
+                to = target.ctypes.data + column * next_target + 4 * row
+                transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
+    else:
+        for column in range(target.shape[0]):
+            for row in range(target.shape[1]):
+                target[column, row] = source[row, column]
 
 
-@kernel
+@apart_borrowing
 def transpose_words(target, source):
     """Write the transpose of words (n_words, width), as many lanes of it as `target` (lanes, n_words) has."""
     for w in range(source.shape[0]):
@@ -177,7 +186,7 @@ EVEN = np.uint64(0x5555555555555555)
 ODD = np.uint64(0xAAAAAAAAAAAAAAAA)
 
 
-@kernel
+@borrowing
 def count_halves(counts, words, pairs, differ):
     """Count the chains whose two units are both up, or with `differ` unlike.
 
@@ -194,7 +203,7 @@ def count_halves(counts, words, pairs, differ):
             counts[1, p] += count_bits(word & ODD)
 
 
-@kernel
+@borrowing
 def add_halves(sums, values, pairs):
     """Add products of values (n_chains, n_units) float32.
 

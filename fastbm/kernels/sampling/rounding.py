@@ -2,27 +2,26 @@
 
 import numpy as np
 
-from ..arrays import empty, sum_row
-from ..jit import kernel
+from ..arrays import empty
+from ..jit import borrowing, kernel
 
 LANES = 16  # sums side by side
 TOGETHER, WIDE = 4, 64  # rows, of which any may be up, and columns that are looked at together
 
 
-@kernel
-def round_rows(values, factor, integers, worst):
+@borrowing
+def round_rows(values, factor, integers, worst, room):
     """Write values times `factor`, rounded, to `integers`; and to `worst` what that changes a field by at most.
 
     Mutates `integers` (n, width), width at least n, and `worst` (n,): in each row the larger one of the sums of all
-    that rounding adds and of all that it takes away. `values` is (n, n) float64, `factor` a power of two.
+    that rounding adds and of all that it takes away. `values` is (n, n) float64, `factor` a power of two, `room` (2,
+    `LANES`) float64.
     Cost: one pass over `values`.
     """
-    raised, lowered = empty(LANES, np.float64), empty(LANES, np.float64)
-    n = values.shape[1]
+    raised, lowered, n = room[0], room[1], values.shape[1]
     for i in range(values.shape[0]):
         row, out = values[i], integers[i]
-        raised[:] = 0.0
-        lowered[:] = 0.0
+        room[:] = 0.0
         for first in range(0, n - n % LANES, LANES):
             for k in range(LANES):
                 scaled = row[first + k] * factor
@@ -37,7 +36,11 @@ def round_rows(values, factor, integers, worst):
             out[j] = whole
             raised[0] += max(whole - scaled, 0.0)
             lowered[0] += max(scaled - whole, 0.0)
-        worst[i] = max(sum_row(raised), sum_row(lowered))
+        up, down = 0.0, 0.0
+        for k in range(LANES):
+            up += raised[k]
+            down += lowered[k]
+        worst[i] = max(up, down)
 
 
 @kernel

@@ -20,7 +20,7 @@ from ...data.rows import Rows, pack
 from ...kernels.barrier import let_through
 from ...kernels.bits import MASKS
 from ...kernels.learning.batches import PIECE, run_batches
-from ...kernels.learning.contrastive import VECTOR, WORD
+from ...kernels.learning.contrastive import VECTOR, WORD, room_of_hidden
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED, order_of_rows
 from ..moments import Parameters, with_prefix, without_prefix
@@ -177,11 +177,12 @@ class RestrictedSteps:
         if words is None:
             words, order = in_words(self._rows.packed(order)), np.arange(len(order))
         order = order.reshape(-1, s.batch_size)
-        machine = (self._weights, self._velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
+        velocity = self._velocity if s.momentum else None
+        machine = (self._weights, velocity, self._gap, self._bias, self._bias_velocity, self._offsets.values)
         counter = np.zeros(1, np.int64)
-        lanes = (self._turned, self._means, *self._taken, counter, MASKS)
+        lanes = (self._turned, self._means, self._taken if s.centring else None, counter, MASKS)
         pace = rate(s.schedule, s.learning_rate, number, s.epochs)
-        numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias, s.centring)))
+        numbers = tuple(map(float, (s.beta, pace, s.momentum, s.l2, s.l2_bias)))
         noise = self._noise.sums, self._noisy
 
         def one(shard: int, n_shards: int) -> None:
@@ -216,12 +217,15 @@ class RestrictedSteps:
         width = -(-n_lanes // VECTOR) * VECTOR
         of_lanes = (
             arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
-            arrays.zeros((n_lanes, m), np.float32), arrays.zeros((n_hidden, width), np.float32),
+            arrays.zeros((width, m), np.float32), arrays.zeros((-(-n_hidden // VECTOR) * VECTOR, width), np.float32),
+            arrays.zeros((width,), np.uint32), arrays.zeros(room_of_hidden(m // WORD, width), np.float32),
+            arrays.zeros((max(n, len(self._means)) + VECTOR,), np.int32),
         )  # fmt: skip
         return (
-            of_lanes, np.empty((n_rows, n_words), np.uint32), arrays.zeros((n_rows, m), np.float32),
+            of_lanes, np.empty((n_rows, n_words), np.uint32),
+            arrays.zeros((-(-n_rows // VECTOR) * VECTOR, m), np.float32),
             (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
-            np.empty(n_hidden),
+            np.empty(n_hidden), arrays.zeros((m,), np.float32),
         )  # fmt: skip
 
     def _chosen(self, number: int, places: slice) -> np.ndarray:

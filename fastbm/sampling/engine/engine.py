@@ -16,7 +16,8 @@ from ..._base import checks, rng
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ..._base.threads import fan_out
-from ...kernels.bits import pack_chains, pack_units
+from ...data.rows import pack_rows
+from ...kernels.bits import pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
 from .lanes import BLOCK, LANES, Lanes, lanes_of
@@ -359,10 +360,7 @@ class Engine:
 
         They are (n_units, ceil(chains / 64)) uint64.
         """
-        n_chains = self.lanes.used(k)
-        words = np.empty((self.n_units, -(-n_chains // 64)), np.uint64)
-        pack_chains(self.up[k], n_chains, words)
-        return words
+        return pack_rows(self.up[k][:, : self.lanes.used(k)].T)
 
     def _stream_rows(self) -> np.ndarray:
         """Return the streams of random numbers, one row each."""

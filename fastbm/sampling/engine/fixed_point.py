@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.sampling.rounding import round_edges, round_rows
+from ...kernels.sampling.rounding import LANES, round_edges, round_rows
 from ...machine.couplings import Couplings
 from ...machine.units import Units
 from ...machine.up_form import up_bias
@@ -168,7 +168,7 @@ def dense_integers(
     for point in _candidates(factor * couplings.absolute_sums(), field, highest_beta, spare):
         width = _row_width(len(matrix), point.dtype)
         integers = arrays.zeros((len(matrix), width), point.dtype)
-        round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst)
+        round_rows(*scaled_to(matrix, factor, point.exponent), integers, worst, np.empty((2, LANES)))
         start, found = point.rounded(field, worst)
         if found.error <= LOG_ODDS_ERROR:
             break

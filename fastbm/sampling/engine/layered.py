@@ -13,7 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.bits import MASKS, NARROW, add_plainly, add_with_rows, add_with_tables, fill_tables, pack_lanes
+from ...kernels.bits import (
+    MASKS,
+    NARROW,
+    add_plainly,
+    add_with_rows,
+    add_with_tables,
+    fill_tables,
+    pack_lanes,
+    room_of_rows,
+)
 from ...kernels.sampling.layered import gibbs_layer, metropolis_layer
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
@@ -56,11 +65,11 @@ class BitProduct:
         if tables is not None:
             add_with_tables(fields, tables, words)
         else:
-            whole = n // ROWS
+            whole, room = n // ROWS, arrays.zeros(room_of_rows(len(words)), np.float32)
             if whole:
-                add_with_rows(fields, self._weights, words[:whole], MASKS)
+                add_with_rows(fields, self._weights, words[:whole], MASKS, room)
             if whole < len(words):
-                add_with_rows(fields, self._tail, words[whole:], MASKS)
+                add_with_rows(fields, self._tail, words[whole:], MASKS, room)
         if m % COLUMNS:
             add_plainly(fields, self._weights, up, m - m % COLUMNS)
 
