@@ -130,8 +130,8 @@ def remove_run(path: Path) -> None:
 
 def assert_same_run(first: Path, second: Path) -> None:
     """Compare two merged runs: every dataset's name, dtype, shape and bytes, and every attribute outside /meta."""
-    about = first.stat()
-    kept = _contents_kept(first, about.st_ino, about.st_mtime_ns, about.st_size)
+    about = os.stat(first)
+    kept = _contents_kept(Path(first), about.st_ino, about.st_mtime_ns, about.st_size)
     assert_same_contents(kept, contents_of(second))
 
 
