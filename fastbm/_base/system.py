@@ -48,6 +48,9 @@ class _Keeping:
             self._depth -= 1
             if not self._depth and self._wanted:
                 self._wanted = False
+                if not gc.get_freeze_count():  # what stays is old at once, and no longer gone through as if it were new
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
 
