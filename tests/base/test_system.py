@@ -1,10 +1,13 @@
-"""A system that is no Unix: runs in memory work, files are refused in one line."""
+"""What systems and their Pythons lack or have; on one that is no Unix files are refused in one line."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
+
+from fastbm._base import system
 
 ELSEWHERE = """
 import concurrent.futures, os, signal, sys, tempfile
@@ -45,3 +48,14 @@ def test_without_locks_and_forks_runs_stay_in_memory(tmp_path: Path) -> None:
     for line in lines:
         assert line.startswith("'run.h5': this system has no file locks (fcntl), so that runs stay in memory: leave")
     assert [one.name for one in tmp_path.iterdir()] == ["machine.h5"]
+
+
+def test_what_is_made_while_no_garbage_is_looked_for_is_old_and_what_users_froze_stays_so():
+    gc.unfreeze()  # what the suite froze
+    with system.keeping:
+        made = [[] for _ in range(10)]
+    assert gc.isenabled() and any(one is made for one in gc.get_objects(generation=2))
+    gc.freeze()  # as the suite has it
+    with system.keeping:
+        pass
+    assert gc.isenabled() and gc.get_freeze_count() > 0
