@@ -10,9 +10,7 @@ from .clamped import Conditioned
 from .engine.choice import MANY_CHAINS, check_kernel
 from .settings import SampleSettings, SingleUnit
 
-WORTH_BLOCKS = (
-    5e-4  # seconds of a whole run that are worth it to cut chains into blocks, which are the slower on one thread
-)
+WORTH_BLOCKS = 5e-4  # seconds of a run from which on chains are cut into blocks, which are the slower on one thread
 
 
 @options

@@ -284,8 +284,7 @@ def _check(names: Names, streams: dict[str, Stream], n_rows: dict[str, int], cop
         if hdf.read_streams(file)[0] != streams:
             raise StorageError(f"{names.merged_temporary.name} has other streams than the parts, which were kept.")
         for name, stream in streams.items():
-            digest, batch = hashlib.sha256(), batch_rows(stream)
-            dataset = h5py.Dataset(h5d.open(file.id, name.encode()))
+            digest, batch, dataset = hashlib.sha256(), batch_rows(stream), hdf.dataset_of(file, name)
             last = max(n_rows[name] - 1, 0)  # of those whose chunks were compared one by one, HDF5 is to read the last
             for start in range(0 if name in copied else last, n_rows[name], batch):
                 update_hash(digest, hdf.read_rows(dataset, slice(start, start + batch)))

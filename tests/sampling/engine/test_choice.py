@@ -11,7 +11,10 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.machine.couplings import DENSE_LIMIT
 from fastbm.sampling import make_chains
+from fastbm.sampling.chains import threads_between
 from fastbm.sampling.engine.choice import choose_kernel, why_not
+from fastbm.sampling.engine.fixed_point import sparse_integers
+from fastbm.sampling.single import WORTH_BLOCKS
 from tests.support import machines
 from tests.twins import sampling as slow
 
@@ -247,3 +250,20 @@ def test_probabilities_of_1e_minus_6(kernel: str) -> None:
     chains.sweep(2**27 // (64 * n_chains))
     # each goes up and, but for one in 1e6, down again
     assert abs(chains.n_flips / 2 - 2**27 * 1e-6) < 4.5 * np.sqrt(2**27 * 1e-6)
+
+
+def test_runs_that_are_soon_over_stay_on_one_thread() -> None:
+    model = bm.models.sherrington_kirkpatrick(10, seed=1)
+    assert [threads_between(model, 64, n_sweeps, 2, WORTH_BLOCKS) for n_sweeps in (100, 10_000)] == [1, 2]
+
+
+def test_integers_of_small_machines_are_kept_for_these_couplings_biases_and_temperatures_alone() -> None:
+    model = bm.models.sherrington_kirkpatrick(10, seed=1)
+    kept = sparse_integers(model.couplings, model.flat_bias, model.convention, 1.0)
+    assert sparse_integers(model.couplings, model.flat_bias.copy(), model.convention, 1.0) is kept
+    for bias, beta in ((model.flat_bias + 0.5, 1.0), (model.flat_bias, 1e3)):
+        found = sparse_integers(model.couplings, bias, model.convention, beta)
+        field = 2 * (bias - model.couplings.matrix().sum(axis=0))
+        assert found.start.shape == field.shape
+        np.testing.assert_allclose(np.ldexp(found.start.astype(float), -found.point.exponent), field, atol=1e-6)
+        assert found.point.error <= 1e-4

@@ -15,11 +15,8 @@ from fastbm.kernels.sampling.dense import init_fields_dense
 from fastbm.machine.couplings import Couplings
 from fastbm.machine.up_form import up_form
 from fastbm.sampling import make_chains
-from fastbm.sampling.chains import threads_between
 from fastbm.sampling.engine.engine import Engine
-from fastbm.sampling.engine.fixed_point import sparse_integers
 from fastbm.sampling.engine.orders import ORDERS
-from fastbm.sampling.single import WORTH_BLOCKS
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import UNITS
@@ -390,20 +387,3 @@ def test_chains_that_are_swept_together_are_not_dealt_out_one_by_one() -> None:
     """In random order more than four chains of a graph take lanes side by side, which threads cannot share."""
     assert len(chains_of("sparse", order="random", n_chains=8, threads=8).blocks) == 1
     assert len(chains_of("sparse", order="sequential", n_chains=8, threads=8).blocks) == 8
-
-
-def test_runs_that_are_soon_over_stay_on_one_thread() -> None:
-    model = bm.models.sherrington_kirkpatrick(10, seed=1)
-    assert [threads_between(model, 64, n_sweeps, 2, WORTH_BLOCKS) for n_sweeps in (100, 10_000)] == [1, 2]
-
-
-def test_integers_of_small_machines_are_kept_for_these_couplings_biases_and_temperatures_alone() -> None:
-    model = bm.models.sherrington_kirkpatrick(10, seed=1)
-    kept = sparse_integers(model.couplings, model.flat_bias, model.convention, 1.0)
-    assert sparse_integers(model.couplings, model.flat_bias.copy(), model.convention, 1.0) is kept
-    for bias, beta in ((model.flat_bias + 0.5, 1.0), (model.flat_bias, 1e3)):
-        found = sparse_integers(model.couplings, bias, model.convention, beta)
-        field = 2 * (bias - model.couplings.matrix().sum(axis=0))
-        assert found.start.shape == field.shape
-        np.testing.assert_allclose(np.ldexp(found.start.astype(float), -found.point.exponent), field, atol=1e-6)
-        assert found.point.error <= 1e-4
