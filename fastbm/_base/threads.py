@@ -6,21 +6,18 @@ A block belongs to its own streams and rows, so results do not depend on the num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
-from threading import Barrier, Event, Lock, Thread, get_ident
+from threading import Lock, get_ident
 from typing import Any, TypeVar
 
 from . import checks, share
 from .system import after_fork
+from .teams import Team, lent
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_pools: dict[int, ThreadPoolExecutor] = {}
-after_fork(_pools.clear)
 
 
 def available() -> int:
@@ -42,10 +39,6 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
     work: Sequence[T] = list(items)
     if threads == 1 or len(work) < 2:
         return [function(item) for item in work]
-    if threads not in _pools and (pool := _started(threads)) is not None:
-        _pools[threads] = pool
-    if threads not in _pools:
-        return [function(item) for item in work]
     found: list[Any] = [None] * len(work)
     places = iter(range(len(work)))  # whose next one no two threads get
 
@@ -58,26 +51,26 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
                 pass
             raise
 
-    _together(take, _pools[threads], min(threads, len(work)))
+    with lent(threads - 1) as team:
+        if team is None:
+            take()
+        else:
+            _together(take, team, min(threads, len(work)) - 1)
     return found
 
 
-def _together(take: Callable[[], object], pool: ThreadPoolExecutor, n_threads: int) -> None:
-    """Call `take` here and in threads of the pool; raise what any of them raises."""
-    helpers: list[Future[object]] = []
+def _together(take: Callable[[], object], team: Team, n_others: int) -> None:
+    """Call `take` here and in so many threads of a team; raise what any of them raises."""
     try:
-        for _ in range(n_threads - 1):
-            helpers.append(pool.submit(take))
+        team.begin(repeat(take, n_others))
         take()
     except BaseException as error:
-        begun = [helper for helper in helpers if not helper.cancel()]
+        team.cancel()
         if isinstance(error, Exception):  # a stop does not wait for work that is thrown away
-            wait(begun)
+            team.wait()
         raise
-    begun = [helper for helper in helpers if not helper.cancel()]
-    wait(begun)
-    for helper in begun:
-        helper.result()
+    team.cancel()
+    team.end()
 
 
 def side_by_side(
@@ -88,57 +81,29 @@ def side_by_side(
     n is `n_threads`, or 1 where the system does not start as many: memory or a limit is short. Where one of them fails
     or is broken off, `give_up` is called, which must let those go on that wait for it.
     """
-    go = Event()
-    refused: list[bool] = []
-    errors: list[BaseException] = []
+    if n_threads == 1:
+        function(0, 1)
+        return
 
     def run(k: int) -> None:
-        go.wait()
         try:
-            if not refused:
-                function(k, n_threads)
-        except BaseException as error:
-            errors.append(error)
+            function(k, n_threads)
+        except BaseException:
             give_up()
-
-    others = [Thread(target=run, args=(k,), name="fastbm", daemon=True) for k in range(1, n_threads)]
-    begun = []
-    try:
-        for thread in others:
-            thread.start()
-            begun.append(thread)
-    except BaseException as error:
-        refused.append(True)
-        if not isinstance(error, RuntimeError):
-            go.set()
             raise
-    go.set()
-    try:
-        function(0, 1 if refused else n_threads)
-    except BaseException:
-        give_up()
-        raise
-    finally:
-        for thread in begun:
-            thread.join()
-    if errors:
-        raise errors[0]
 
-
-def _started(threads: int) -> ThreadPoolExecutor | None:
-    """Return a pool whose threads run, or None where the system starts no more of them: memory or a limit is short."""
-    pool, meeting = ThreadPoolExecutor(threads, thread_name_prefix="fastbm"), Barrier(threads + 1)
-    try:
-        for _ in range(threads):
-            pool.submit(meeting.wait)  # which no thread leaves before all are there
-        meeting.wait()
-    except BaseException as error:
-        meeting.abort()
-        pool.shutdown(wait=False)
-        if not isinstance(error, RuntimeError):
+    with lent(n_threads - 1) as team:
+        if team is None:
+            function(0, 1)
+            return
+        try:
+            team.begin(partial(run, k) for k in range(1, n_threads))
+            run(0)
+        except BaseException:
+            give_up()
+            team.wait()
             raise
-        return None
-    return pool
+        team.end()
 
 
 @cache

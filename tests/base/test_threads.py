@@ -12,6 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 from fastbm._base.threads import blas_libraries, side_by_side, single_threaded_blas
 from fastbm.kernels.barrier import let_through, meet as meet_others
+from tests.support.machines import close_pools
 
 blas_libraries()  # has SciPy's BLAS loaded too
 BLAS = ThreadpoolController().select(user_api="blas")
@@ -111,6 +112,7 @@ def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyP
         begun.append(thread)
         start(thread)
 
+    close_pools()
     monkeypatch.setattr(threading.Thread, "start", one_only)
     seen.clear()
     side_by_side(lambda k, n: seen.append((k, n)), 3)

@@ -23,7 +23,7 @@ from ...machine.units import Units
 from .lanes import BLOCK, LANES, Lanes, lanes_of
 from .orders import hold_of, sites, visit_order
 
-WORTH_A_THREAD = 1.5e-4  # seconds of work below which handing blocks to threads costs more than it saves
+WORTH_A_THREAD = 4e-4  # seconds of work below which handing blocks to threads costs more than it saves
 SHORTEST_BLOCK = 5e-5  # seconds of a block below which threads wait for each other's Python
 PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
 
