@@ -47,7 +47,6 @@ class Team:
 
     def begin(self, tasks: Iterable[Callable[[], object]]) -> None:
         """Have threads, which are idle, do tasks, one each."""
-        self._begun = []
         self._keep_off({_processor()} if _processor else set())
         for task in tasks:
             self._begun.append(self._pool.submit(task))
@@ -65,18 +64,16 @@ class Team:
     def end(self) -> None:
         """Wait until all is done, and raise what a task has raised."""
         self.wait()
-        begun, self._begun = self._begun, []
-        for task in begun:
+        for task in self._begun:
             task.result()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all is done that was begun."""
-        return all(task.done() for task in self._begun)
-
-    def close(self) -> None:
-        """Let threads end as soon as they have done what they are at."""
-        self._pool.shutdown(wait=False)
+    def is_free(self) -> bool:
+        """Return whether all is done, which is forgotten then; else let threads end with what they are at."""
+        if free := all(task.done() for task in self._begun):
+            self._begun = []
+        else:
+            self._pool.shutdown(wait=False)
+        return free
 
     def _keep_off(self, processors: set[int]) -> None:
         """Give threads the processors that the caller may use but for some, if enough are left."""
@@ -106,7 +103,5 @@ def lent(n_threads: int) -> Iterator[Team | None]:
     try:
         yield team
     finally:
-        if team.is_idle:
+        if team.is_free():
             idle.append(team)
-        else:
-            team.close()

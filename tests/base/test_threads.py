@@ -1,16 +1,19 @@
-"""The limit on BLAS threads is the process's: held while anyone holds it, gone when the last one is out."""
+"""Threads work side by side, each team of them for one caller; the limit on BLAS threads is the whole process's."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from fastbm._base.threads import blas_libraries, side_by_side, single_threaded_blas
+from fastbm._base import teams
+from fastbm._base.teams import lent
+from fastbm._base.threads import blas_libraries, fan_out, side_by_side, single_threaded_blas
 from fastbm.kernels.barrier import let_through, meet as meet_others
 from tests.support.machines import close_pools
 
@@ -117,3 +120,83 @@ def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyP
     seen.clear()
     side_by_side(lambda k, n: seen.append((k, n)), 3)
     assert seen == [(0, 1)]
+
+
+def test_callers_at_the_same_time_have_teams_of_their_own_which_are_lent_again() -> None:
+    meeting = threading.Barrier(4)
+
+    def meet(k: int, n: int) -> None:
+        meeting.wait(10)
+
+    callers = [threading.Thread(target=side_by_side, args=(meet, 2)) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not meeting.broken
+
+    with lent(1) as first, lent(1) as second:
+        assert first is not second
+    with lent(1) as again:
+        assert again in (first, second)
+
+
+def test_an_error_is_raised_once_and_a_team_that_has_not_ended_is_not_lent() -> None:
+    def fail(k: int) -> None:
+        raise KeyError(k)
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            fan_out(fail, range(4), 2)
+        assert fan_out(lambda k: k, range(4), 2) == [0, 1, 2, 3]
+
+    leave = threading.Event()
+    with lent(1) as busy:
+        assert busy is not None
+        busy.begin([leave.wait])
+    with lent(1) as other:
+        assert other is not busy
+    leave.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads have no processors of their own")
+def test_threads_keep_off_the_processor_of_their_caller_within_those_that_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everywhere, seen = os.sched_getaffinity(0), []
+    assert teams._processor is not None and teams._processor() in everywhere
+
+    def look(k: int, n: int) -> None:
+        if k:
+            seen.append(os.sched_getaffinity(0))
+
+    for one in sorted(everywhere)[:2]:
+        monkeypatch.setattr(teams, "_processor", partial(int, one))
+        side_by_side(look, 2)
+    try:
+        os.sched_setaffinity(0, {min(everywhere)})
+        side_by_side(look, 2)
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    *apart, within = seen
+    assert within == {min(everywhere)}
+    assert apart == [everywhere - {one} or everywhere for one in sorted(everywhere)[:2]]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads have no processors of their own")
+def test_threads_that_are_late_may_have_all_processors() -> None:
+    go, seen = threading.Event(), []
+
+    def look() -> None:
+        go.wait(10)
+        seen.append(os.sched_getaffinity(0))
+
+    with lent(1) as team:
+        assert team is not None
+        team.begin([look])
+        waiting = threading.Thread(target=team.wait)
+        waiting.start()
+        waiting.join(0.1)
+        go.set()
+        waiting.join()
+    assert seen == [os.sched_getaffinity(0)]
