@@ -142,7 +142,10 @@ def test_callers_at_the_same_time_have_teams_of_their_own_which_are_lent_again()
 
 
 def test_an_error_is_raised_once_and_a_team_that_has_not_ended_is_not_lent() -> None:
+    both = threading.Barrier(2)
+
     def fail(k: int) -> None:
+        both.wait(10)
         raise KeyError(k)
 
     for _ in range(2):
