@@ -168,10 +168,12 @@ def test_threads_keep_off_the_processor_of_their_caller_within_those_that_it_has
 ) -> None:
     everywhere, seen = os.sched_getaffinity(0), []
     assert teams._processor is not None and teams._processor() in everywhere
+    meeting = threading.Barrier(2)
 
     def look(k: int, n: int) -> None:
         if k:
             seen.append(os.sched_getaffinity(0))
+        meeting.wait(10)  # who waits for threads that are late lets them go anywhere
 
     for one in sorted(everywhere)[:2]:
         monkeypatch.setattr(teams, "_processor", partial(int, one))
