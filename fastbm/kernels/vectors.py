@@ -17,7 +17,7 @@ ROWS = 32  # a word: eight tables of four rows
 TABLES = ROWS // 4 * COLUMNS * 64  # bytes of the tables of a word and `COLUMNS` columns
 _FLOAT, _INDEX, _BIT, _SHORT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(1), ir.IntType(16), ir.IntType(64)
 _VECTOR, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_INDEX, 16)
-_ZEROS = ir.Constant(_VECTOR, [0.0] * 16)
+_ZEROS, _NO_WORDS = ir.Constant(_VECTOR, [0.0] * 16), ir.Constant(_WORDS, [0] * 16)
 
 
 TILED = not config.DISABLE_JIT  # without compiler there is no code of this kind
@@ -252,6 +252,34 @@ def list_places(typing: Any, places: Any, word: Any, first: Any) -> Any:
         return builder.ctpop(builder.zext(short, _ADDRESS))
 
     return types.intp(types.intp, types.intp, types.intp), generate
+
+
+@intrinsic
+def turn_square(typing: Any, target: Any, source: Any, next_source: Any, n: Any) -> Any:
+    """Write, for each of 32 units, a word (uint16) of n <= 16 lanes, given words (uint32) of 32 units of each lane.
+
+    All are addresses, but for the distance in bytes from lane to lane, and n. Bits beyond n are 0.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source, next_source, n = args
+        code, words = _Code(builder), _NO_WORDS
+        for k in range(16):
+            lane = ir.Constant(_ADDRESS, k)
+            lane = builder.select(builder.icmp_signed("<", lane, n), lane, ir.Constant(_ADDRESS, 0))
+            words = builder.insert_element(
+                words, code.load(source, _INDEX, (lane, next_source), 0), ir.Constant(_INDEX, k)
+            )
+        known = builder.sub(builder.shl(ir.Constant(_ADDRESS, 1), n), ir.Constant(_ADDRESS, 1))
+        known = builder.bitcast(builder.trunc(known, _SHORT), ir.VectorType(_BIT, 16))
+        words = builder.select(known, words, _NO_WORDS)
+        for k in range(ROWS):
+            bits = builder.and_(words, ir.Constant(_WORDS, [1 << k] * 16))
+            short = builder.bitcast(builder.icmp_unsigned("!=", bits, _NO_WORDS), _SHORT)
+            builder.store(short, code.at(target, _SHORT, None, 2 * k), align=2)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), generate
 
 
 @intrinsic

@@ -42,9 +42,8 @@ def test_sums_of_means(n_chains: int):
     means[first : first + n_chains] = generator.random((n_chains, 3))
     pairs, sums, pair = np.array([[0, 1, 1, 3], [2, 0, 2, 1]]), np.zeros((2, 4)), 0
     for unit in range(4):
-        rows = [3, 17]  # where the unit is up in rows of the batch, which do not count
-        places = np.array([*rows, *first + np.flatnonzero(up[:, unit])], np.int32)
-        pair = add_halves_of_means((sums, pairs, first, n_chains), pair, unit, means, places)
+        places = (first + np.flatnonzero(up[:, unit])).astype(np.int32)
+        pair = add_halves_of_means((sums, pairs, first // 16, n_chains), pair, unit, means, places)
     assert pair == 4
     both = np.concatenate([up, means[first : first + n_chains]], axis=1)
     for half in range(2):

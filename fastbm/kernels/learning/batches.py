@@ -65,18 +65,17 @@ def add_halves_of_means(noise, pair, unit, means, places):
     """Add -n_chains times the hidden means of chains in which a visible unit is up, for its pairs from `pair` on.
 
     Returns the first pair of a later unit. `noise` holds sums (2, n_pairs), of which this mutates those of chains of
-    even number, row 0, and of odd number; the pairs (2, n_pairs) by visible unit; the first lane that is a chain's, an
-    even one; and n_chains. `places` are the lanes, rows of `means`, in which the unit is up.
+    even number, row 0, and of odd number; the pairs (2, n_pairs) by visible unit; the first word of turned bits that is
+    of chains; and n_chains. `places` are the chains' lanes, rows of `means`, in which the unit is up.
     """
-    sums, pairs, split, n_chains = noise
+    sums, pairs, _, n_chains = noise
     while pair < pairs.shape[1] and pairs[0, pair] == unit:
         even, odd, column = 0.0, 0.0, pairs[1, pair]
         for lane in places:
-            if lane < split:
-                continue
-            mean = np.float64(means[lane, column])
-            even += mean * (1 - (lane & 1))
-            odd += mean * (lane & 1)
+            mean = np.float64(means[np.uint32(lane), column])
+            of_odd = mean if lane & 1 else 0.0
+            even += mean - of_odd
+            odd += of_odd
         sums[0, pair] -= n_chains * even
         sums[1, pair] -= n_chains * odd
         pair += 1
@@ -108,10 +107,11 @@ def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units)
         for piece in range(first // PIECE, -(-last // PIECE)):
             taken[1][piece] = 0.0
     for i in range(first, last):
-        n = np.int64(0)  # a literal would compile what it is given to once more
+        n = n_rows = np.int64(0)  # a literal would compile what it is given to once more
         for w in range(turned.shape[0]):
+            n_rows = n if w == noise[2] else n_rows
             n = list_bits(places, n, np.int64(turned[w, i]), VECTOR * w)
-        pair = add_halves_of_means(noise, pair, i, means, places[:n])
+        pair = add_halves_of_means(noise, pair, i, means, places[n_rows:n])
         if n == 0 and plain:
             continue
         slope[:] = 0
@@ -262,7 +262,7 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         write_lanes(both, of_chains, split, bits, fields, n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
-        halves = noise[0], noise[1], split, n_chains
+        halves = noise[0], noise[1], split // VECTOR, n_chains
         step_couplings((weights, gap, slope, places), velocity, both, gaps, taken, halves, numbers, units)
         n_met = meet(counter, n_met, n_shards)
         if shard == 0:
