@@ -116,9 +116,12 @@ class Clamped(Generic[Machine]):
         return whole
 
 
-def fields_of_hidden(model: Pairwise, rows: np.ndarray) -> np.ndarray:
-    """Return the fields of hidden units (m, n_hidden) given rows of visible values, in a machine of two layers."""
-    fields: np.ndarray = rows @ model.couplings.arrays[0]
+def fields_of_hidden(model: Pairwise, rows: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+    """Return the fields of hidden units (m, n_hidden) given rows of visible values, in a machine of two layers.
+
+    They are in `room`, if there is any.
+    """
+    fields: np.ndarray = np.matmul(rows, model.couplings.arrays[0], out=room)
     fields += model.flat_bias[model.n_visible :]
     return fields
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
-from ...kernels.learning.conditionals import LANES, add_conditional_log_odds, sum_log_probabilities
+from ...kernels.learning.conditionals import LANES, Flips, sum_log_probabilities
 from ...machine.clamping import fields_of_hidden
 from ...machine.couplings import Layered, row_blocks
 from ...machine.machine import BoltzmannMachine
@@ -85,51 +85,51 @@ def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads
     return found
 
 
-def conditional_log_odds(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
-    """Return log p(v_i up | others) - log p(v_i down | others), (n_rows, len(units)).
+class Conditionals:
+    """Single visible units given all others in the same rows, for one machine after the other.
 
-    `rows` (n_rows, n_visible) are values of a machine that is visible, or restricted.
+    Parameters
+    ----------
+    like : BoltzmannMachine
+        Visible, or of two layers; its parameters do not matter.
+    rows : (n_rows, n_visible) float64 array
+        Values.
+    units : (k,) int array
     """
-    return _log_odds(model, rows, units, is_up(model, rows, units), beta)[0].T
 
+    def __init__(self, like: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> None:
+        self._rows, self._units = rows, units
+        up = (rows[:, units] == like.convention.hi).T
+        self._signs = np.where(up, -1.0, 1.0)
+        self._flips = Flips(up, like.n_hidden) if like.n_hidden else None
+        self._room = np.empty((2, LANES))
 
-def is_up(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return where units are up in rows of values, (len(units), n_rows)."""
-    return np.ascontiguousarray((rows[:, units] == model.convention.hi).T)
+    def look(self, model: BoltzmannMachine, beta: float) -> tuple[float, np.ndarray | None]:
+        """Return the mean of log p(v_i | others) over rows and units, and log sum_h exp(-beta E(v, h)) of each row.
+
+        One pass over the fields of hidden units serves for both; without any there is no sum.
+        """
+        against, log_sums = self.log_odds(model, beta)
+        self._room[0], self._room[1] = 0.0, 1.0
+        total = float(sum_log_probabilities(np.ascontiguousarray(against), self._room))
+        return total / against.size, None if log_sums is None else log_sums.copy()
+
+    def log_odds(self, model: BoltzmannMachine, beta: float) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return log-odds of what units are not, (k, n_rows), and the log sums; both until the next call."""
+        span, n, rows, units = model.convention.span, model.n_visible, self._rows, self._units
+        if self._flips is None:
+            return self._signs * (beta * span * model.field(rows)[:, units].T), None
+        fields = fields_of_hidden(model, rows, self._flips.fields[: len(rows)])
+        found = self._flips.found[:, : len(rows)]
+        found[0] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
+        bias = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units]
+        np.multiply(self._signs, bias[:, None], out=found[1:])
+        self._flips.add(beta * span, beta * span**2 * model.couplings.arrays[0][units])
+        return found[1:], found[0]
 
 
 def log_conditionals(model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, beta: float) -> np.ndarray:
     """Return log p(v_i | others), (n_rows, len(units))."""
-    log_odds = conditional_log_odds(model, rows, units, beta)
-    up = rows[:, units] == model.convention.hi
-    against = np.where(up, -log_odds, log_odds)
+    against = Conditionals(model, rows, units).log_odds(model, beta)[0].T
     found: np.ndarray = -np.maximum(against, 0.0) - np.log1p(np.exp(-np.abs(against)))
     return found
-
-
-def watch_rows(
-    model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
-) -> tuple[float, np.ndarray | None]:
-    """Return the mean of `log_conditionals` over rows and units, and log sum_h exp(-beta E(v, h)) of each row.
-
-    One pass over the fields of hidden units serves for both; without any there is no sum. `up` is what `is_up` returns.
-    """
-    log_odds, log_sums = _log_odds(model, rows, units, up, beta)
-    room = np.zeros((2, LANES))
-    room[1] = 1.0
-    return float(sum_log_probabilities(np.where(up, -log_odds, log_odds), room)) / log_odds.size, log_sums
-
-
-def _log_odds(
-    model: BoltzmannMachine, rows: np.ndarray, units: np.ndarray, up: np.ndarray, beta: float
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return log-odds of units, (len(units), n_rows), and log sums over hidden units, (n_rows,), if there are any."""
-    span, n = model.convention.span, model.n_visible
-    if model.n_hidden == 0:
-        return np.ascontiguousarray(beta * span * model.field(rows)[:, units].T), None
-    fields, before = fields_of_hidden(model, rows), np.empty((1 + len(units), len(rows)))
-    before[0] = beta * (rows @ model.flat_bias[:n] - model.offset + model.convention.hi * fields.sum(axis=1))
-    before[1:] = beta * up_bias(model.couplings, model.flat_bias, model.convention)[units, None]
-    weights = beta * span**2 * model.couplings.arrays[0][units]
-    found = add_conditional_log_odds(fields, beta * span, weights, up, before)
-    return found[1:], found[0]

@@ -17,56 +17,82 @@ import math
 import numpy as np
 
 from ..arrays import copy_row, empty, sum_row
-from ..functions import MOST_FACTORS, add_logs, exp2_float64, exp_float64, log1p_float64, multiply_exponentials
+from ..functions import (
+    MOST_FACTORS,
+    add_logs,
+    bits_of,
+    exp2_float64,
+    exp_float64,
+    log1p_float64,
+    multiply_exponentials,
+    number_of,
+)
 from ..jit import borrowing, inlined, kernel
 from ..vectors import FACTORS, TILED, multiply_factors
 
 ROOM = 600.0  # a product of factors within exp(+-ROOM) is a normal number
 LANES = 64  # rows side by side: sums of so many lanes run as vectors, without a change of their order
-_LOG2_E = 1.4426950408889634
+_LOG2_E, _LN_2 = 1.4426950408889634, 0.6931471805599453
 
 
-def add_conditional_log_odds(
-    fields: np.ndarray, scale: float, weights: np.ndarray, up: np.ndarray, before: np.ndarray
-) -> np.ndarray:
-    """Return log-odds of units with what hidden units contribute to them, and sums over hidden units.
+class Flips:
+    """Log-odds of what units are not, given all others, in the same rows of one machine after the other.
 
-    The result is (1 + n_units, rows): sum_h log(1 + exp(-field)), and log-odds, both added to `before` of this shape.
-    `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits; `weights` (n_units,
-    n_hidden) beta times the couplings; `up` (n_units, rows) bool, the rows' own bits.
+    Parameters
+    ----------
+    up : (n_units, n_rows) bool array
+        The rows' own bits.
+    n_hidden : int
+
+    Attributes
+    ----------
+    fields : (at least n_rows, n_hidden) float64 array
+        Room for the fields of hidden units.
+    found : (1 + n_units, at least n_rows) float64 array
+        Room for sums over hidden units, and for log-odds.
     """
-    (n_units, n_hidden), n_rows = weights.shape, len(fields)
-    n_more = -n_rows % FACTORS
-    found, own = np.zeros((2, 1 + n_units, n_rows + n_more))
-    found[:, :n_rows], own[1:, :n_rows] = before, up
-    fields = np.concatenate([fields, np.zeros((n_more, n_hidden))]) if n_more else np.ascontiguousarray(fields)
-    widths = np.abs(weights).max(axis=0, initial=0.0)
-    exponents, rises = np.zeros((2, 1 + n_units, 2, n_hidden))
-    np.clip(weights, -ROOM, ROOM, out=exponents[1:, 0])
-    np.negative(exponents[:, 0], out=exponents[:, 1])
-    rises.fill(1.0)
-    flat = 2 * (1 + n_units), n_hidden
-    multiply_exponentials(rises.reshape(flat), exponents.reshape(flat), 0.0)
-    lines, sums = np.empty((2, n_hidden)), np.ones((3, FACTORS))
-    room = np.empty((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64), *lines, *sums
-    if add_factors(fields, scale, widths, rises, own, found, room):
-        add_large_factors(fields, scale, widths, np.ascontiguousarray(weights), own, found)
-    return found[:, :n_rows]
+
+    def __init__(self, up: np.ndarray, n_hidden: int) -> None:
+        (n_units, n_rows) = up.shape
+        n_padded = -(-n_rows // FACTORS) * FACTORS
+        self.fields, self.found = np.zeros((n_padded, n_hidden)), np.zeros((1 + n_units, n_padded))
+        self._own = np.zeros(self.found.shape)
+        self._own[1:, :n_rows] = up
+        self._rises, self._exponents = np.ones((1 + n_units, 2, n_hidden)), np.empty((n_units, 2, n_hidden))
+        lines, sums = np.empty((2, n_hidden)), np.ones((4, FACTORS))
+        self._room = np.empty((n_hidden, FACTORS)), np.empty(2 * n_hidden + 1, np.int64), *lines, *sums
+
+    def add(self, scale: float, weights: np.ndarray) -> None:
+        """Add sum_h log(1 + exp(-field)) to row 0 of `found`, and to the others what hidden units do for log-odds.
+
+        `scale` times `fields` are beta times the hidden units' fields in bits; `weights` (n_units, n_hidden) beta times
+        the couplings.
+        """
+        exponents, rises = self._exponents, self._rises[1:]
+        np.maximum(weights, -ROOM, out=exponents[:, 0])
+        np.minimum(exponents[:, 0], ROOM, out=exponents[:, 0])
+        np.negative(exponents[:, 0], out=exponents[:, 1])
+        rises.fill(1.0)
+        flat = rises.shape[0] * 2, rises.shape[2]
+        multiply_exponentials(rises.reshape(flat), exponents.reshape(flat), 0.0)
+        widths = np.abs(weights).max(axis=0, initial=0.0)
+        if add_factors(self.fields, scale, widths, self._rises, self._own, self.found, self._room):
+            add_large_factors(self.fields, scale, widths, np.ascontiguousarray(weights), self._own, self.found)
 
 
 @borrowing
 def add_factors(fields, scale, widths, rises, own, found, room):
-    """Add to every unit's log-odds what hidden units contribute to it; return whether some of these are left out.
+    """Add to log-odds of what units are not what hidden units contribute; return whether some of these are left out.
 
     `scale` times `fields` (rows, n_hidden) are beta times the hidden units' fields in bits, rows a multiple of
     `FACTORS`; `widths` (n_hidden,) the largest beta |W| of each, `rises` (1 + n_units, 2, n_hidden) exp(+-beta W), cut
     at `ROOM`, of no unit, which are 1, and of all units; `own` (1 + n_units, rows) 1 where a unit is up, else 0.
     Mutates `found` (1 + n_units, rows): the sums sum_h log(1 + exp(-field)), and log-odds; and `room`, terms (n_hidden,
-    `FACTORS`), ends of products (2 n_hidden + 1,), two rows (n_hidden,), and three (`FACTORS`,), the first of which is
-    1. Hidden units that are left out, with a factor beyond exp(+-ROOM), are those of `add_large_factors`.
+    `FACTORS`), ends of products (2 n_hidden + 1,), two rows (n_hidden,), and four (`FACTORS`,). Hidden units that are
+    left out, with a factor beyond exp(+-ROOM), are those of `add_large_factors`.
     Cost: a multiplication and an addition for every coupling and row.
     """
-    terms, ends, largest, line, product, odds, none = room
+    terms, ends, largest, line, product, powers, odds, none = room
     n_hidden, left_out = widths.size, False
     for first in range(0, fields.shape[0], FACTORS):
         for h in range(n_hidden):
@@ -83,13 +109,16 @@ def add_factors(fields, scale, widths, rises, own, found, room):
         left_out |= some_left_out
         none[:] = 0.0
         for i in range(rises.shape[0]):
-            odds[:] = 0.0
+            product[:] = 1.0
+            powers[:] = 0.0
             for k in range(0, n_ends, 2):
                 _multiply(product, own[i, first:], terms[ends[k] :], rises[i, :, ends[k] :], ends[k + 1] - ends[k])
-                add_logs(odds, product)
+                _take_powers(powers, product)
             for r in range(FACTORS):
-                more = odds[r] - none[r]
-                found[i, first + r] += more if own[i, first + r] == 0.0 else -more
+                odds[r] = powers[r] * _LN_2 + log1p_float64(product[r] - 1.0)
+            here = found[i, first:]
+            for r in range(FACTORS):
+                here[r] += odds[r] - none[r]
             if i == 0:  # to which all others are compared
                 copy_row(none, odds)
     return left_out
@@ -106,6 +135,16 @@ def _multiply(product, own, terms, rises, n):
         for h in range(n):
             for r in range(FACTORS):
                 product[r] *= terms[h, r] + rises[0 if own[r] == 0.0 else 1, h]
+
+
+@inlined
+def _take_powers(powers, product):
+    """Take powers of two out of products, which are from 1 to 2 then, and add their exponents. Mutates both."""
+    for r in range(FACTORS):
+        word = bits_of(product[r])
+        exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
+        powers[r] += np.float64(exponent)
+        product[r] = number_of(np.int64(word - np.int64(exponent << np.int64(52))))
 
 
 @borrowing
@@ -144,8 +183,7 @@ def add_large_factors(fields, scale, widths, weights, own, found):
                     f = scale * fields[r, h]
                     found[0, r] += max(-f, 0.0) + math.log1p(math.exp(-abs(f)))
                     for i in range(weights.shape[0]):
-                        sign = 1.0 if own[i + 1, r] == 0.0 else -1.0
-                        found[i + 1, r] += sign * _log_factor(f, sign * weights[i, h])
+                        found[i + 1, r] += _log_factor(f, weights[i, h] if own[i + 1, r] == 0.0 else -weights[i, h])
 
 
 @kernel

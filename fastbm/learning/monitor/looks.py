@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._base import rng
 from ...data.rows import Rows
-from ...inference.conditional.layers import is_up, watch_rows
+from ...inference.conditional.layers import Conditionals
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import LISTED
 from ..settings import FitSettings
@@ -51,7 +51,7 @@ class Look:
         places = places_of_some(table, generator, weights, most)
         self.values, self.complete = values_of(start.convention, table, places), table.complete
         self.units = np.sort(generator.permutation(start.n_visible)[:MOST_UNITS])
-        self._up = is_up(start, self.values, self.units)
+        self._conditionals = Conditionals(start, self.values, self.units) if start.hidden_are_independent else None
         self._seen: tuple[BoltzmannMachine, tuple[float, np.ndarray | None]] | None = None
 
     def at(self, model: BoltzmannMachine) -> tuple[float, np.ndarray | None]:
@@ -61,7 +61,8 @@ class Look:
         are hidden units.
         """
         if self._seen is None or self._seen[0] is not model:
-            self._seen = model, watch_rows(model, self.values, self.units, self._up, self._beta)
+            assert self._conditionals is not None
+            self._seen = model, self._conditionals.look(model, self._beta)
         return self._seen[1]
 
 
