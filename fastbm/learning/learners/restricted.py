@@ -128,6 +128,7 @@ class RestrictedSteps:
         self._turned = arrays.zeros((n_lanes // VECTOR, shape[0]), np.uint16)
         self._means = arrays.zeros((n_lanes, shape[1]), np.float32)
         self._taken = np.zeros(n), np.zeros((-(-n // PIECE), m))
+        self._rooms: dict[tuple[int, int], Any] = {}  # of threads, by their number and how many there are
         up = rng.keyed(settings.seed, rng.INITIAL).integers(0, 2, (n_chains, n + m), dtype=np.uint8)
         self._place(up, rng.streams(settings.seed, n_chains))
 
@@ -186,42 +187,46 @@ class RestrictedSteps:
         noise = self._noise.sums, self._noisy
 
         def one(shard: int, n_shards: int) -> None:
-            sizes = (s.batch_size, VECTOR), (len(self._chains[0]), VECTOR), (self._n, PIECE)
-            parts = tuple(_part_of(n, step, shard, n_shards) for n, step in sizes)
-            chains, room = self._opened(slice(*parts[1])), self._room(*parts[:2])
-            plan = self._m, int(self._persistent), s.n_sweeps, shard, n_shards, *parts
-            run_batches(words, order, machine, (*chains, len(self._chains[0])), lanes, noise, numbers, room, plan)
+            if (shard, n_shards) not in self._rooms:
+                self._rooms[shard, n_shards] = self._room(shard, n_shards)
+            parts, chains, room = self._rooms[shard, n_shards]
+            self._open(slice(*parts[1]), *chains)
+            visible, plan = self._chains[0][slice(*parts[1])], (self._m, int(self._persistent), s.n_sweeps)
+            run_batches(
+                words, order, machine, (visible, *chains, len(self._chains[0])), lanes, noise, numbers, room,
+                (*plan, shard, n_shards, *parts),
+            )  # fmt: skip
             self._close(slice(*parts[1]), *chains)
 
         side_by_side(one, self._threads, lambda: let_through(counter))
         self._noise.count(len(self._chains[0]), len(order))
 
-    def _opened(self, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return some chains as the kernel takes them: visible bits, which are ours, hidden ones and streams."""
-        visible, hidden, streams = (array[part] for array in self._chains)
-        width = -(-len(visible) // VECTOR) * VECTOR
-        words, states = (arrays.zeros((n, width), np.uint32) for n in (hidden.shape[1], 4))
-        states[:] = 1  # streams of lanes that no chain has
-        words[:, : len(visible)], states[:, : len(visible)] = hidden.T, streams.T
-        return visible, words, states
+    def _open(self, part: slice, words: np.ndarray, states: np.ndarray) -> None:
+        """Write hidden bits and streams of some chains as the kernel takes them; visible bits are ours."""
+        _, hidden, streams = (array[part] for array in self._chains)
+        words[:, : len(hidden)], states[:, : len(hidden)] = hidden.T, streams.T
 
-    def _close(self, part: slice, bits: np.ndarray, words: np.ndarray, states: np.ndarray) -> None:
-        """Write chains back, as `_opened` returned them."""
-        _, hidden, streams = self._chains
-        hidden[part], streams[part] = words.T[: len(bits)], states.T[: len(bits)]
+    def _close(self, part: slice, words: np.ndarray, states: np.ndarray) -> None:
+        """Write chains back."""
+        _, hidden, streams = (array[part] for array in self._chains)
+        hidden[:], streams[:] = words.T[: len(hidden)], states.T[: len(hidden)]
 
-    def _room(self, of_rows: tuple[int, int], of_chains: tuple[int, int]) -> tuple[Any, ...]:
-        """Return the room that a thread needs for its rows and chains."""
+    def _room(self, shard: int, n_shards: int) -> tuple[Any, ...]:
+        """Return a thread's parts of rows, chains and visible units, and room for its chains, and for its work."""
         (n, m), n_hidden, n_words = self._weights.shape, self._m, len(self._weights) // WORD
-        n_rows, n_lanes = (end - first for first, end in (of_rows, of_chains))
+        sizes = (self._settings.batch_size, VECTOR), (len(self._chains[0]), VECTOR), (self._n, PIECE)
+        parts = tuple(_part_of(n, step, shard, n_shards) for n, step in sizes)
+        n_rows, n_lanes = (end - first for first, end in parts[:2])
         width = -(-n_lanes // VECTOR) * VECTOR
+        chains = arrays.zeros((m // WORD, width), np.uint32), arrays.zeros((4, width), np.uint32)
+        chains[1][:] = 1  # streams of lanes that no chain has
         of_lanes = (
             arrays.zeros((n, width), np.float32), arrays.zeros((n_words, width), np.uint32),
             arrays.zeros((width, m), np.float32), arrays.zeros((-(-n_hidden // VECTOR) * VECTOR, width), np.float32),
             arrays.zeros((width,), np.uint32), arrays.zeros(room_of_hidden(m // WORD, width), np.float32),
             arrays.zeros((max(n, len(self._means)) + VECTOR,), np.int32),
         )  # fmt: skip
-        return (
+        return parts, chains, (
             of_lanes, np.empty((n_rows, n_words), np.uint32),
             arrays.zeros((-(-n_rows // VECTOR) * VECTOR, m), np.float32),
             (np.zeros(self._n, np.float32), arrays.zeros((m,), np.float32)), (np.empty(self._n), np.empty(n_hidden)),
