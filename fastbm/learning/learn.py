@@ -153,7 +153,7 @@ class Learner:
         if not metrics:
             return {}
         parameters = self.driver.parameters
-        if not all((self.settings.beta * np.abs(array) < LARGEST).all() for array in parameters.arrays):  # nor is nan
+        if not all(self.settings.beta * np.abs(a).max(initial=0.0) < LARGEST for a in parameters.arrays):  # nor is nan
             raise self._divergence(f"parameters are not finite, or above {LARGEST:g} / beta.")
         self._last = parameters
         self.n_epochs += 1

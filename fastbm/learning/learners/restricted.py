@@ -10,6 +10,7 @@ doi:10.1145/1390156.1390290.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -34,6 +35,7 @@ from ..training_set import Sample
 COLUMNS = 64  # hidden units come in so many, which loops over rows of weights take in whole vectors
 THREADS_WORK = 1 << 21  # lanes of a batch times couplings from which on a second thread is worth two meetings
 MOST_CHAINS = 128
+AHEAD, FEW_ROWS = 8, 1 << 12  # orders of so many epochs are made at once, where an epoch may take as long as its order
 CALL_WORK = 1 << 31  # the same of a call: less than a tenth of a second, so that a stop is prompt
 
 
@@ -118,7 +120,7 @@ class RestrictedSteps:
         self._noisy = self._noise.pairs.units - np.array([[0], [n]])
         self._offsets = Offsets(like, sample.mean)
         self._batch, self._n_batches = 0, len(up) // settings.batch_size
-        self._order: tuple[int, np.ndarray] | None = None
+        self._orders: dict[int, np.ndarray] = {}
         shape = -(-n // WORD) * WORD, -(-m // COLUMNS) * COLUMNS
         self._weights, self._velocity, self._gap = (arrays.zeros(shape, np.float32) for _ in range(3))
         self._bias_velocity = np.zeros(n + m)
@@ -166,7 +168,7 @@ class RestrictedSteps:
             return []
         self._batch = 0
         gap = self._gap[: self._n, : self._m]
-        error = float(np.sqrt(np.mean(np.square(gap, dtype=np.float64)))) / self._n_batches
+        error = math.sqrt(np.square(gap, dtype=np.float64).sum() / gap.size) / self._n_batches
         of_pairs = self._noise.pairs.pick([gap]) / self._n_batches
         self._gap[:] = 0.0
         return [{"moment_error": error, "moment_noise": self._noise.take(of_pairs)}]
@@ -235,13 +237,13 @@ class RestrictedSteps:
 
     def _chosen(self, number: int, places: slice) -> np.ndarray:
         """Return some places of the order in which an epoch takes the rows."""
-        n_rows = len(self._rows)
+        n_rows, seed, weights = len(self._rows), self._settings.seed, self._row_weights
         if n_rows > LISTED:
-            return order_of_rows(n_rows, self._settings.seed, number, self._row_weights, places)
-        if self._order is None or self._order[0] != number:
-            every = order_of_rows(n_rows, self._settings.seed, number, self._row_weights, slice(None))
-            self._order = number, every
-        return self._order[1][places]
+            return order_of_rows(n_rows, seed, number, weights, places)
+        if number not in self._orders:
+            last = number + (AHEAD if n_rows <= FEW_ROWS else 1)
+            self._orders = {k: order_of_rows(n_rows, seed, k, weights, slice(None)) for k in range(number, last)}
+        return self._orders[number][places]
 
     def samples(self) -> np.ndarray | None:
         """Return packed states of the chains, or None where they do not persist."""

@@ -71,9 +71,9 @@ def _upper(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return i, k - starts[i] + i + 1
 
 
-def _halves(n_chains: int) -> np.ndarray:
-    """Return how many chains are even and odd ones."""
-    return np.array([-(-n_chains // 2), n_chains // 2])
+def _mean(numbers: np.ndarray) -> float:
+    """Return the mean of numbers, or 0 of none."""
+    return float(numbers.sum()) / max(numbers.size, 1)
 
 
 class MomentNoise:
@@ -107,7 +107,7 @@ class MomentNoise:
     def forget(self) -> None:
         """Drop all sums, to begin another epoch."""
         n_pairs = self.pairs.units.shape[1]
-        self._sums, self._counts = np.zeros((2, n_pairs)), np.zeros(2, np.int64)
+        self._sums, self._counts = np.zeros((2, n_pairs)), [0, 0]
         self._clamped, self._n_clamped = np.zeros(n_pairs), 0
 
     def add_chains(self, chains: Chains) -> None:
@@ -116,28 +116,23 @@ class MomentNoise:
         counts = np.zeros(self._sums.shape, np.int64)
         for k in range(len(chains.blocks)):
             count_halves(counts, chains.words(k), self.pairs.units, spins)
-        sizes = self._count(chains.n_chains)
-        self._sums += sizes[:, None] - 2 * counts if spins else counts
+        self.count(n := chains.n_chains)
+        self._sums += np.array([[-(-n // 2)], [n // 2]]) - 2 * counts if spins else counts
 
     def add_values(self, values: np.ndarray) -> None:
         """Add states, or means, of chains (n_chains, n_units) float32."""
         add_halves(self._sums, values, self.pairs.units)
-        self._count(len(values))
+        self.count(len(values))
 
     @property
     def sums(self) -> np.ndarray:
         """Sums over chains of even and of odd number, (2, n_pairs), for who adds to them and calls `count`."""
         return self._sums
 
-    def count(self, n_chains: int, times: int) -> None:
-        """Add to the numbers of chains that `sums` hold, so many times."""
-        self._counts += times * _halves(n_chains)
-
-    def _count(self, n_chains: int) -> np.ndarray:
-        """Add to the numbers of chains, and return how many of these are even and odd ones."""
-        sizes = _halves(n_chains)
-        self._counts += sizes
-        return sizes
+    def count(self, n_chains: int, times: int = 1) -> None:
+        """Add to the numbers of chains, even and odd ones, that `sums` hold, so many times."""
+        even, odd = self._counts
+        self._counts = [even + times * -(-n_chains // 2), odd + times * (n_chains // 2)]
 
     def add_clamped(self, arrays: Sequence[np.ndarray]) -> None:
         """Add the clamped pairs of an update, in the shape of the couplings' arrays."""
@@ -150,34 +145,31 @@ class MomentNoise:
         `gap` is the epoch's <s_i s_j>_clamped - <s_i s_j>_free at the pairs, where the clamped phase itself was not
         taken in.
         """
-        if gap is None:
-            clamped = self._clamped / max(self._n_clamped, 1)
-        else:
-            clamped = gap + self._sums.sum(axis=0) / self._counts.sum()
+        (first, second), sums = self._counts, self._sums
+        clamped = self._clamped / max(self._n_clamped, 1) if gap is None else gap + sums.sum(axis=0) / (first + second)
         variance = np.zeros(len(clamped))
         if self._n_rows is not None:
             low = -1.0 if self._units.lo < 0 else 0.0
-            variance += np.maximum((1.0 - clamped) * (clamped - low), 0.0) / self._n_rows
+            variance = np.maximum((1.0 - clamped) * (clamped - low), 0.0) / self._n_rows
         if self._own_chains:
-            first, second = self._counts
             if second:
-                apart = self._sums[0] / first - self._sums[1] / second
+                apart = sums[0] / first - sums[1] / second
                 of_chains = first * second / (first + second) ** 2 * apart**2
-                self.of_chains = math.sqrt(of_chains.mean()) if len(of_chains) else 0.0
+                self.of_chains = math.sqrt(_mean(of_chains))
                 variance += of_chains
             else:
                 variance += np.nan  # one chain has nothing to be held against
         self.forget()
-        return math.sqrt(variance.mean()) if len(variance) else 0.0
+        return math.sqrt(_mean(variance))
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the sums of an epoch that is not over."""
         return {
-            "sums": self._sums, "counts": self._counts, "clamped": self._clamped,
+            "sums": self._sums, "counts": np.array(self._counts), "clamped": self._clamped,
             "n_clamped": np.array(self._n_clamped),
         }  # fmt: skip
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
-        self._sums, self._counts = np.array(state["sums"]), np.array(state["counts"])
+        self._sums, self._counts = np.array(state["sums"]), state["counts"].tolist()
         self._clamped, self._n_clamped = np.array(state["clamped"]), int(state["n_clamped"])
