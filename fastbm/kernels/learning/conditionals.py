@@ -113,7 +113,11 @@ def add_factors(fields, scale, widths, rises, own, found, room):
             powers[:] = 0.0
             for k in range(0, n_ends, 2):
                 _multiply(product, own[i, first:], terms[ends[k] :], rises[i, :, ends[k] :], ends[k + 1] - ends[k])
-                _take_powers(powers, product)
+                for r in range(FACTORS):  # powers of two go, so that products are from 1 to 2 where the next ones begin
+                    word = bits_of(product[r])
+                    exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
+                    powers[r] += np.float64(exponent)
+                    product[r] = number_of(np.int64(word - np.int64(exponent << np.int64(52))))
             for r in range(FACTORS):
                 odds[r] = powers[r] * _LN_2 + log1p_float64(product[r] - 1.0)
             here = found[i, first:]
@@ -135,16 +139,6 @@ def _multiply(product, own, terms, rises, n):
         for h in range(n):
             for r in range(FACTORS):
                 product[r] *= terms[h, r] + rises[0 if own[r] == 0.0 else 1, h]
-
-
-@inlined
-def _take_powers(powers, product):
-    """Take powers of two out of products, which are from 1 to 2 then, and add their exponents. Mutates both."""
-    for r in range(FACTORS):
-        word = bits_of(product[r])
-        exponent = np.int64(word >> np.int64(52)) - np.int64(1023)
-        powers[r] += np.float64(exponent)
-        product[r] = number_of(np.int64(word - np.int64(exponent << np.int64(52))))
 
 
 @borrowing
