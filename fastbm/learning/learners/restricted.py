@@ -35,8 +35,8 @@ from ..training_set import Sample
 COLUMNS = 64  # hidden units come in so many, which loops over rows of weights take in whole vectors
 THREADS_WORK = 1 << 21  # lanes of a batch times couplings from which on a second thread is worth two meetings
 MOST_CHAINS = 128
-AHEAD, FEW_ROWS = 8, 1 << 12  # orders of so many epochs are made at once, where an epoch may take as long as its order
 CALL_WORK = 1 << 31  # the same of a call: less than a tenth of a second, so that a stop is prompt
+AHEAD, FEW_ROWS = 8, 1 << 12  # epochs whose orders are made at once, and rows up to which fetching code takes longer
 
 
 class Asked(Protocol):
