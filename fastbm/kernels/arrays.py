@@ -56,14 +56,31 @@ def _zeros(_typing: Any, shape: Any, dtype: Any) -> Any:
     return _signature(shape, dtype), generate
 
 
-empty, zeros = (np.empty, np.zeros) if config.DISABLE_JIT else (_empty, _zeros)
+@intrinsic
+def _copy_row(_typing: Any, to: Any, row: Any) -> Any:
+    """Write the numbers of a row to another one of the same length and kind. Mutates `to`."""
+    if to.dtype != row.dtype or (to.ndim, row.ndim) != (1, 1):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        rows = [make_array(kind)(context, builder, value) for kind, value in zip(kinds, args, strict=True)]
+        with cgutils.for_range(builder, builder.extract_value(rows[0].shape, 0)) as loop:
+            here, there = (
+                cgutils.get_item_pointer(context, builder, kind, one, [loop.index])
+                for kind, one in zip(kinds, rows, strict=True)
+            )
+            builder.store(builder.load(there), here)
+        return context.get_dummy_value()
+
+    return types.void(to, row), generate
 
 
-@inlined
-def copy_row(to, row):
-    """Write the numbers of a row to another one of the same length. Mutates `to`."""
-    for k in range(to.shape[0]):
-        to[k] = row[k]
+def _copy_plainly(to: Any, row: Any) -> None:
+    to[:] = row
+
+
+empty, zeros, copy_row = (np.empty, np.zeros, _copy_plainly) if config.DISABLE_JIT else (_empty, _zeros, _copy_row)
 
 
 @inlined

@@ -216,7 +216,7 @@ def add_log_sums(totals, fields, low, high, room):
         totals[row] += total + _sum_logs(logs, product) + larger
 
 
-@borrowing
+@apart_borrowing
 def _sum_logs(logs, product):
     """Return the sum of the logs of products, which are 1 then. Mutates `product` and the room `logs`."""
     logs[:] = 0.0

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numba
@@ -17,10 +18,12 @@ from llvmlite import ir
 from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, serialize, types
+from numba.core.analysis import dead_branch_prune
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typed_passes import NopythonRewrites, NopythonTypeInference
 from numba.core.typing.npydecl import parse_dtype
+from numba.core.untyped_passes import DeadBranchPrune, InlineClosureLikes
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
@@ -155,6 +158,20 @@ class _Widen(FunctionPass):
         return False
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Prune(DeadBranchPrune):
+    """Drops what stands under `x is None` where an argument x is there, as Numba does where it is None."""
+
+    _name = "fastbm_prune"
+
+    def run_pass(self, state: Any) -> bool:
+        """Tell Numba the types of such arguments as if they were those of literals, which it takes for not None."""
+        unsure = (types.NoneType, types.Omitted, types.Optional)
+        args = [kind if isinstance(kind, unsure) else SimpleNamespace(literal_type=kind) for kind in state.args]
+        dead_branch_prune(state.func_ir, args)
+        return True
+
+
 class _Flags(compiler.Flags):
     """Numba's flags, which it compares at every call that it meets in a function: all at once, not one by one."""
 
@@ -166,13 +183,18 @@ class _Flags(compiler.Flags):
 _USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.items()}
 
 
+_NEEDLESS = InlineClosureLikes, NopythonRewrites  # no kernel has closures, nor formulas of whole arrays
+
+
 class _Compiler(compiler.Compiler):
-    """Numba's compiler with that pass."""
+    """Numba's compiler with these passes, and without what looks through all code for what kernels do not have."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return the usual pipelines, with the pass before that of lowering."""
+        """Return the usual pipelines, with one pass after its like, and one before that of lowering."""
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
+            pipeline.passes = [one for one in pipeline.passes if one[0] not in _NEEDLESS]
+            pipeline.add_pass_after(_Prune, DeadBranchPrune)
             pipeline.add_pass_after(_Widen, NopythonTypeInference)
             pipeline.finalize()
         return list(pipelines)

@@ -87,9 +87,12 @@ def make_chains(
 
 def start_chains(
     model: BoltzmannMachine, bias: np.ndarray, beta: np.ndarray, *, rule: str, order: str, kernel: str, seed: int,
-    initial: Any, threads: int, first_chain: int, highest_beta: float | None,
+    initial: Any, threads: int, first_chain: int, highest_beta: float | None, one_by_one: bool | None = None,
 ) -> Chains:  # fmt: skip
-    """Return chains, one for each of `beta` (n_chains,), of arguments that `make_chains` would have checked."""
+    """Return chains, one for each of `beta` (n_chains,), of arguments that `make_chains` would have checked.
+
+    Whether they are swept `one_by_one`, which gives the same bits, depends on how many there are unless given.
+    """
     if rule == "metropolis" and order != "random" and highest_beta is None:
         _warn_if_periodic(model, order, float(beta.min()))
     return couple_chains(
@@ -105,6 +108,7 @@ def start_chains(
         seed=seed,
         threads=threads,
         highest_beta=highest_beta,
+        one_by_one=one_by_one,
     )
 
 

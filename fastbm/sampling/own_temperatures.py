@@ -20,8 +20,9 @@ import numpy as np
 
 from .._base import rng
 from .._base.threads import single_threaded_blas
-from .chains import make_chains
+from .chains import start_chains
 from .clamped import Conditioned
+from .engine.choice import choose_kernel
 
 FREE, MOVING, FROZEN = 0.5, 10.0, 30.0  # log-odds
 LOOSE, TIED, STILL = 3.0, 10.0, 70.0  # of annealing
@@ -66,9 +67,15 @@ def own_betas(subject: Conditioned, threads: int) -> OwnBetas:
     hot, machine = hot_beta(subject), subject.machine
     if math.isinf(hot):
         return OwnBetas(hot, hot, hot, hot, hot)
-    chains = make_chains(
-        machine, CHAINS, beta=min(hot * (QUENCHED / FREE), LARGEST), seed=rng.derive(0, rng.PILOT), threads=threads
-    )
+    beta = np.full(CHAINS, min(hot * (QUENCHED / FREE), LARGEST))
+    about = (machine.couplings, machine.flat_bias, machine.convention)
+    kernel = choose_kernel(*about, beta=beta, order="sequential")
+    chains = start_chains(
+        machine, machine.flat_bias, beta, rule="gibbs", order="sequential", kernel=kernel,
+        seed=rng.derive(0, rng.PILOT), initial="random", threads=threads, first_chain=0, highest_beta=None,
+        # chains so cold take int64, which no run after this does: the kernel is taken that is compiled the fastest
+        one_by_one=True if kernel == "dense" else None,
+    )  # fmt: skip
     chains.sweep(SWEEPS)
     states = machine.convention.values(chains.bits(), np.float64)
     with single_threaded_blas():

@@ -14,7 +14,7 @@ import fastbm as bm
 from fastbm._base import rng
 from fastbm._base.halting import Halted
 from fastbm.exact.layers import sum as layers
-from fastbm.exact.layers.form import LARGEST, StateWeights
+from fastbm.exact.layers.form import LARGEST, StateWeights, tabulate
 from fastbm.exact.plan import Part, Wanted, combine
 from fastbm.kernels.exact import layers as layer_sum
 from fastbm.kernels.exact.layers import draw_layers
@@ -34,10 +34,10 @@ small_blocks = layers_helpers.small_blocks
 def test_gaps(lo, hi):
     generator = np.random.default_rng(0)
     weights, base = generator.normal(size=(5, 7)), generator.normal(size=7)
-    gaps = np.empty((9, 7))
-    layer_sum.tabulate_gaps(gaps, weights, base, lo, hi, 20)
-    expected = [twins.gaps(20 + k, weights.tolist(), base.tolist(), lo, hi) for k in range(9)]
-    assert gaps == pytest.approx(np.array(expected), rel=0, abs=1e-14)
+    for first, n in ((0, 32), (24, 8), (13, 1), (0, 64)):
+        expected = [twins.gaps(first + k, weights.tolist(), base.tolist(), lo, hi) for k in range(n)]
+        gaps = tabulate(weights, base, lo, hi, first, n)
+        assert gaps == pytest.approx(np.array(expected), rel=0, abs=1e-14)
 
 
 def test_products_of_factors_neither_overflow_nor_round_away():
@@ -301,7 +301,7 @@ def test_kernels_compile_once():
         total(model)
         source(model).draw(np.ascontiguousarray(rng.streams(0, 3).T), 5, 1)
     kernels = [
-        layer_sum.tabulate_gaps, layer_sum.multiply_factors, layer_sum.multiply_steep,
-        multiply_exponentials, layer_sum.fill_conditionals, draw_layers,
+        layer_sum.multiply_factors, layer_sum.multiply_steep, multiply_exponentials, layer_sum.fill_conditionals,
+        draw_layers,
     ]  # fmt: skip
     assert all(len(getattr(kernel, "signatures", [0])) == 1 for kernel in kernels)

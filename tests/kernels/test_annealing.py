@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from fastbm.kernels.inference.annealing import anneal_dense, anneal_sparse, draw_tempered_layer, scale_of
-from fastbm.kernels.sampling.dense import init_fields_dense
+from fastbm.kernels.sampling.dense import dense_room, init_fields_dense
 from tests.twins import annealing, reference
 
 LANES, CHAINS = 16, 11  # lanes beyond the chains walk too, and nobody looks at them
@@ -57,7 +57,8 @@ class Problem:
         rises[:, : len(self.up)], start[:, : len(self.up)] = self.rises, self.start
         fields = np.empty_like(start)
         init_fields_dense(fields, self.up, rises, start)
-        anneal_dense(self.up, fields, self.sums, rises, self.base, self.path, self.streams, self.sites)
+        chains, room = (fields, rises), dense_room(self.up, fields)
+        anneal_dense(self.up, chains, self.sums, self.base, self.path, self.streams, self.sites, room)
         anew = np.empty_like(fields)
         init_fields_dense(anew, self.up, rises, start)
         assert np.array_equal(fields, anew)

@@ -1,9 +1,9 @@
-"""New arrays of kernels are those of NumPy."""
+"""New arrays of kernels, and copies of rows, are those of NumPy."""
 
 import numpy as np
 import pytest
 
-from fastbm.kernels.arrays import empty, zeros
+from fastbm.kernels.arrays import copy_row, empty, zeros
 from fastbm.kernels.jit import kernel
 
 
@@ -27,3 +27,16 @@ def test_shapes_kinds_and_zeros(n):
 def test_more_than_there_is():
     with pytest.raises(MemoryError):
         make(1 << 45, 1, np.zeros(1, np.float32))
+
+
+@kernel
+def copy_column(to, row):
+    copy_row(to[:, 1], row)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.bool_])
+def test_a_row_is_copied_to_where_others_lie_between(kind):
+    to, row = np.zeros((5, 2), kind), np.array([3, 0, 1, 2, 5]).astype(kind)
+    copy_column(to, row)
+    assert to[:, 1].tolist() == row.tolist()
+    assert not to[:, 0].any()

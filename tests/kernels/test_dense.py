@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.sampling.dense import (
+    advance_dense,
     are_blocks_faster,
+    dense_room,
     enter_block,
     init_fields_dense,
     leave_block,
-    sweep_dense,
     visit_units,
 )
 from tests.support.combinations import pairwise
@@ -55,8 +56,11 @@ class Lanes(NamedTuple):
 
     def sweep(self, sites: np.ndarray, n_sweeps: int, rule: str = "gibbs", hold: int = 0) -> int:
         rows = np.ascontiguousarray(sites, np.int32)
-        arguments = (self.up, self.fields, self.rises, self.scale, self.streams, rows, n_sweeps)
-        return sweep_dense(*arguments, None if rule == "gibbs" else np.uint32(hold))
+        chains, limit = (
+            (self.fields, self.rises, self.scale, self.streams),
+            None if rule == "gibbs" else np.uint32(hold),
+        )
+        return advance_dense(self.up, chains, rows, n_sweeps, limit, dense_room(self.up, self.fields))
 
     def recomputed(self) -> np.ndarray:
         fields = np.empty_like(self.fields)
@@ -392,7 +396,7 @@ def test_one_compiled_signature_for_each_type_of_fields():
     for dtype in FIELD_TYPES:
         for rule in RULES:
             lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
-    kernels = (init_fields_dense, sweep_dense, are_blocks_faster, enter_block, visit_units, leave_block)
+    kernels = (init_fields_dense, advance_dense, are_blocks_faster, enter_block, visit_units, leave_block)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
         alone = Machine.draw(1, "spin", seed=1), random_bits(1, 1, seed=1), random_streams(1, seed=1)

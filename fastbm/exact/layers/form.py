@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.exact.layers import (
-    LANES,
-    WIDTH,
-    multiply_factors,
-    multiply_steep,
-    tabulate_gaps,
-)
+from ...kernels.exact.layers import LANES, WIDTH, multiply_factors, multiply_steep
 from ...kernels.functions import multiply_exponentials
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
@@ -81,17 +76,18 @@ class LayerForm:
         """Ratio lo / span: 0 for binary units, -1/2 for spins."""
         return self.lo / (self.hi - self.lo)
 
-    def gaps_of(self, units: slice, base: np.ndarray, first: int, n_settings: int) -> np.ndarray:
-        """Return `base` and what settings `first` and on of the enumerated units `units` add to it."""
-        gaps = np.empty((n_settings, self.n_closed))
-        tabulate_gaps(gaps, np.ascontiguousarray(self.weights[units]), base, self.lo, self.hi, first)
-        return gaps
+    def tables_of(self, units: slice, base: np.ndarray, first: int, n_settings: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return gaps and pulls of settings `first` and on of the enumerated units `units`.
 
-    def pulls_of(self, units: slice, first: int, n_settings: int) -> np.ndarray:
-        """Return `pull` times the values of settings `first` and on of the enumerated units `units`."""
-        pulls = np.empty((n_settings, 1))
-        tabulate_gaps(pulls, np.ascontiguousarray(self.pull[units, None]), np.zeros(1), self.lo, self.hi, first)
-        return pulls[:, 0]
+        To gaps they add `base`, to pulls nothing.
+        """
+        both = tabulate(self._both[units], np.append(base, 0.0), self.lo, self.hi, first, n_settings)
+        return np.ascontiguousarray(both[:, :-1]), both[:, -1]
+
+    @cached_property
+    def _both(self) -> np.ndarray:
+        """Return what an enumerated unit adds to gaps, and last to the pull."""
+        return np.concatenate([self.weights, self.pull[:, None]], axis=1)
 
     def widest(self, n_low: int, beta: float) -> np.ndarray:
         """Return how far |p_j| or |q_j| reaches for every unit in closed form, in nats.
@@ -137,8 +133,8 @@ class StateWeights:
         slots, self._groups, self._steep = _slots(form.widest(n_low, beta))
         self._slots, self._empty = slots, slots < 0
         n_lanes = max(self.n_low_states, LANES)  # settings beyond those of the low units repeat them
-        gaps = form.gaps_of(self.low_units, np.zeros(form.n_closed), 0, n_lanes)
-        self.low_gaps, self.low_pulls = gaps[: self.n_low_states], form.pulls_of(self.low_units, 0, n_lanes)
+        gaps, self.low_pulls = form.tables_of(self.low_units, np.zeros(form.n_closed), 0, n_lanes)
+        self.low_gaps = gaps[: self.n_low_states]
         self._line = beta * self.low_pulls
         self._line += beta * (form.share + 1.0) * gaps[:, slots[~self._empty]].sum(axis=1)
         n_tiles = n_lanes // LANES
@@ -154,22 +150,18 @@ class StateWeights:
         """Terms a state takes: an exponential takes as long as many factors."""
         return float(terms_per_state(len(self._slots), len(self._steep)))
 
-    def high_gaps(self, first: int, n_high: int) -> np.ndarray:
-        """Return gaps from the biases and settings `first` and on of the high units."""
-        return self.form.gaps_of(self.high_units, self.form.gaps, first, n_high)
-
-    def high_pulls(self, first: int, n_high: int) -> np.ndarray:
-        """Return pulls of settings `first` and on of the high units."""
-        return self.form.pulls_of(self.high_units, first, n_high)
+    def high_tables(self, first: int, n_high: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return gaps from the biases and settings `first` and on of the high units, and their pulls."""
+        return self.form.tables_of(self.high_units, self.form.gaps, first, n_high)
 
     def weigh(self, first: int, n_high: int) -> tuple[float, np.ndarray]:
         """Return top and weights (n_high, n_low_states) for settings `first` and on of the high units.
 
         exp(top) times the weights is exp(-beta (E - offset)) summed over the units in closed form.
         """
-        gaps = self.high_gaps(first, n_high)
+        gaps, pulls = self.high_tables(first, n_high)
         fast = gaps.take(self._slots, axis=1)
-        line = self.beta * self.high_pulls(first, n_high)
+        line = self.beta * pulls
         line += self.beta * self.form.share * fast[:, ~self._empty].sum(axis=1)
         fast *= self.beta
         fast = _exponentials(fast)
@@ -185,6 +177,29 @@ class StateWeights:
         top = float(heights.max())
         multiply_exponentials(mantissas, heights, top)
         return top, mantissas[:, : self.n_low_states]
+
+
+def tabulate(weights: np.ndarray, base: np.ndarray, lo: float, hi: float, first: int, n_settings: int) -> np.ndarray:
+    """Return base + sum_i v_i weights_i for settings `first` and on, v_i being hi where bit i is set, else lo.
+
+    `weights` is (n_bits, n), `base` (n,), the table (n_settings, n). `n_settings` is a power of two, and `first` a
+    multiple of it, so that each of the low bits doubles the table and the high ones add the same to all of it. Where
+    there are fewer bits than settings need, these repeat.
+    """
+    found = np.empty((n_settings, base.size))
+    found[0], n, down, up = base, 1, lo * weights, hi * weights
+    for i in range(len(weights)):
+        if n < n_settings:
+            np.add(found[:n], up[i], out=found[n : 2 * n])
+            if lo:
+                found[:n] += down[i]
+            n *= 2
+        elif lo or first >> i & 1:
+            found += up[i] if first >> i & 1 else down[i]
+    while n < n_settings:
+        found[n : 2 * n] = found[:n]
+        n *= 2
+    return found
 
 
 def _exponentials(values: np.ndarray) -> np.ndarray:

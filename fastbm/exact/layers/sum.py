@@ -113,7 +113,7 @@ class LayerSum:
         """Averages over the piece whose states have `weights`, of sum 1, and whose high settings start at `first`."""
         form, n = self.form, self.form.n_units
         n_high = len(weights) // tables.n_low_states
-        gaps, pulls = tables.high_gaps(first, n_high), tables.high_pulls(first, n_high)
+        gaps, pulls = tables.high_tables(first, n_high)
         states = np.flatnonzero(weights > _negligible(weights))
         chances = weights[states]
         roots = np.sqrt(chances)

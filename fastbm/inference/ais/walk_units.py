@@ -14,7 +14,7 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense, energies_sparse
 from ...kernels.inference.annealing import anneal_dense, anneal_sparse
-from ...kernels.sampling.dense import init_fields_dense
+from ...kernels.sampling.dense import dense_room, init_fields_dense
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_bias
 from ...sampling.engine.choice import choose_kernel
@@ -129,7 +129,8 @@ class UnitsWalk(Walk):
             sites = sites[::-1].copy()
         up, sums, stream = self._up[k], tuple(self._sums[k]), self.lanes.streams[k]
         if self._dense:
-            anneal_dense(up, self._fields[k], sums, self._rises, self.base, table, stream, sites)
+            chains = (self._fields[k], self._rises)
+            anneal_dense(up, chains, sums, self.base, table, stream, sites, dense_room(up, chains[0]))
         else:
             anneal_sparse(up, sums, self._graph, self.base, table, stream, sites)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import copy_row, empty, zeros
+from ..arrays import empty, zeros
 from ..functions import bits_of, exp_float64, number_of
 from ..jit import borrowing, inlined, kernel
 from ..random import next_word, uniform_of_words
@@ -25,24 +25,6 @@ ROWS = 16  # high settings that use a tile's factors while they are in the first
 _LOG2 = 0.6931471805599453
 _MANTISSA = np.int64((1 << 52) - 1)
 _ONE = np.int64(1023 << 52)
-
-
-@borrowing
-def tabulate_gaps(gaps, weights, base, lo, hi, first):
-    """Write base + sum_i v_i weights_i for settings `first`, `first` + 1, ..., v_i = hi where bit i is set, else lo.
-
-    Mutates `gaps` (n_settings, n).
-    `weights` (n_bits, n), `base` (n,).  Cost: n_bits additions an entry, in one order for all.
-    """
-    for k in range(gaps.shape[0]):
-        row = gaps[k]
-        copy_row(row, base)
-        for i in range(weights.shape[0]):
-            value = hi if (first + k) >> i & 1 else lo
-            if value != 0.0:
-                other = weights[i]
-                for j in range(row.size):
-                    row[j] += value * other[j]
 
 
 @inlined

@@ -17,7 +17,7 @@ import numpy as np
 from ..arrays import empty
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits, next_word
-from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, room_for_dense, visit_units
+from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, visit_units
 from ..sampling.limits import ROWS, largest_float32
 
 
@@ -60,21 +60,20 @@ def tilted_limits(streams, tilts, scale, limits):
 
 
 @kernel
-def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
-    """Weigh and sweep at every step of `path`. Mutates `up`, `fields`, `sums`, `streams`.
+def anneal_dense(up, chains, sums, base, path, streams, sites, room):
+    """Weigh and sweep at every step of `path`. Mutates `up`, fields, `sums`, `streams`, `room`.
 
-    `up` (n_units, lanes) uint8 holds the bits, `fields` and `rises` are those of `fastbm.kernels.sampling.dense`, one
-    row of `fields` for each chain. `base` (n_units,) are the log-odds of the product model. A row of `path` is (step,
-    t, unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
-    (1 - t) base + t unit field.
+    `up` (n_units, lanes) uint8 holds the bits, `chains` is (fields, rises) of `fastbm.kernels.sampling.dense`, with one
+    row of fields for each chain, and `room` what its `dense_room` has made. `base` (n_units,) are the log-odds of the
+    product model. A row of `path` is (step, t, unit): log w rises by step (unit gain - tilt), then every unit in the
+    order of `sites` is drawn with log-odds (1 - t) base + t unit field.
     Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in integers and tilts =
     base x.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
-    gains, tilts, log_w = sums
-    limits, room = room_for_dense(up, fields)
+    (fields, rises), (gains, tilts, log_w), (limits, room_of_block) = chains, sums, room
     pulls = empty(ROWS, np.float32)
-    by_blocks, is_run = are_blocks_faster(1, 4, fields, rises), False
+    by_blocks, is_run = are_blocks_faster(np.int64(1), np.int64(4), fields, rises), False
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
         for c in range(fields.shape[0]):
@@ -83,16 +82,16 @@ def anneal_dense(up, fields, sums, rises, base, path, streams, sites):
         for start in range(0, sites.shape[0], COLUMNS):
             some, n_flips = sites[start : start + COLUMNS], 0
             if by_blocks:
-                is_run = enter_block(fields, some, room)
+                is_run = enter_block(fields, some, room_of_block)
             for first in range(0, some.shape[0], ROWS):
                 m = min(ROWS, some.shape[0] - first)
                 for p in range(m):
                     pulls[p] = (1.0 - t) * base[some[first + p]]
                 tilted_limits(streams, pulls, scale, limits[:m])
                 block = (some, first, by_blocks, is_run)
-                n_flips += visit_units(up, (fields, rises), block, limits[:m], None, (gains, tilts, base), room)
+                n_flips += visit_units(up, chains, block, limits[:m], None, (gains, tilts, base), room_of_block)
             if by_blocks:
-                leave_block((fields, rises), some, room)
+                leave_block(chains, some, room_of_block)
             by_blocks = are_blocks_faster(n_flips, some.shape[0] * fields.shape[0], fields, rises)
 
 

@@ -6,6 +6,7 @@ where a slot is empty.
 
 import numpy as np
 
+from ..arrays import copy_row
 from ..jit import kernel
 
 
@@ -47,7 +48,7 @@ def insert_states(keys, energies, counts, words, of_words, room, ceiling):
             if n_new == room:
                 return i, n_new
             n_new += 1
-            keys[slot] = words[i]
+            copy_row(keys[slot], words[i])
             energies[slot] = of_words[i]
         if counts[slot] < np.uint32(0xFFFFFFFF):
             counts[slot] += np.uint32(1)
@@ -67,4 +68,5 @@ def move_states(keys, energies, counts, kept, new_keys, new_energies, new_counts
     for old in range(counts.size):
         if kept[old]:
             slot = _slot(new_keys, new_counts, keys[old])
-            new_keys[slot], new_energies[slot], new_counts[slot] = keys[old], energies[old], counts[old]
+            copy_row(new_keys[slot], keys[old])
+            new_energies[slot], new_counts[slot] = energies[old], counts[old]

@@ -11,39 +11,40 @@ import numpy as np
 
 from ..arrays import empty
 from ..jit import kernel
-from .dense import sweep_dense
+from .dense import advance_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
-from .few_dense import sweep_dense_few
+from .few_dense import advance_dense_few
 from .sparse import sweep_sparse
 
 GROUP = 16  # units that are compared at once
 
 
 @kernel
-def cool_dense(up, fields, rises, scales, scale, streams, sites, ways):
-    """Do a sweep at each of `scales` (n_sweeps,). Mutates `up`, `fields`, `scale`, `streams`; returns the flips.
+def cool_dense(up, chains, scales, sites, hold, few, many, room):
+    """Do a sweep at each of `scales` (n_sweeps,). Mutates `up`, what `chains` has, `room`; returns the flips.
 
-    `sites` is one row of units for all sweeps, or one for each. `ways` is (hold, few, many): one of `few`, for chains
-    that are swept one after the other, and `many` is None, and what that one is for is not compiled.
-    All else, and the cost, is that of `fastbm.kernels.sampling.dense.sweep_dense`.
+    `sites` is one row of units for all sweeps, or one for each. One of `few`, for chains that are swept one after the
+    other, and `many` is None, and what that one is for is not compiled, which needs arguments of their own.
+    All else, and the cost, is that of `fastbm.kernels.sampling.dense.advance_dense` or its form for few chains.
     """
-    hold, few, many = ways
-    n_flips = 0
+    scale, one, n_flips = chains[2], np.int64(1), 0
     for t in range(scales.shape[0]):
         scale[:] = scales[t]
         row = t % sites.shape[0]
         if few is not None:
-            n_flips += sweep_dense_few(up, fields, rises, scale, streams, sites[row : row + 1], 1, hold)
+            n_flips += advance_dense_few(up, chains, sites[row : row + 1], one, hold, room)
         if many is not None:
-            n_flips += sweep_dense(up, fields, rises, scale, streams, sites[row : row + 1], 1, hold)
+            n_flips += advance_dense(up, chains, sites[row : row + 1], one, hold, room)
     return n_flips
 
 
 @kernel
-def cool_sparse(up, graph, scales, scale, streams, sites, ways, n_chains):
-    """Do what `cool_dense` does, by `fastbm.kernels.sampling.sparse.sweep_sparse` or its form for few chains."""
-    hold, few, many = ways
-    n_flips = 0
+def cool_sparse(up, chains, scales, sites, hold, few, many, n_chains):
+    """Do what `cool_dense` does, by `fastbm.kernels.sampling.sparse.sweep_sparse` or its form for few chains.
+
+    `chains` is (graph, scale, streams).
+    """
+    (graph, scale, streams), n_flips = chains, 0
     for t in range(scales.shape[0]):
         scale[:] = scales[t]
         row = t % sites.shape[0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..arrays import copy_row
 from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
-from ..jit import apart_borrowing, borrowing, kernel
+from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
@@ -64,8 +64,11 @@ def are_blocks_faster(n_flips, n_attempts, fields, rises):
     return TILED and rises.shape[0] > LEAST_FIELD and n_flips * min(n_bytes, MOST_BYTES) >= FLIP_BYTES * n_attempts
 
 
-def dense_room(up: Any, fields: Any) -> Any:
-    """Return room for the limits of some attempts, for lists of flips, and for the window of a block."""
+def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
+    """Return room for the limits of some attempts, for lists of flips, and for the window of a block.
+
+    It is not compiled: that would take longer than most kernels do.
+    """
     n_chains, kind = fields.shape[0], fields.dtype
     limits, memory = np.empty((ROWS, up.shape[1]), kind), np.empty((n_chains + 2) * COLUMNS, kind)
     # vectors that lie across two lines of the cache are loaded at half the speed
@@ -74,9 +77,6 @@ def dense_room(up: Any, fields: Any) -> Any:
     window, picked = memory[start:end].reshape((n_chains, COLUMNS)), memory[end : end + COLUMNS]
     moves = np.empty((2, n_chains), np.uint64)
     return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
-
-
-room_for_dense = kernel(dense_room)
 
 
 @borrowing
@@ -100,7 +100,7 @@ def _pick(picked, row, sites, is_run):
             picked[k] = row[sites[k]]
 
 
-@borrowing
+@apart_borrowing
 def enter_block(fields, sites, room):
     """Make the window of a block with attempts at `sites`, at most `COLUMNS`. Mutates `room`.
 
@@ -114,7 +114,7 @@ def enter_block(fields, sites, room):
     return is_run
 
 
-@borrowing
+@inlined
 def move_row(field, row, turned, n_columns):
     """Add the first columns of a row to a field, or subtract them where `turned` is -1 and not 0. Mutates `field`.
 
@@ -176,7 +176,7 @@ def visit_units(up, chains, block, limits, hold, sums, room):
                 gains[c] += sign * np.int64(here[c, column])
                 tilts[c] += sign * base[i]
             if by_blocks:
-                move_row(window[c], picked, kind(-kind(was)), COLUMNS)  # of a length that the compiler knows
+                move_row(window[c], picked, kind(-kind(was)), np.int64(COLUMNS))  # of a length that LLVM knows
             elif is_long:
                 _move_long_row(fields[c], row, was, n_columns)
             else:
@@ -187,7 +187,7 @@ def visit_units(up, chains, block, limits, hold, sums, room):
     return n_flips
 
 
-@borrowing
+@apart_borrowing
 def leave_block(chains, sites, room):
     """Move the fields by what has flipped since `enter_block`. Mutates the fields, `room`; `chains` is (fields, rises).
 
@@ -212,14 +212,21 @@ def leave_block(chains, sites, room):
 
 @apart_borrowing
 def advance_dense(up, chains, sites, n_sweeps, hold, room):
-    """Do what `sweep_dense` does, in `room` that `room_for_dense` has made.
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
 
-    `chains` is (fields, rises, scale, streams).
+    `chains` is (fields, rises, scale, streams). Mutates `up`, fields, streams, and `room` that `dense_room` has made;
+    returns the number of flips. Where `hold` is None, units are drawn from their conditional distribution; else flips
+    are proposed, and accepted with (1 - hold / 2^32) min(1, exp(-beta dE)), `hold` as for `metropolis_limits`.
+
+    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. The
+    scale (lanes,) float32 turns log-odds into the units of the fields.
+    Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     fields, rises, scale, streams = chains
     limits, room_of_block = room
     n_flips, is_run = 0, False
-    by_blocks = are_blocks_faster(1, 4, fields, rises)
+    by_blocks = are_blocks_faster(np.int64(1), np.int64(4), fields, rises)
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]
         for start in range(0, row.shape[0], COLUMNS):
@@ -238,20 +245,3 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
                 leave_block((fields, rises), some, room_of_block)
             by_blocks = are_blocks_faster(n_flips - before, some.shape[0] * fields.shape[0], fields, rises)
     return n_flips
-
-
-@kernel
-def sweep_dense(up, fields, rises, scale, streams, sites, n_sweeps, hold):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
-
-    Mutates `up`, `fields`, `streams`; returns the number of flips. Where `hold` is None, units are drawn from their
-    conditional distribution; else flips are proposed, and accepted with (1 - hold / 2^32) min(1, exp(-beta dE)), `hold`
-    as for `metropolis_limits`.
-
-    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip.
-    `scale` (lanes,) float32 turns log-odds into the units of the fields.
-    Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
-    Cost: O(lanes) an attempt, plus O(n_units) a flip.
-    """
-    room = room_for_dense(up, fields)
-    return advance_dense(up, (fields, rises, scale, streams), sites, n_sweeps, hold, room)

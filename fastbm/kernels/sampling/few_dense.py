@@ -3,9 +3,11 @@
 Chains take turns after some rows, so that couplings that are in the cache serve them all.
 """
 
+from typing import Any
+
 import numpy as np
 
-from ..jit import borrowing, kernel
+from ..jit import apart_borrowing, borrowing
 from .dense import columns_of, move_row
 from .few import MOST_ROWS, draw_limits
 
@@ -29,20 +31,20 @@ def _visit(up, c, field, rises, sites, limits, hold):
     return n_flips
 
 
-def few_room(fields, rises):
-    """Return room for the words and the limits of as many attempts as chains take turns after."""
+def few_room(fields: Any, rises: Any) -> tuple[Any, ...]:
+    """Return room for the words and the limits of as many attempts as chains take turns after. It is not compiled."""
     n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
     return np.empty(n_rows, np.uint32), np.empty(n_rows, fields.dtype)
 
 
-room_for_few = kernel(few_room)
-
-
-@borrowing
+@apart_borrowing
 def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
-    """Do what `sweep_dense_few` does, in `room` that `room_for_few` has made.
+    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
 
-    `chains` is (fields, rises, scale, streams).
+    Mutates `up` (n_units, n_chains) uint8, fields, streams, and `room` that `few_room` has made; returns the number of
+    flips. Arguments and the invariant are those of `fastbm.kernels.sampling.dense.advance_dense`, with which it shares
+    every bit.
+    Cost: O(1) an attempt, plus O(n_units) a flip.
     """
     fields, rises, scale, streams = chains
     words, limits = room
@@ -56,15 +58,3 @@ def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
                 draw_limits(streams, c, scale, hold, words[:m], limits[:m])
                 n_flips += _visit(up, c, fields[c], rises, some, limits[:m], hold)
     return n_flips
-
-
-@kernel
-def sweep_dense_few(up, fields, rises, scale, streams, sites, n_sweeps, hold):
-    """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
-
-    Mutates `up` (n_units, n_chains) uint8, `fields`, `streams`; returns the number of flips. Arguments and the
-    invariant are those of `fastbm.kernels.sampling.dense.sweep_dense`, with which it shares every bit.
-    Cost: O(1) an attempt, plus O(n_units) a flip.
-    """
-    room = room_for_few(fields, rises)
-    return advance_dense_few(up, (fields, rises, scale, streams), sites, n_sweeps, hold, room)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import empty
 from ..bit_vectors import LANES, ROWS, add_forms, multiplies_bytes, sum_at_bits
-from ..jit import borrowing, inlined, kernel
+from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..vectors import TILED
 
 STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in so many signed bytes
@@ -34,7 +34,7 @@ def energies_of_fields(up, fields, start, energies):
         energies[c] *= -0.5
 
 
-@borrowing
+@apart_borrowing
 def sum_fields(words, fields, start, steps, sums):
     """Compute sum_i x_i (steps fields_i + start_i) of each chain. Mutates `sums` (n_chains,) float64.
 
@@ -59,7 +59,7 @@ def sum_fields(words, fields, start, steps, sums):
         sums[c] = total
 
 
-@borrowing
+@apart_borrowing
 def write_bits(up, lane, n_chains, bits):
     """Write the units of chains, every four as the bytes of a word, to lanes of `bits` from `lane` on.
 
@@ -96,7 +96,7 @@ def write_bits(up, lane, n_chains, bits):
         c += m
 
 
-@borrowing
+@apart_borrowing
 def add_remainders(rest, bits, sums, wholes, energies):
     """Make energies of sums: add what rounding has left of the couplings. Mutates `energies`, `sums`, `wholes`.
 
@@ -147,7 +147,7 @@ def _add_block(rest, plane, first, bits, group, sums):
                 sums[k] += np.int32(rest[plane, i, j]) & -(one & other)
 
 
-@borrowing
+@apart_borrowing
 def words_of_units(up, words, octets):
     """Pack each lane's units into words, unit 0 in the lowest bit.
 

@@ -7,7 +7,7 @@ Rows of limits for several attempts are drawn in one call: the checks before vec
 
 import numpy as np
 
-from ..jit import inlined, kernel
+from ..jit import apart_borrowing, inlined, kernel
 from ..random import log_float32, log_of_bits, logit_of_bits, next_word
 
 ROWS = 16  # attempts whose limits are drawn together
@@ -59,7 +59,7 @@ def fill_limits(words, scale, hold, limits):
             limits[p] = most if np.uint32(~words[p]) < hold else limit
 
 
-@kernel
+@apart_borrowing
 def gibbs_limits(streams, scale, limits):
     """Draw limits of Gibbs updates: a field goes up where it is larger. Mutates `streams`, `limits` (rows, lanes).
 
@@ -73,7 +73,7 @@ def gibbs_limits(streams, scale, limits):
             limits[row, lane] = gibbs_limit(word, scale[lane], most)
 
 
-@kernel
+@apart_borrowing
 def metropolis_limits(streams, scale, hold, limits):
     """Draw limits of Metropolis updates: a flip is made where its rise is at least the limit.
 

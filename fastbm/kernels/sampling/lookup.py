@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import empty, zeros
 from ..functions import exp_float64, expm1_negative
-from ..jit import apart, config, inlined, kernel
+from ..jit import apart, apart_borrowing, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
@@ -79,7 +79,7 @@ def _draw_words(stream, words):
         )
 
 
-@apart
+@apart_borrowing
 def _decide(up, graph, betas, keep, streams, left, i, words):
     """Draw 16 bits more, up to 64, for chains that are undecided and stand as down. Return how many are up then.
 
@@ -159,7 +159,7 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     return units.shape[0]
 
 
-@kernel
+@apart
 def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
     """Update the unit at every entry of `sites` (rows, n) in all chains, row after row, `n_sweeps` rows.
 

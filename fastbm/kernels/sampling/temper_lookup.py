@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import copy_row, empty, zeros
 from ..barrier import meet
-from ..jit import apart, kernel
+from ..jit import apart, apart_borrowing, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
 from ..words import energies_words, exchange_bits
@@ -29,8 +29,8 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     `model` is (neighbours, rises, fields, used (n_blocks, 4), tables, which of these (n_blocks,)) and `chains` (betas
     (n_blocks, words), keep, streams (n_blocks, 4, 4, 16)), as `sweep_lookup` takes those of a block. `visits` is
     (sites, sweeps between swaps, number of swaps, parity of the first), `sites` being one row for all sweeps or one for
-    each. `ways` is (many, own, many digits), `edges` (edges, numbers, tables of sums, unit of these, constant and edges
-    of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
+    each. `ways` is ((many, own), many digits), `edges` (edges, numbers, tables of sums, unit of these, constant and
+    edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
     `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
     barrier's counter, the thread's number, the number of threads): all call this at the same time.
     Invariant: bits do not depend on the number of threads.
@@ -51,8 +51,8 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     )
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        n_flips += sweep_blocks(ups, model, chains, rows, thin, ways, first, last)
-        sum_unlike(ups[first:last], edges[0], edges[1], edges[2], ways[2], sums[first:last])
+        n_flips += sweep_blocks(ups, model, chains, rows, thin, ways[0], first, last)
+        sum_unlike(ups[first:last], edges[0], edges[1], edges[2], ways[1], sums[first:last])
         n_met = meet(counter, n_met, n_shards)
         _of_replicas(sums, edges[3], level, energies, own)
         if _is_close(level[own], streams[own], betas, energies[own], parity, edges[6]):
@@ -76,7 +76,7 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     return n_flips
 
 
-@apart
+@apart_borrowing
 def _of_replicas(sums, unit, level, energies, own):
     """Write what lanes have as energies of replicas of own ladders. Mutates `energies` (n_ladders, n_betas)."""
     n_ladders = level.shape[0]
@@ -103,7 +103,7 @@ def _is_close(level, streams, betas, energies, parity, margin):
     return False
 
 
-@apart
+@apart_borrowing
 def _mark(before, level, own, marks):
     """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, words)."""
     for j in range(own.start >> 5, own.stop >> 5):
@@ -116,7 +116,7 @@ def _mark(before, level, own, marks):
                     marks[before[c, r], j] |= np.uint32(np.uint32(1) << np.uint32(bit))
 
 
-@apart
+@apart_borrowing
 def _exchange(ups, marks, shard, n_shards):
     """Exchange the states of levels k and k + 1 of ladders that are marked, for a thread's part of the levels.
 

@@ -28,6 +28,11 @@ class CoolingChains(Engine):
     _point: FixedPoint
 
     @property
+    def _ways(self) -> tuple[bool | None, bool | None]:
+        """Whether chains are few, and whether many, as kernels take it that compile only what is not None."""
+        return (True, None) if self._one_by_one else (None, True)
+
+    @property
     def cools(self) -> bool:
         """Whether a sweep fits into a piece between two looks for a stop."""
         return bool(self.n_units <= self._longest_piece())

@@ -14,7 +14,7 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense
 from ...kernels.sampling.dense import advance_dense, dense_room, init_fields_dense
-from ...kernels.sampling.few_dense import sweep_dense_few
+from ...kernels.sampling.few_dense import advance_dense_few, few_room
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
@@ -97,27 +97,28 @@ class DenseChains(CoolingChains):
 
         self._for_blocks(fill, ADDITION_SECONDS * width / self.attempt_seconds)
         self._fields = fields
-        both = [] if self._one_by_one else zip(self.up, fields, strict=True)
-        self._rooms = [dense_room(up, of_block) for up, of_block in both]
+        self._rooms = [
+            few_room(of_block, self._rises) if self._one_by_one else dense_room(up, of_block)
+            for up, of_block in zip(self.up, fields, strict=True)
+        ]
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         if k == 0:
             self._told = None
-        up, chains = self.up[k], (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
+        advance = advance_dense_few if self._one_by_one else advance_dense
         for rows, count in self._pieces(k, first, n_sweeps):
-            if self._one_by_one:
-                self._flips[k] += sweep_dense_few(up, *chains, rows, count, self._hold)
-            else:
-                self._flips[k] += advance_dense(up, chains, rows, count, self._hold, self._rooms[k])
+            self._flips[k] += advance(self.up[k], self._chains(k), rows, count, self._hold, self._rooms[k])
+
+    def _chains(self, k: int) -> tuple[np.ndarray, ...]:
+        """Return the arrays of block `k` as kernels take them."""
+        return self._fields[k], self._rises, self._scale[k], self.lane_streams[k]
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         from ...kernels.sampling.cooling import cool_dense  # few chains are cooled
 
         if k == 0:
             self._told = None
-        chains = (self.up[k], self._fields[k], self._rises, scales, self._scale[k], self.lane_streams[k])
-        ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
-        return int(cool_dense(*chains, sites, ways))
+        return int(cool_dense(self.up[k], self._chains(k), scales, sites, self._hold, *self._ways, self._rooms[k]))
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""
@@ -133,19 +134,19 @@ class DenseChains(CoolingChains):
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         up = self.up[k]
-        chains = (self._fields[k], self._rises, self._scale[k], self.lane_streams[k])
-        visits, ways = (sites, thin), (self._hold, *((True, None) if self._one_by_one else (None, True)))
+        how = (self._chains(k), (sites, thin), (self._hold, *self._ways))
         alone = len(self.blocks) == 1
         own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
         energies = np.empty(own.shape[:2])
         if self._by_fields:
-            room = room_of_record(up, self._fields[k], self._rises, own.shape[1])
-            n_flips = record_refined(up, chains, visits, ways, self._refined[k].arrays, room, own, energies)
+            room = room_of_record(up, own.shape[1], self._rooms[k])
+            n_flips = record_refined(up, *how, self._refined[k].arrays, room, own, energies)
             energies = self._above_all_down(k, energies)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
-            n_flips = record_summed(up, chains, visits, *ways, values, self._weights, bias, units, own, energies)
+            machine = (self._weights, bias, units)
+            n_flips = record_summed(up, *how, machine, (values, self._rooms[k]), own, energies)
         if not alone:
             packed[:, self.blocks[k]] = own
         if k == 0:

@@ -68,14 +68,13 @@ class Engine:
         seed: int,
         threads: int,
         highest_beta: float | None = None,
+        one_by_one: bool | None = None,
     ) -> None:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
-        self._hold, self._one_by_one = (
-            hold_of(rule, order),
-            True if self._are_few(n_chains, order) else None,
-        )  # as kernels take it
+        few = self._are_few(n_chains, order) if one_by_one is None else one_by_one
+        self._hold, self._one_by_one = hold_of(rule, order), few or None  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
         self.lanes = Lanes(n_chains, size, 1 if self._one_by_one else LANES)
         self.blocks = self.lanes.blocks

@@ -227,7 +227,7 @@ class LookupChains(WordChains):
         model, chains = self._model(), self._chains()
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
         edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
-        ways = (self._many, self._own, self._numbers.many_digits)
+        ways = ((self._many, self._own), self._numbers.many_digits)
         n_threads, counter = self._team(thin, n_rounds), np.zeros(1, np.int64)
         level, streams, counts, *others = ladders
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)

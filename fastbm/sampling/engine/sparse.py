@@ -80,8 +80,8 @@ class SparseChains(CoolingChains):
             n_flips = cool_kept(up, *self._fields(k, graph), graph, *chains, self._hold)
         else:
             self._kept[k] = None
-            ways = (self._hold, *((True, None) if self._one_by_one else (None, True)))
-            n_flips = cool_sparse(up, (*self._swept, self._start[k]), *chains, sites, ways, used)
+            arrays = ((*self._swept, self._start[k]), *chains[1:])
+            n_flips = cool_sparse(up, arrays, scales, sites, self._hold, *self._ways, used)
         self._flip_rate[k] = n_flips / (used * self.n_units * len(scales))
         return int(n_flips)
 
@@ -161,7 +161,7 @@ class SparseChains(CoolingChains):
             packed[:, self.blocks[k]] = own
             return energies
         chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
-        how = ((sites, thin), self._hold, *((True, None) if self._one_by_one else (None, True)))
+        how = ((sites, thin), self._hold, *self._ways)
         self._flips[k] += record_sparse(
             self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, own, energies
         )
