@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.special import expit, logsumexp
 
 from .._base import checks, rng
 from .._base.options import Least, options
-from .._base.threads import single_threaded_blas
+from .._base.threads import fan_out, single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from ..sampling.unseen import rarely
 from .ais.weights import Average, average
@@ -68,7 +69,7 @@ class Mixture:
         return ""
 
 
-def mix(side: Marginal, visited: np.ndarray, n_draws: int, seed: int) -> Mixture:
+def mix(side: Marginal, visited: np.ndarray, n_draws: int, seed: int, threads: int) -> Mixture:
     """Draw around the states (n_ladders, n_rounds, n_kept) of independent ladders, and weigh."""
     n_ladders, n_rounds, n_kept = visited.shape
     share = -(-n_draws // n_ladders)
@@ -78,8 +79,8 @@ def mix(side: Marginal, visited: np.ndarray, n_draws: int, seed: int) -> Mixture
     flips = generator.random(centres.shape) < rates[..., None]
     up = (centres ^ flips).reshape(-1, n_kept).astype(np.uint8)
     with single_threaded_blas():
-        log_f = side.log_f(up)
-        log_q = np.stack([_log_q(up, of_ladder) for of_ladder in visited])
+        log_f = side.log_f(up, threads)
+        log_q = np.stack(fan_out(partial(_log_q, up), visited, threads))
     log_w = log_f - (logsumexp(log_q, axis=0) - np.log(n_ladders))
     parts = [slice(k * share, (k + 1) * share) for k in range(n_ladders)]
     own = [average(log_f[part] - log_q[k, part], tail=False) for k, part in enumerate(parts)]
@@ -155,7 +156,7 @@ class ImportanceSampling(Estimator):
                 side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
                 burn_in=int(BURN_IN * rounds), seed=rng.derive(seed, attempt), threads=threads,
             )  # fmt: skip
-            found = mix(side, visited.up, self.n_samples, rng.derive(seed, attempt))
+            found = mix(side, visited.up, self.n_samples, rng.derive(seed, attempt), threads)
             if not found.doubt:
                 break
         doubt = found.doubt
@@ -178,7 +179,7 @@ class ImportanceSampling(Estimator):
             "importance-sampling",
             log_z=found.all.log_mean,
             log_z_error=found.all.error,
-            **averages(model, beta, side, found, moments),
+            **averages(model, beta, side, found, moments, threads),
             converged=not doubt,
             n_samples=len(found.log_w),
             ess=found.all.ess,
@@ -186,7 +187,9 @@ class ImportanceSampling(Estimator):
         )
 
 
-def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool) -> dict[str, Any]:
+def averages(
+    model: BoltzmannMachine, beta: float, side: Marginal, found: Mixture, moments: bool, threads: int
+) -> dict[str, Any]:
     """Return the energy, and moments in the model's units if wanted.
 
     The summed units are replaced by their conditional means.
@@ -199,9 +202,9 @@ def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixtur
     for some in side.blocks(len(weights)):
         up, share = states[some], weights[some]
         gaps = plain.fields(up)
-        p = expit(beta * gaps)
-        energies[some] = -(plain.constant + up @ plain.bias[side.kept] + (p * gaps).sum(axis=1))
-        spread[some] = (p * (1.0 - p) * gaps**2).sum(axis=1)
+        p, pulled = np.empty_like(gaps), np.empty(len(up))
+        fan_out(partial(_sum_out, beta, gaps, (p, pulled, spread[some])), plain.parts(len(up)), threads)
+        energies[some] = -(plain.constant + up @ plain.bias[side.kept] + pulled)
         if moments:
             whole = np.empty((len(up), n))
             whole[:, side.kept], whole[:, side.summed] = up, p
@@ -223,3 +226,14 @@ def averages(model: BoltzmannMachine, beta: float, side: Marginal, found: Mixtur
     error = np.maximum(np.sqrt(np.maximum(variance, 0.0)), rarely(ess))
     pairs = units.span**2 * second + units.lo * units.span * (mean[:, None] + mean) + units.lo**2
     return facts | moments_of(units.lo + units.span * mean, pairs) | {"mean_error": units.span * error}
+
+
+def _sum_out(beta: float, gaps: np.ndarray, sums: tuple[np.ndarray, np.ndarray, np.ndarray], rows: slice) -> None:
+    """Weigh the log-odds per beta of summed units, `gaps` (n_states, n_summed), by how likely they are up.
+
+    Mutates rows of `sums`: the probabilities, and sums over units of means and of variances.
+    """
+    p, means, variances = (part[rows] for part in sums)
+    p[:] = expit(beta * gaps[rows])
+    means[:] = (p * gaps[rows]).sum(axis=1)
+    variances[:] = (p * (1.0 - p) * gaps[rows] ** 2).sum(axis=1)

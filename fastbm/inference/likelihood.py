@@ -27,6 +27,8 @@ from .methods import infer, make_estimator, run_method
 from .result import Inference
 
 ROWS = 1024  # that are worked on at a time
+ENTRY_SECONDS, PAIR_SECONDS = 3e-8, 1e-10  # that the pseudo-likelihood of an entry takes, for itself and each unit
+WORTH_A_THREAD = 0.02  # seconds of such work below which threads, whose Python waits for one another, save nothing
 OTHER_SIDE = {
     "lower": "upper",
     "upper": "lower",
@@ -201,7 +203,10 @@ def pseudo_likelihood(
     def one(first: int) -> np.ndarray:
         return log_conditionals(model, rows[first : first + ROWS], units, beta).sum(axis=1)
 
-    each = np.concatenate(fan_out(one, range(0, len(rows), ROWS), threads_module.resolve(threads)))
+    seconds = rows.size * (ENTRY_SECONDS + PAIR_SECONDS * model.n_units)
+    n_threads = threads_module.resolve(threads) if seconds >= WORTH_A_THREAD else 1
+    with threads_module.single_threaded_blas():
+        each = np.concatenate(fan_out(one, range(0, len(rows), ROWS), n_threads))
     return LogLikelihood("pseudo-likelihood", each, float(each.mean()), 0.0, _spread(each))
 
 

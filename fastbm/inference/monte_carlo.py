@@ -16,6 +16,7 @@ from ..data.rows import pack_rows
 from ..kernels.bits import count_pairs
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
+from ..sampling.chains import threads_between
 from ..sampling.unseen import rarely, unseen
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
@@ -112,7 +113,7 @@ class _Chains(Examined):
             beta=beta,
             seed=seed,
             initial=self.initial,
-            threads=threads,
+            threads=threads_between(model, self.n_chains, self.thin, threads),
         )
         if self.burn_in == "auto":
             burnt = find_burn_in(chains, self.n_sweeps)

@@ -70,10 +70,10 @@ def _mixed(
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare with importance sampling around the scout's states."""
     assert seen.side is not None and seen.kept is not None
-    mixture = mix(seen.side, seen.kept, N_DRAWS, rng.derive(seed, SCOUT))
+    mixture = mix(seen.side, seen.kept, N_DRAWS, rng.derive(seed, SCOUT), threads)
     if mixture.doubt:
         return "", {"importance sampling": mixture.doubt}, None
-    other = averages(model, beta, seen.side, mixture, False)
+    other = averages(model, beta, seen.side, mixture, False, threads)
     facts = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
     log_z, error = _claim(found)
     gap = 0.0 if log_z is None else mixture.all.log_mean - log_z

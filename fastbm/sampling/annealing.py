@@ -167,21 +167,19 @@ class AnnealedChains(Adapter):
             evenly spaced sweeps (all of them where there are fewer); at the end also ``samples/states`` (1, n_chains,
             ceil(n_units / 8)) uint8, ``samples/energy`` (1, n_chains), without offset, and ``samples/sweep`` (1,).
         """
-        end = min(self.n_swept + n_sweeps, self.n_sweeps)
-        rows: list[tuple[int, float, np.ndarray]] = []
-        while self.n_swept < end:
-            now = self.n_swept
-            stop = int(self._reports[np.searchsorted(self._reports, now, side="right")])
-            cool(self.engine, self.betas[now : min(stop, end)])
-            if self.n_swept == stop:
-                rows.append((stop, float(self.betas[stop - 1]), self.engine.energies()))
+        now, end = self.n_swept, min(self.n_swept + n_sweeps, self.n_sweeps)
+        if now == end:
+            return {}
+        sweeps = self._reports[
+            np.searchsorted(self._reports, now, "right") : np.searchsorted(self._reports, end, "right")
+        ]
+        energies = cool(self.engine, self.betas[now:end], (sweeps - now).tolist())
         found: dict[str, np.ndarray] = {}
-        if rows:
-            sweeps, betas, energies = zip(*rows, strict=True)
+        if len(sweeps):
             found = {
-                "annealing/sweep": np.array(sweeps, np.int64),
-                "annealing/beta": np.array(betas),
-                "annealing/energy": np.stack(energies) + self._offset,
+                "annealing/sweep": sweeps.astype(np.int64),
+                "annealing/beta": self.betas[sweeps - 1],
+                "annealing/energy": energies + self._offset,
             }
             if self.finished:
                 found |= last_samples(self.packed(), energies[-1], self.n_swept)

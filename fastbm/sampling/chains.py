@@ -121,7 +121,12 @@ def threads_between(
     one thread is to have.
     """
     couplings = model.couplings
-    seconds = n_sweeps * n_chains * (ATTEMPT * couplings.n_units + NEIGHBOUR * couplings.n_entries)
+    return threads_for(n_sweeps * n_chains, couplings.n_units, couplings.n_entries, threads, worth)
+
+
+def threads_for(n_sweeps: int, n_units: int, n_entries: int, threads: int | None, worth: float = WORTH_A_THREAD) -> int:
+    """Return the threads for so many sweeps of one chain in one call, as `threads_between`."""
+    seconds = n_sweeps * (ATTEMPT * n_units + NEIGHBOUR * n_entries)
     return 1 if seconds < worth else threads_module.resolve(threads)
 
 

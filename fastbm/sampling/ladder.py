@@ -20,7 +20,7 @@ from .._base import rng
 from .._base.arrays import near_one
 from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
-from .chains import make_chains
+from .chains import make_chains, threads_between
 from .engine.engine import Engine
 
 SWAP_RATE = 0.3
@@ -82,15 +82,16 @@ def energy_profile(
     cold. Cost: at most 2560 sweeps, fewer where they would take more than a second of one core.
     """
     small = model.n_units <= MANY_UNITS
+    n_chains = 64 if small else 16
     chains = make_chains(
         model,
-        64 if small else 16,
+        n_chains,
         rule=rule,
         kernel="lookup" if in_words and small else None,
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),
-        threads=threads,
+        threads=threads_between(model, n_chains, 1, threads),
     )
     if halt is not None:
         chains.halt = halt

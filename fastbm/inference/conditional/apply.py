@@ -23,6 +23,7 @@ Given = Callable[[Clamped, How, np.ndarray], np.ndarray]
 N_SWEEPS, BURN_IN = 100, 100
 
 
+@threads_module.single_threaded_blas()
 def transform(
     model: BoltzmannMachine,
     rows: Any,
@@ -78,6 +79,7 @@ def transform(
     return _given(model, np.arange(model.n_visible), values, how, means_given)
 
 
+@threads_module.single_threaded_blas()
 def reconstruct(
     model: BoltzmannMachine,
     rows: Any,
@@ -135,6 +137,7 @@ def reconstruct(
     return convention.values(up)
 
 
+@threads_module.single_threaded_blas()
 def complete(
     model: BoltzmannMachine,
     rows: Any,

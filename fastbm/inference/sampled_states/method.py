@@ -23,6 +23,7 @@ from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling import Chains, make_chains
 from ...sampling.annealing import AnnealedChains, make_schedule, resolve_schedule
+from ...sampling.chains import threads_between
 from ...sampling.tempering import TemperedChains
 from ..estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from ..monte_carlo import find_burn_in
@@ -36,6 +37,9 @@ SOURCES = ("chains", "tempering", "annealing")
 PIECE_BYTES = 1 << 24  # of packed states that are held at once, about
 
 Visited = Iterator[tuple[np.ndarray, np.ndarray]]
+WORTH_BLOCKS = (
+    0.02  # seconds of all sweeps from which on two blocks repay the burn-in, which hands them over each sweep
+)
 INDEPENDENT = 0.6  # autocorrelation time, in samples, up to which samples count as independent (1/2 is exact)
 
 
@@ -57,6 +61,7 @@ def visit_chains(
 
     `burn_in` None goes on until the energy is stationary, for at most `n_sweeps`.
     """
+    threads = threads_between(model, n_chains, n_sweeps, threads, WORTH_BLOCKS)
     chains = make_chains(model, n_chains, order=order, beta=beta, seed=seed, threads=threads)
     return _recorded(chains, n_sweeps, thin, burn_in)
 

@@ -24,7 +24,7 @@ from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling import Chains
-from ...sampling.chains import couple_chains
+from ...sampling.chains import couple_chains, threads_for
 from ...sampling.engine.layered import LayeredChains
 from ..moments import PhaseMoments, from_matrix, from_values, hidden_means, put_odd_means
 from .noise import MomentNoise
@@ -39,8 +39,12 @@ def coupled(
     seed: int,
 ) -> Chains:  # fmt: skip
     """Return chains at the bits `up` (n_chains, n_units), as all phases have them."""
+    threads = s.threads
+    if couplings.kind == "dense":
+        sweeps = max(s.n_sweeps, s.clamped_sweeps) * len(up)
+        threads = threads_for(sweeps, couplings.n_units, couplings.n_units**2, threads)
     return couple_chains(
-        couplings, bias, units, up, streams, beta=s.beta, rule="gibbs", order="sequential", seed=seed, threads=s.threads
+        couplings, bias, units, up, streams, beta=s.beta, rule="gibbs", order="sequential", seed=seed, threads=threads
     )
 
 

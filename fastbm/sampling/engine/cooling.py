@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 
 from .engine import Engine
 from .fixed_point import FixedPoint
 
 
-def cool(engine: Engine, betas: np.ndarray) -> None:
-    """Do a sweep at each of `betas` (n_sweeps,), none above the engine's `highest_beta`; all lanes are alike."""
+def cool(engine: Engine, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
+    """Do a sweep at each of `betas` (n_sweeps,), none above the engine's `highest_beta`; all lanes are alike.
+
+    Returns
+    -------
+    (len(told), n_chains) array
+        Energies without offset after so many of these sweeps, increasing numbers from 1 on.
+    """
     if isinstance(engine, CoolingChains) and engine.cools:
-        engine.cool(betas)
-        return
+        return engine.cool(betas, told)
+    energies = np.empty((len(told), engine.n_chains))
     ends = np.append(np.flatnonzero(np.diff(betas)) + 1, len(betas))
     first = 0
-    for end in ends.tolist():
+    for end in np.union1d(ends, told).astype(np.int64).tolist():
         if (engine.beta != betas[first]).any():
             engine.set_beta(np.full(engine.n_chains, betas[first]))
         engine.sweep(end - first)
         first = end
+        if end in told:
+            energies[told.index(end)] = engine.energies()
+    return energies
 
 
 class CoolingChains(Engine):
@@ -37,23 +49,30 @@ class CoolingChains(Engine):
         """Whether a sweep fits into a piece between two looks for a stop."""
         return bool(self.n_units <= self._longest_piece())
 
-    def cool(self, betas: np.ndarray) -> None:
-        """Do a sweep at each of `betas` (n_sweeps,), none above `highest_beta`."""
+    def cool(self, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
+        """Do what `cool` does; each block goes its way without waiting for the others."""
         self._prepare()
+        if told:
+            self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
-        scales = self._point.scales(betas).astype(np.float32)
-        self._for_blocks(lambda k: self._cool(k, scales), len(betas))
+        scales, energies = self._point.scales(betas).astype(np.float32), np.empty((len(told), self.n_chains))
+        self._for_blocks(partial(self._cool, scales, told, energies), len(betas))
         self.n_swept += len(betas)
         self.beta = np.full(self.n_chains, betas[-1])
+        return energies
 
-    def _cool(self, k: int, scales: np.ndarray) -> None:
-        """Cool block `k`, some sweeps at a time, until a stop is asked for."""
-        step = self._longest_piece() // self.n_units
-        for t in range(0, len(scales), step):
-            some = scales[t : t + step]
-            if self._must_stop(k, self.n_units * len(some)):
-                return
-            self._flips[k] += self._cool_block(k, self._rows_of(self.n_swept + t, len(some)), some)
+    def _cool(self, scales: np.ndarray, told: Sequence[int], energies: np.ndarray, k: int) -> None:
+        """Cool block `k`, some sweeps at a time, until a stop is asked for. Mutates its part of `energies`."""
+        step, t = self._longest_piece() // self.n_units, 0
+        for row, end in enumerate([*told, len(scales)]):
+            while t < end:
+                some = scales[t : min(t + step, end)]
+                if self._must_stop(k, self.n_units * len(some)):
+                    return
+                self._flips[k] += self._cool_block(k, self._rows_of(self.n_swept + t, len(some)), some)
+                t += len(some)
+            if row < len(told):
+                energies[row, self.blocks[k]] = self._energies_block(k)
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         """Do a sweep of block `k` at each of `scales`, rows of `sites` as `_rows_of` has them; return the flips."""
