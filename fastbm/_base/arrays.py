@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 LINE, WORD = 64, 16  # bytes: NumPy's own arrays start at a word
+HUGE = 1 << 21  # bytes of a huge page
 FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
@@ -19,6 +20,21 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.zeros(shape, kind)
     memory = np.zeros(size + LINE, np.uint8)
     return np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % LINE)
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array of no values yet that starts at a cache line, and a large one at a huge page.
+
+    NumPy asks for huge pages where arrays are large; what lies before the first of them would come in small ones. The
+    array's base cannot be written to, so that nobody can once the array itself is told so.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    start = HUGE if size >= 2 * HUGE else LINE
+    memory = np.empty(size + start, np.uint8)
+    array = np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % start)
+    memory.flags.writeable = False
+    return array
 
 
 def copy(array: np.ndarray) -> np.ndarray:

@@ -219,7 +219,8 @@ def _correlations(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     means = chains.mean(axis=0)
     size = next_fast_len(2 * n)
     spectrum = rfft(chains - means, size, axis=0)
-    covariance = irfft((spectrum * spectrum.conj()).real, size, axis=0)[:n].mean(axis=1) / n
+    power = (spectrum.real**2 + spectrum.imag**2).mean(axis=1)  # of all chains, so that one series is turned back
+    covariance = irfft(power, size, axis=0)[:n] / n
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + means.var(axis=0, ddof=1)
     varies = np.ptp(chains, axis=(0, 1)) >= SMALLEST_SPREAD

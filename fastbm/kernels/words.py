@@ -1,99 +1,192 @@
 """Chains in the bits of words: to rows of states and back, and their energies.
 
-Chain c is bit c % 32 of word c // 32 of every unit; units have 4 words or 16.
+Chain c is bit c % 32 of word c // 32 of every unit; units have 4 words or 16. The bits of 128 units and 128 chains are
+turned by vector code that no loop compiles to: blocks of 16, 8, 4, 2, 1 rows exchange halves of their words (Warren,
+Hacker's Delight (2013), section 7-3).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .arrays import empty
-from .jit import apart, config, inlined, kernel
+from .arrays import empty, zeros
+from .bit_vectors import store_word
+from .jit import apart, cgutils, config, inlined, intrinsic, ir, kernel, types
 from .vectors import add_common_edges, add_unlike_edges
 
-LANES = 16  # words of 32 bits in a vector
+QUAD = 4  # words of chains, side by side
+SIDE = 32 * QUAD  # units, and chains, of a square
+LINE = 64  # bytes of a cache line: `QUAD` squares
+_INT, _ADDRESS = ir.IntType(32), ir.IntType(64)
+_LANES = range(QUAD * QUAD)
+_WORDS, _QUAD = ir.VectorType(_INT, QUAD * QUAD), ir.VectorType(_INT, QUAD)
 _U = np.uint32
 _NONE = np.uint32(0)
 _COMPILED = not config.DISABLE_JIT
 
 
-@kernel
-def _transpose(square):
-    """Exchange rows and bits of 32 rows of 16 words of 32 bits. Mutates `square` (512,) uint32.
+def _as_pointer(builder: Any, place: Any, kind: Any) -> Any:
+    return builder.inttoptr(place, kind.as_pointer())
 
-    Warren, Hacker's Delight (2013), section 7-3: blocks of 16, 8, 4, 2, 1 rows exchange halves of their words.
+
+def _picked(builder: Any, one: Any, other: Any, lanes: Any) -> Any:
+    """Return lanes of two vectors; those of the other are counted on."""
+    lanes = list(lanes)
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INT, len(lanes)), lanes))
+
+
+@intrinsic
+def turn_bits(typing: Any, square: Any, words: Any, next_unit: Any) -> Any:
+    """Write words of 32 units each, a chain's in every lane, from `QUAD` words of chains of `SIDE` units.
+
+    Vector k has word w of chains, its bit k, and the units from 32 g on in lane 4 g + w.
+    The arguments are the addresses of the square, 32 vectors, and of the words of the first unit; and the distance in
+    bytes from one unit's to the next.
     """
-    size, mask = 16, _U(0x0000FFFF)
-    while size:
-        shift, apart = _U(size), size * LANES
-        for start in range(0, 32 * LANES, 2 * apart):
-            for k in range(start, start + apart):
-                low, high = square[k], square[k + apart]
-                x = _U(_U(_U(low >> shift) ^ high) & mask)
-                square[k] = _U(low ^ _U(x << shift))
-                square[k + apart] = _U(high ^ x)
-        size >>= 1
-        mask = _U(mask ^ _U(mask << _U(size)))
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, words, next_unit = args
+        places = [builder.add(words, builder.mul(ir.Constant(_ADDRESS, 32 * k), next_unit)) for k in range(QUAD)]
+        square = []
+        for _ in range(32):
+            parts = [builder.load(_as_pointer(builder, place, _QUAD), align=4) for place in places]
+            halves = [_picked(builder, *parts[k : k + 2], range(2 * QUAD)) for k in (0, 2)]
+            square.append(_picked(builder, *halves, _LANES))
+            # one after the other: LLVM would compute many addresses in vectors, and take these apart
+            places = [builder.add(place, next_unit) for place in places]
+        size, mask = 16, 0x0000FFFF
+        while size:
+            own, others = (ir.Constant(_WORDS, [bits] * 16) for bits in (mask, mask ^ 0xFFFFFFFF))
+            shift = ir.Constant(_WORDS, [size] * 16)
+            for k in (k for k in range(32) if not k & size):
+                low, high = square[k], square[k + size]
+                square[k] = builder.or_(builder.and_(low, own), builder.and_(builder.shl(high, shift), others))
+                square[k + size] = builder.or_(builder.and_(builder.lshr(low, shift), own), builder.and_(high, others))
+            size >>= 1
+            mask = (mask ^ mask << size) & 0xFFFFFFFF
+        for k, found in enumerate(square):
+            place = builder.add(target, ir.Constant(_ADDRESS, LINE * k))
+            builder.store(found, _as_pointer(builder, place, _WORDS), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 3), generate
 
 
-@inlined
-def _gather(up, first, n_groups, squares):
-    """Copy the words of so many groups of 32 units to squares. Mutates `squares`.
+def _writing(*, past_caches: bool) -> Any:
+    """Make a function that writes `LINE` bytes of the rows of `SIDE` chains from `QUAD` squares of `turn_bits`.
 
-    A word of chains has `n_groups` columns of a square: 4, or all 16.
+    Its arguments are the addresses of the rows and of the squares, and the distance in bytes from one row to the next.
+    Where they are written past the caches, both are multiples of `LINE`.
     """
-    for k in range(32):
-        end = min(n_groups, (up.shape[0] - first - k + 31) >> 5)
-        for w in range(up.shape[1]):
-            place = 32 * LANES * (w * n_groups >> 4) + LANES * k + (w * n_groups & 15)
-            row = squares[place : place + n_groups]
-            if end == n_groups:
-                for group in range(n_groups):
-                    row[group] = up[first + k + 32 * group, w]
-                continue
-            for group in range(n_groups):
-                row[group] = up[first + k + 32 * group, w] if group < end else _NONE
+
+    @intrinsic
+    def write_lines(typing: Any, rows: Any, next_row: Any, squares: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            rows, next_row, squares = args
+            low = [QUAD * group + w + 16 * s for w in range(2) for s in range(2) for group in range(QUAD)]
+            with cgutils.for_range(builder, ir.Constant(_ADDRESS, 32)) as loop:
+                here = builder.add(squares, builder.mul(loop.index, ir.Constant(_ADDRESS, LINE)))
+                places = [builder.add(here, ir.Constant(_ADDRESS, 32 * LINE * s)) for s in range(QUAD)]
+                found = [builder.load(_as_pointer(builder, place, _WORDS), align=4) for place in places]
+                for w in (0, 2):
+                    one, other = (_picked(builder, *found[s : s + 2], [lane + w for lane in low]) for s in (0, 2))
+                    for k in range(2):
+                        half = list(range(8 * k, 8 * k + 8))
+                        line = _picked(builder, one, other, half + [16 + lane for lane in half])
+                        row = builder.add(loop.index, ir.Constant(_ADDRESS, 32 * (w + k)))
+                        place = builder.add(rows, builder.mul(row, next_row))
+                        align = LINE if past_caches else 1
+                        stored = builder.store(line, _as_pointer(builder, place, _WORDS), align=align)
+                        if past_caches:
+                            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_INT, 1)]))
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 3), generate
+
+    return write_lines
 
 
-@inlined
-def _scatter(squares, n_words, n_groups, rows, column):
-    """Write each chain's words to its row, from a column on. Mutates `rows`."""
-    n_columns = min(n_groups, rows.shape[1] - column)
-    for w in range(n_words):
-        for k in range(min(32, rows.shape[0] - 32 * w)):
-            place = 32 * LANES * (w * n_groups >> 4) + LANES * k + (w * n_groups & 15)
-            row, found = rows[32 * w + k, column : column + n_columns], squares[place : place + n_groups]
-            if n_columns == n_groups:
-                for group in range(n_groups):
-                    row[group] = found[group]
-            else:
-                for group in range(n_columns):
-                    row[group] = found[group]
+write_lines, stream_lines = _writing(past_caches=False), _writing(past_caches=True)
+
+
+@intrinsic
+def fence(typing: Any) -> Any:
+    """Have what was written past the caches written before what other threads are told."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @kernel
 def pack_words(up, rows):
-    """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / 32)) uint32.
+    """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows`, as `write_rows` does."""
+    write_rows(up, rows, False)
 
-    `up` is (n_units, words) uint32. 512 units are written at once, a cache line of a row of `rows`, as rows lie far
-    from each other; where no more than 128 are left, these.
-    Cost: about 6 vector operations for 512 bits, and a copy of a word.
+
+@apart
+def write_rows(up, rows, past_caches):
+    """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / bits)).
+
+    `up` is (n_units, words) uint32, words a multiple of 4, `rows` of any unsigned integers. 512 units are written at
+    once, a cache line of a row, as rows lie far from each other. Whole lines are written past the caches on demand, for
+    rows that nobody reads soon: to have them read first, as for any other write, takes longer than all the rest.
+    Cost: about 3 vector operations for 512 bits.
     """
-    n_words = up.shape[1]
-    squares = empty(n_words * 32 * LANES, np.uint32)
-    for column in range(0, rows.shape[1], LANES):
-        few = rows.shape[1] - column <= 4
-        # constants for LLVM, and one type for Numba, which would compile what is given literals once for each
-        if few:
-            _gather(up, 32 * column, np.int64(4), squares)
-        else:
-            _gather(up, 32 * column, np.int64(LANES), squares)
-        for s in range(n_words // 4 if few else n_words):
-            _transpose(squares[32 * LANES * s :])
-        if few:
-            _scatter(squares, n_words, np.int64(4), rows, column)
-        else:
-            _scatter(squares, n_words, np.int64(LANES), rows, column)
+    if not _COMPILED:
+        _write_plainly(up, rows)
+        return
+    n_units, n_chains, n_bytes = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize
+    squares, last = empty((QUAD, 32, 16), np.uint32), zeros((SIDE, QUAD), np.uint32)
+    lines = empty((SIDE, LINE // 8), np.uint64)
+    streams = past_caches and (rows.ctypes.data | rows.strides[0]) % LINE == 0
+    for column in range(0, n_bytes, LINE):
+        first, size = 8 * column, min(LINE, n_bytes - column)
+        for w in range(0, up.shape[1], QUAD):
+            for s in range(min(QUAD, (n_units - first + SIDE - 1) // SIDE)):
+                i = first + SIDE * s
+                words, next_unit = up.ctypes.data + i * up.strides[0] + 4 * w, up.strides[0]
+                if i + SIDE > n_units:
+                    for k in range(n_units - i):
+                        for j in range(QUAD):
+                            last[k, j] = up[i + k, w + j]
+                    words, next_unit = last.ctypes.data, 4 * QUAD
+                turn_bits(squares.ctypes.data + s * squares.strides[0], words, next_unit)
+            place, whole = rows.ctypes.data + 32 * w * rows.strides[0] + column, 32 * w + SIDE <= n_chains
+            if size == LINE and whole and streams:
+                stream_lines(place, rows.strides[0], squares.ctypes.data)
+            elif size == LINE and whole:
+                write_lines(place, rows.strides[0], squares.ctypes.data)
+            else:
+                write_lines(lines.ctypes.data, LINE, squares.ctypes.data)
+                for c in range(32 * w, min(32 * w + SIDE, n_chains)):
+                    _write_part(lines[c - 32 * w], rows[c, column // rows.itemsize : (column + size) // rows.itemsize])
+    if streams:
+        fence()
+
+
+@inlined
+def _write_part(words, row):
+    """Write the first bits of words to a part of a row. Mutates `row`."""
+    each, kind = 8 // row.itemsize, row.dtype.type
+    n_whole = row.shape[0] // each
+    for k in range(n_whole):
+        store_word(row.ctypes.data + 8 * k, words[k])
+    for k in range(each * n_whole, row.shape[0]):
+        row[k] = kind(words[k // each] >> np.uint64(8 * row.itemsize * (k % each)))
+
+
+def _write_plainly(up, rows):
+    """Write rows as `write_rows` does, without compiler. Mutates `rows`."""
+    whole = np.zeros((len(rows), rows.shape[1] * rows.itemsize), np.uint8)
+    bits = (up.T[:, None] >> np.arange(32, dtype=np.uint32)[:, None] & _U(1)).reshape(-1, len(up))
+    packed = np.packbits(bits[: len(rows)].astype(np.uint8), axis=1, bitorder="little")
+    whole[:, : packed.shape[1]] = packed
+    rows[:] = whole.view(rows.dtype.newbyteorder("<"))
 
 
 @kernel

@@ -35,9 +35,13 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 
 def _is_constant(value: Any) -> bool:
-    """Tell whether `value` is a contiguous array of numbers that owns its memory and cannot be written to."""
-    whole = isinstance(value, np.ndarray) and value.base is None and value.dtype.kind in "biufc"
-    return whole and value.flags.c_contiguous and not value.flags.writeable
+    """Tell whether `value` is a contiguous array of numbers whose memory NumPy owns, and nobody can write to."""
+    memory = value
+    while isinstance(memory, np.ndarray) and not memory.flags.writeable:
+        if memory.base is None:
+            return value.dtype.kind in "biufc" and bool(value.flags.c_contiguous)
+        memory = memory.base
+    return False
 
 
 def _check_texts(name: str, array: np.ndarray) -> None:

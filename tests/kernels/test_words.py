@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.words import energies_words, pack_words, unpack_words
+from fastbm._base import arrays
+from fastbm.kernels.words import energies_words, unpack_words, write_rows
 from tests.twins import reference, sampling as slow
 
 ALL = 0xFFFFFFFF
@@ -14,7 +15,7 @@ ALL = 0xFFFFFFFF
 
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(
-    st.integers(1, 300),
+    st.one_of(st.integers(1, 300), st.sampled_from([512, 1000])),
     st.sampled_from([(4, 64), (4, 128), (16, 1), (16, 33), (16, 448), (16, 512)]),
     st.integers(0, 99),
 )
@@ -26,9 +27,12 @@ def test_chains_are_packed_and_unpacked(n: int, shape: tuple[int, int], seed: in
     padded = np.zeros((32 * n_words, n), int)
     padded[:n_chains] = bits
     assert up.tolist() == slow.words_of(padded)
-    rows = np.full((n_chains, -(-n // 32)), ALL, np.uint32)
-    pack_words(up, rows)
-    assert rows.tolist() == [reference.pack_words(row, 32) for row in bits]
+    for kind, past_caches in ((np.uint8, True), (np.uint8, False), (np.uint32, False)):
+        width = 8 * np.dtype(kind).itemsize
+        rows = arrays.empty((n_chains, -(-n // width)), kind)
+        rows[:] = ALL & (2**width - 1)
+        write_rows(up, rows, past_caches)
+        assert rows.tolist() == [reference.pack_words(row, width) for row in bits]
 
 
 @pytest.mark.parametrize("conjunction", [False, True])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fastbm._base import arrays
 from fastbm.store import Memory, Stream, create, open_reader, schema
 from tests.support import store
 from tests.support.store import N_BLOCKS, SPEC, STREAMS, append, begin, begun, check_rows, complete, state_after
@@ -43,6 +44,18 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path, finished: bool) -> None
             reader.verify()
     assert path.exists() is finished
     assert Path(f"{path}.parts").exists() is not finished
+
+
+@pytest.mark.parametrize("n_bytes", [40, 1 << 22])
+def test_memory_copies_rows_that_somebody_may_write_to(n_bytes: int) -> None:
+    for constant in (False, True):
+        rows = arrays.empty((2, n_bytes // 2), np.uint8)
+        assert rows.ctypes.data % (arrays.LINE if n_bytes < arrays.HUGE else arrays.HUGE) == 0
+        if constant:
+            rows.flags.writeable = False
+        with Memory(spec=SPEC, streams={"samples/states": Stream("|u1", rows.shape[1:])}, state={}) as run:
+            run.append({"samples/states": rows})
+            assert np.shares_memory(run._whole("samples/states"), rows) is constant
 
 
 DTYPES = ["|b1", "|i1", "|u1", "<i2", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", ">f8", "<c8", "<c16"]

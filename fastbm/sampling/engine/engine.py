@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..._base import checks, rng
+from ..._base import arrays, checks, rng
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ..._base.threads import fan_out
@@ -262,7 +262,7 @@ class Engine:
         self._prepare()
         self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
-        packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
+        packed = arrays.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = np.empty((n_samples, self.n_chains))
 
         self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -260,9 +259,6 @@ class LookupChains(WordChains):
 
         assert self._numbers is not None
         block, n_samples = self.blocks[k], len(packed)
-        in_place = self.n_units % 32 == 0 and sys.byteorder == "little"
-        begin, end = (block.start, block.stop) if in_place else (0, self.lanes.used(k))
-        rows = packed.view(np.uint32) if in_place else np.empty((n_samples, end, -(-self.n_units // 32)), np.uint32)
         ups, room = room_of_records = self._room_of_records()
         sums = np.empty((n_samples, 32 * WORDS))
         for first in range(0, n_samples, len(ups)):
@@ -270,13 +266,11 @@ class LookupChains(WordChains):
             own = sites[first * thin : some.stop * thin] if len(sites) > 1 else sites
             states = ups[: some.stop - first]
             self._flips[k] += record_lookup(
-                self.up[k], self._model_of(k), self._chains_of(k), (own, thin, begin, end), (self._many, self._own),
-                states, room, rows[some],
+                self.up[k], self._model_of(k), self._chains_of(k), (own, thin, block.start, block.stop),
+                (self._many, self._own), states, room, packed[some],
             )  # fmt: skip
             self._numbers.sum(states, sums[some])
         self._rooms.append(room_of_records)
-        if not in_place:
-            packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
 
     def _room_of_records(self) -> tuple[np.ndarray, np.ndarray]:
@@ -285,7 +279,7 @@ class LookupChains(WordChains):
             return self._rooms.pop()
         words, n_rows = self.up[0], 32 * WORDS
         together = max(1, TOGETHER // words.nbytes)
-        return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 32)), np.uint32)
+        return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 8)), np.uint8)
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import ClassVar
 
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.words import pack_words, unpack_words
+from ...kernels.words import pack_words, unpack_words, write_rows
 from .engine import Engine
 
 WHOLE = 128  # units, of which `pack_words` makes whole squares
@@ -72,12 +71,7 @@ class WordChains(Engine):
         return np.concatenate(found)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
-        if self.n_units % 32 == 0 and sys.byteorder == "little":
-            pack_words(self.up[k][: self.n_units], packed.view(np.uint32))
-            return
-        rows = np.empty((len(packed), -(-self.n_units // 32)), np.uint32)
-        pack_words(self.up[k][: self.n_units], rows)
-        packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, : packed.shape[1]]
+        write_rows(self.up[k][: self.n_units], packed, False)
 
     def words(self, k: int) -> np.ndarray:
         """Return the bits of block `k`, 64 chains a word: they are stored so."""
