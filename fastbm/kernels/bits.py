@@ -174,6 +174,39 @@ def add_plainly(fields, weights, up, first):
                 field[lane] += total
 
 
+@apart_borrowing
+def add_product(fields, product, up, words, room):
+    """Add the product of weights with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes), by one of the three ways.
+
+    Mutates `fields`, and the room: `words` (at least n / 32, lanes) uint32, or None where the processor looks up no
+    sums, for float64, and for lanes that are no multiple of 16; and `room`, as `room_of_rows` says.
+    `product` holds the weights (n, m), their tables as `fill_tables` makes them or none of these, the rows beyond the
+    last 32 with zeros below, and `MASKS`.
+    """
+    weights, tables, tail, masks = product
+    n, m = weights.shape
+    if words is None:
+        add_plainly(fields, weights, up, 0)
+    else:
+        _add_looked_up(fields, weights, tables, tail, masks, up, words[: -(-n // ROWS)], room, n // ROWS)
+        add_plainly(fields, weights, up, m // COLUMNS * COLUMNS)
+
+
+@borrowing
+def _add_looked_up(fields, weights, tables, tail, masks, up, words, room, n_whole):
+    """Do what `add_product` does for columns in fours, by tables that are there or made on the way."""
+    if weights.shape[1] < COLUMNS:
+        return
+    pack_lanes(words, up)
+    if tables.shape[0]:
+        add_with_tables(fields, tables, words)
+        return
+    if n_whole:
+        add_with_rows(fields, weights, words[:n_whole], masks, room)
+    if n_whole < words.shape[0]:
+        add_with_rows(fields, tail, words[n_whole:], masks, room)
+
+
 @borrowing
 def count_pairs(words, counts):
     """Add, for i <= j, the number of set bits that rows i and j share. Mutates `counts` (n_units, n_units) int64.

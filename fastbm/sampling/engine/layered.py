@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from functools import cached_property
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.bits import (
-    MASKS,
-    NARROW,
-    add_plainly,
-    add_with_rows,
-    add_with_tables,
-    fill_tables,
-    pack_lanes,
-    room_of_rows,
-)
-from ...kernels.sampling.layered import gibbs_layer, metropolis_layer
+from ...kernels.bits import MASKS, NARROW, add_product, fill_tables, room_of_rows
+from ...kernels.sampling.layered import fill_energies_layers, record_layers, sweep_layers
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
@@ -44,53 +38,42 @@ class BitProduct:
 
     def __init__(self, weights: np.ndarray) -> None:
         n, m = weights.shape
-        self._weights = weights
-        self._wide = has_look_up() and weights.dtype == np.float32 and m >= COLUMNS
-        self._tables: np.ndarray | None = None
+        self._weights = np.ascontiguousarray(weights)
+        self._wide = has_look_up() and weights.dtype == np.float32
+        self._tables = np.zeros((0, 1, COLUMNS, 16), np.float32)
         self._n_left = TABLES_FROM if 64 * (n // 4) * m // COLUMNS <= TABLES_BYTES else -1
-        self._tail = weights[n // ROWS * ROWS :]
-        if self._wide and len(self._tail):
-            self._tail = np.zeros((ROWS, m), np.float32)
-            self._tail[: n % ROWS] = weights[n // ROWS * ROWS :]
+        self._tail = np.zeros((ROWS, m), weights.dtype)
+        self._tail[: n % ROWS] = weights[n // ROWS * ROWS :]
 
     def add(self, fields: np.ndarray, up: np.ndarray) -> None:
         """Add to `fields` (m, lanes) what `up` (n, lanes) of 0 and 1 pulls; both of the weights' type, C-contiguous."""
-        n, m = self._weights.shape
-        if not self._wide or up.shape[1] % NARROW:
-            add_plainly(fields, self._weights, up, 0)
-            return
-        words = np.empty((-(-n // ROWS), up.shape[1]), np.uint32)
-        pack_lanes(words, up)
-        tables = self._tables if self._tables is not None else self._count()
-        if tables is not None:
-            add_with_tables(fields, tables, words)
-        else:
-            whole, room = n // ROWS, arrays.zeros(room_of_rows(len(words)), np.float32)
-            if whole:
-                add_with_rows(fields, self._weights, words[:whole], MASKS, room)
-            if whole < len(words):
-                add_with_rows(fields, self._tail, words[whole:], MASKS, room)
-        if m % COLUMNS:
-            add_plainly(fields, self._weights, up, m - m % COLUMNS)
+        add_product(fields, self.arrays(1), up, *self.room([self], up.shape[1]))
+
+    @staticmethod
+    def room(products: Sequence[BitProduct], lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return room for any of some products with the states of so many lanes, as `add_product` takes it."""
+        if not all(product._wide for product in products) or lanes % NARROW:
+            return None, None
+        n_words = max((-(-len(product._weights) // ROWS) for product in products), default=0)
+        return np.empty((n_words, lanes), np.uint32), arrays.zeros(room_of_rows(n_words), np.float32)
+
+    def arrays(self, n_uses: int) -> tuple[np.ndarray, ...]:
+        """Return the arrays that `add_product` takes, for so many uses: tables once they are worth making."""
+        if self._wide and self._n_left > 0:
+            self._n_left = max(self._n_left - n_uses, 0)
+            if not self._n_left:
+                n, m = self._weights.shape
+                padded = np.zeros((-(-n // ROWS) * ROWS, m), np.float32)
+                padded[:n] = self._weights
+                self._tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
+                fill_tables(self._tables, padded, MASKS)
+        return self._weights, self._tables, self._tail, MASKS
 
     @cached_property
     def whole(self) -> np.ndarray:
         """The sum of all rows, (m,)."""
         found: np.ndarray = self._weights.sum(axis=0)
         return found
-
-    def _count(self) -> np.ndarray | None:
-        """Count a product, and make the tables once there were enough of them."""
-        self._n_left -= 1
-        if self._n_left != 0:
-            return None
-        n, m = self._weights.shape
-        padded = np.zeros((-(-n // ROWS) * ROWS, m), np.float32)
-        padded[:n] = self._weights
-        tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
-        fill_tables(tables, padded, MASKS)
-        self._tables = tables
-        return tables
 
 
 class LayeredChains(Engine):
@@ -100,6 +83,7 @@ class LayeredChains(Engine):
     """
 
     kernel = "layered"
+    _in_groups = True
 
     def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
         """Return the chains of a block: the more, the fewer units, so that Python's share of the work is small."""
@@ -108,6 +92,7 @@ class LayeredChains(Engine):
 
     def _couple(self) -> None:
         assert isinstance(self.couplings, Layered)
+        self._making = Lock()
         form, field = up_form(self.couplings, self.bias, self.units)
         largest = float((form.absolute_sums() + np.abs(field).max(axis=0)).max(initial=0.0))
         worst = min(self.highest_beta * largest, sys.float_info.max)
@@ -116,14 +101,15 @@ class LayeredChains(Engine):
         single = worst * 2.0**-22 <= LOG_ODDS_ERROR
         self.dtype = np.dtype(np.float32 if single else np.float64)
         weights = [np.ldexp(block, -self._exponent).astype(self.dtype) for block in form.arrays]
-        self._pulls = [BitProduct(block) for block in weights]
-        self._pushes = [BitProduct(block.T) for block in weights]
+        self._products = [BitProduct(one) for block in weights for one in (block, block.T)]
+        self._rooms: list[Any] = []
         self._user_pulls_made: list[BitProduct] | None = None
         field = np.ldexp(field, -self._exponent)
         self._start = [self.lanes.spread(k, field.astype(self.dtype)) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
-        numbers = range(len(self._layers))
-        self._visited = [*numbers[::2], *numbers[1::2]] if self.order == "coloured" else list(numbers)
+        numbers = np.arange(len(self._layers))
+        self._visited = np.concatenate([numbers[::2], numbers[1::2]]) if self.order == "coloured" else numbers
+        self._starts = np.array([0, *(rows.stop for rows in self._layers)])
         self._rescale()
         self._forget()
         products = sum(block.size for block in form.arrays) / max(self.n_units, 1)
@@ -145,53 +131,68 @@ class LayeredChains(Engine):
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
 
-    def layer_field(self, k: int, layer: int) -> np.ndarray:
-        """Return the field of a layer for the chains of block `k`: log-odds at beta = 1, times 2^-exponent."""
-        values, rows = self._values[k], self._layers[layer]
-        field = np.empty((rows.stop - rows.start, values.shape[1]), self.dtype)
-        field[:] = self._start[k][rows]
-        if layer > 0:
-            self._pulls[layer - 1].add(field, values[self._layers[layer - 1]])
-        if layer < len(self._pushes):
-            self._pushes[layer].add(field, values[self._layers[layer + 1]])
-        return field
+    def _prepare(self) -> None:
+        """Make room for the fields of a layer, and for products, of every block."""
+        if not self._rooms:
+            n_rows = max((rows.stop - rows.start for rows in self._layers), default=0)
+            fields = self.lanes.room(n_rows, self.dtype)
+            self._rooms = [(field, *BitProduct.room(self._products, field.shape[1])) for field in fields]
+
+    def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
+        """Return the machine of block `k` as kernels take it."""
+        with self._making:
+            products = tuple(product.arrays(n_sweeps) for product in self._products)
+        return self._starts, visited, self._start[k], products
+
+    def _chains(self, k: int) -> tuple[np.ndarray, np.ndarray, int]:
+        return self.lane_streams[k], self._scale[k], self.lanes.used(k)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        draw = metropolis_layer if self.rule == "metropolis" else gibbs_layer
-        values, used = self._values[k], self.lanes.used(k)
-        for _ in range(n_sweeps):
-            if self._must_stop(k, self.n_units):
+        machine, values = self._machine(n_sweeps, k, self._visited), self._values[k]
+        step = max(1, self._longest_piece() // self.n_units)
+        for start in range(0, n_sweeps, step):
+            count = min(step, n_sweeps - start)
+            if self._must_stop(k, self.n_units * count):
                 return
-            for layer in self._visited:
-                rows = self._layers[layer]
-                self._flips[k] += draw(
-                    values[rows], self.layer_field(k, layer), self._scale[k], self.lane_streams[k], used
-                )
+            self._flips[k] += sweep_layers(values, self._chains(k), machine, self._rooms[k], self._hold, count)
         self.up[k][:] = values
 
     def draw_layer(self, layer: int) -> None:
         """Draw one layer given its neighbours, the others staying as they are."""
+        self._prepare()
 
         def draw(k: int) -> None:
-            rows, used = self._layers[layer], self.lanes.used(k)
-            self._flips[k] += gibbs_layer(
-                self._values[k][rows], self.layer_field(k, layer), self._scale[k], self.lane_streams[k], used
-            )
+            machine = self._machine(1, k, np.array([layer]))
+            self._flips[k] += sweep_layers(self._values[k], self._chains(k), machine, self._rooms[k], None, 1)
             self.up[k][:] = self._values[k]
 
         self._for_blocks(draw, 1)
 
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
+        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        energies, weighing = np.empty(own.shape[:2]), (values.astype(np.float64), *self._weighing(k))
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
+        packed[:, self.blocks[k]], self.up[k][:] = own, values
+        return energies
+
+    def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
+        """Return machine and room of block `k` for energies, from the user's couplings in float64."""
+        pulls = self._user_pulls
+        whole = np.concatenate([np.zeros(int(self._starts[1])), *(pull.whole for pull in pulls)])
+        products = tuple(pull.arrays(0) for pull in pulls)
+        bias, units = self.lanes.spread(k, self.bias), (float(self.units.lo), float(self.units.span))
+        n_rows = max((rows.stop - rows.start for rows in self._layers), default=0)
+        return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
+
     def _energies_block(self, k: int) -> np.ndarray:
-        lo, span = float(self.units.lo), float(self.units.span)
-        up, values = self.up[k].astype(np.float64), self.units.values(self.up[k], np.float64)
-        energies = -(self.lanes.spread(k, self.bias) * values).sum(axis=0)
-        for layer, pull in enumerate(self._user_pulls):
-            rows = self._layers[layer + 1]
-            field = np.zeros((rows.stop - rows.start, up.shape[1]))
-            pull.add(field, up[self._layers[layer]])
-            energies -= ((span * field + lo * pull.whole[:, None]) * values[rows]).sum(axis=0)
-        found: np.ndarray = energies[: self.lanes.used(k)]
-        return found
+        energies = np.empty(self.lanes.used(k))
+        fill_energies_layers(energies, self.up[k].astype(np.float64), *self._weighing(k))
+        return energies
+
+    def _prepare_energies(self) -> None:
+        """Make the user's couplings before blocks run side by side."""
+        _ = self._user_pulls
 
     @property
     def _user_pulls(self) -> list[BitProduct]:
