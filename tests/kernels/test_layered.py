@@ -7,9 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
+import fastbm as bm
 from fastbm.kernels.sampling.layered import anneal_layer, gibbs_layer, metropolis_layer
+from fastbm.sampling.engine.layered import LayeredChains
 from tests.support.combinations import pairwise
-from tests.twins import reference
+from tests.twins import reference, sampling as slow
 
 FLOATS = [np.float32, np.float64]
 RULES = {"gibbs": gibbs_layer, "metropolis": metropolis_layer}
@@ -98,6 +100,43 @@ def test_samples_have_the_exact_distribution(rule, sizes, units):
     exact = reference.enumerate_states(reference.join_blocks(blocks), np.concatenate(biases), units, beta=beta)
     codes = (1 << np.arange(sum(sizes))) @ np.vstack(layers).astype(int)
     assert reference.g_test(np.bincount(codes, minlength=len(exact.probabilities)), exact.probabilities) > FALSE_ALARM
+
+
+@pairwise(rule=RULES, order=["sequential", "coloured"], units=["spin", "binary"], power=[0, 9], fields=[1, 3])
+def test_sweeps_and_energies_are_those_of_the_twin(rule, order, units, power, fields):
+    # numbers of few bits, so that sums are exact in any order; of power 9 they are taken in float64
+    sizes, n_chains, generator = (37, 6, 3), 3, np.random.default_rng(20)
+    blocks = [np.ldexp(generator.integers(-9, 10, size), power - 4) for size in itertools.pairwise(sizes)]
+    bias = np.ldexp(generator.integers(-9, 10, (fields, sum(sizes))), power - 3)
+    model = bm.BoltzmannMachine(blocks, bias[0], units=units)
+    up, streams = generator.integers(0, 2, (n_chains, sum(sizes)), np.uint8), random_streams(n_chains, seed=21).T
+    how = {"beta": 1.0, "rule": rule, "order": order, "seed": 0, "threads": 1}
+    chains = LayeredChains(model.convention, up, streams, **how)
+    chains.couple(model.couplings, bias)
+    assert chains.detail["fields"] == ("float64" if power else "float32")
+    found = [chains.record(*times) for times in ((1, 1), (3, 2))]  # without tables, and with them
+
+    first, last = sizes[0], sum(sizes[:2])
+    sites = list(range(sum(sizes)))
+    sites = sites if order == "sequential" else sites[:first] + sites[last:] + sites[first:last]
+    weights, values, n_flips = reference.join_blocks(blocks), np.array(reference.VALUES[units]), 0
+    for c in range(n_chains):
+        state, words, b = values[up[c]].tolist(), reference.xoshiro(streams[c].tolist()), bias[c % fields]
+        for t, n_sweeps in enumerate((1, 2, 2, 2)):
+            for _ in range(n_sweeps):
+                if rule == "gibbs":
+                    for i in sites:
+                        log_odds = (values[1] - values[0]) * reference.field(state, i, weights, b)
+                        before, state[i] = state[i], values[int(log_odds > reference.logit_of_bits(next(words)))]
+                        n_flips += before != state[i]
+                else:
+                    n_flips += slow.sweep_held(state, weights, b, units, 1.0, words, sites)
+            rows, energies = (
+                np.concatenate([one[f"samples/{name}"] for one in found]) for name in ("states", "energy")
+            )
+            assert rows[t, c].tolist() == reference.pack_words([int(x == values[1]) for x in state], 8)
+            assert energies[t, c] == reference.energy(state, weights, b)
+    assert chains.n_flips == n_flips
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

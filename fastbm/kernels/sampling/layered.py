@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product, pack_units
 from ..functions import exp_float32
-from ..jit import borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
@@ -52,7 +52,7 @@ def metropolis_layer(up, fields, scale, streams, n_chains):
     return moved[:n_chains].sum()
 
 
-@kernel
+@apart
 def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     """Draw layers given their neighbours, `n_sweeps` times; return the number of flips.
 
@@ -92,7 +92,7 @@ def _spread(fields, start):
             copy_row(fields[i], start[i])
 
 
-@borrowing
+@apart_borrowing
 def fill_energies_layers(energies, up, machine, room):
     """Write energies without offset of the first lanes. Mutates `energies` (n_chains,) and `room` (rows, lanes).
 
