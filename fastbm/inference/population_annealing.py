@@ -138,9 +138,7 @@ def _anneal(
 
 def _family_weights(populations: Subpopulations, weights: np.ndarray) -> np.ndarray:
     """Return nu, the part of the average that descends from each initial replica, of those that have descendants."""
-    of_replica = np.concatenate(
-        [np.full(g.stop - g.start, w / (g.stop - g.start)) for g, w in zip(populations.groups, weights, strict=True)]
-    )
+    of_replica = np.repeat(weights / populations.sizes, populations.sizes)
     nu = np.bincount(populations.family, weights=of_replica, minlength=len(populations.family))
     return nu[nu > 0]
 

@@ -249,6 +249,13 @@ class Engine:
         self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
         self.n_swept += n_sweeps
 
+    def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
+        if parents is not None:
+            self.gather(parents)
+        self.sweep(n_sweeps)
+        return self.energies()
+
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
 

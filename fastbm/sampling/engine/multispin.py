@@ -19,6 +19,7 @@ from .words import Unfit, WordChains, check_words
 
 REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
+_PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]  # of the first random bits
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
@@ -92,24 +93,27 @@ class MultispinChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
+        if (self.beta == self.beta[0]).all():
+            self._tables = [self._table(self.beta[:1])] * len(self.blocks)
+            return
         betas = [self.beta[block][::32] for block in self.blocks]
         made = {beta.tobytes(): beta for beta in betas}
         tables = {key: self._table(beta) for key, beta in made.items()}
         self._tables = [tables[beta.tobytes()] for beta in betas]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the thresholds of every level and word, for even and odd numbers of neighbours."""
-        found = []
-        for odd in (0, 1):
-            thresholds = arrays.zeros((LEVELS * WORDS,), np.uint64)
-            pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + odd)
-            thresholds.reshape(LEVELS, WORDS)[:, : len(beta)] = self._thresholds(2.0 * (beta * pulls))
-            bits = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]
-            ones = (thresholds >> bits) & np.uint64(1)
-            table = arrays.zeros((FIRST * LEVELS * WORDS,), np.uint32)
-            table.reshape(FIRST, -1)[:] = np.where(ones > 0, np.uint32(0xFFFFFFFF), np.uint32(0))
-            found += [table, thresholds]
-        return tuple(found)
+        """Return the thresholds of every level and word, for even and odd numbers of neighbours.
+
+        `beta` is one for all words, or one for each.
+        """
+        pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None])
+        n_words = WORDS if len(beta) == 1 else len(beta)
+        thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
+        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = self._thresholds(2.0 * (beta * pulls))
+        tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
+        ones = (thresholds[:, None] >> _PLACES) & np.uint64(1)
+        np.negative(ones.astype(np.uint32), out=tables.reshape(ones.shape))
+        return tables[0], thresholds[0], tables[1], thresholds[1]
 
     def _thresholds(self, costs: np.ndarray) -> np.ndarray:
         """Return 2^64 times the probabilities of moves against pulls of `costs` in log-odds."""
@@ -126,6 +130,33 @@ class MultispinChains(WordChains):
             self._flips[k] += sweep_multispin(
                 self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
             )
+
+    def _forget(self) -> None:
+        self._rows: tuple[np.ndarray, int] | None = None  # bits of all chains, and after which sweep
+
+    def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then.
+
+        Each block goes its way, from the rows in which all chains were when the last call ended.
+        """
+        self._since_check = [0] * len(self.blocks)
+        if self._rows is None or self._rows[1] != self.n_swept:
+            rows = self._whole_rows()
+            self._for_blocks(lambda k: self._write_rows(k, rows), 1)
+            self._rows, self._room = (rows, self.n_swept), self._whole_rows()
+        before, after = self._rows[0], self._room
+
+        def go(k: int) -> np.ndarray:
+            if parents is not None:
+                self._read_rows(k, before[parents[self.blocks[k]]])
+            self._sweep_block(k, self.n_swept, n_sweeps)
+            self._write_rows(k, after)
+            return self._energies_block(k)
+
+        energies = np.concatenate(self._for_blocks(go, n_sweeps))
+        self.n_swept += n_sweeps
+        self._rows, self._room = (after, self.n_swept), before
+        return energies
 
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
