@@ -94,7 +94,7 @@ class Replicas(NamedTuple):
     def sweep(self, graph: Graph, sites: np.ndarray, n_sweeps: int, rule: str, hold: bool, n_words: int = WORDS) -> int:
         rows = np.ascontiguousarray(sites, np.int32)
         arguments = (self.up, graph.arrays, self.tables(), self.streams, rows, n_sweeps)
-        return sweep_multispin(*arguments, (rule == "metropolis", hold), n_words)
+        return sweep_multispin(*arguments, hold if rule == "metropolis" else None, n_words)
 
 
 def bits_of(up: np.ndarray, w: int) -> list[list[int]]:

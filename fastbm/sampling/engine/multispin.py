@@ -123,12 +123,11 @@ class MultispinChains(WordChains):
         return found
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        metropolis = self.rule == "metropolis"
-        rule = (metropolis, metropolis and self.order == "random")
+        hold = self.order == "random" if self.rule == "metropolis" else None
         used = self.lanes.used(k) // 32
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
-                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
+                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, hold, used
             )
 
     def _forget(self) -> None:
