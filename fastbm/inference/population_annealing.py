@@ -102,10 +102,11 @@ class PopulationAnnealing(Examined):
             populations = Subpopulations(
                 model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads
             )
-            rows = list(_anneal(populations, beta, ladder, part, self.n_sweeps, moments))
+            levels = _anneal(populations, beta, ladder, part, self.n_sweeps, moments)
         else:
             populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)
-            rows = list(_anneal(populations, 1.0, None, part, self.n_sweeps, False))
+            levels = _anneal(populations, 1.0, None, part, self.n_sweeps, False)
+        rows = populations.engine.together(lambda: list(levels), self.n_sweeps)
         found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
         return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 

@@ -11,6 +11,7 @@ n exp(-(beta' - beta) E_r) / sum of these offspring, and all are swept at beta'.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -230,17 +231,21 @@ class Population(Adapter):
         if not self._started:
             self._started = True
             rows.append(self._report())
+        rows += self.engine.together(lambda: list(self._steps(end)), self.n_sweeps)
+        found = {name: np.array([row[name] for row in rows]) for name in self.streams} if rows else {}
+        if rows and self.finished:
+            found |= last_samples(self.packed(), self._known_energies(), self.n_swept)
+        return found
+
+    def _steps(self, end: int) -> Iterator[dict[str, float]]:
+        """Sweep, `end` times since the start, and cool in between; yield the row of every temperature that is done."""
         while self.n_swept < end and not self.finished:
             parents = self._cool() if self._left == 0 else None
             count = min(self._left, end - self.n_swept)
             self._energies = self.engine.resample(parents, count)
             self._left -= count
             if self._left == 0:
-                rows.append(self._report())
-        found = {name: np.array([row[name] for row in rows]) for name in self.streams} if rows else {}
-        if rows and self.finished:
-            found |= last_samples(self.packed(), self._known_energies(), self.n_swept)
-        return found
+                yield self._report()
 
     def _cool(self) -> np.ndarray:
         """Take a step of beta; return of which replica each is to be a copy."""

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import empty, zeros
-from ..jit import inlined, kernel
+from ..arrays import copy_row, empty, zeros
+from ..barrier import meet
+from ..jit import apart, inlined, kernel
 from ..random import next_word
+from ..words import pack_words
 
 WORDS = 16  # words of 32 replicas in a block
 FIRST = 16  # random bits that every replica draws
@@ -171,17 +173,17 @@ def count_bits(word):
     return np.int64(_U(_U(word * _U(0x01010101)) >> _U(24)))
 
 
-@kernel
+@apart
 def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, hold, n_words):
     """Update the unit at every entry of `sites` (rows, n) in all replicas, row after row, `n_sweeps` rows.
 
     Mutates `up` (n_units, 16) uint32 and `streams` (64,) uint32, word w being entries w, 16 + w, 32 + w and 48 + w;
     returns the number of flips in the first `n_words` words.
     Where `hold` is None, units are drawn from their conditional distribution; else flips are proposed, of which one in
-    16 is dropped if it is true. `graph` is (indptr, indices, signs), `signs` all ones where a coupling is negative; a coupling of k times the unit stands k
-    times. `tables` is (table, thresholds, table, thresholds) for units of an even and an odd number of neighbours: the
-    probability of going against the majority times 2^64, for word w at level l in thresholds[16 l + w] uint64, and its
-    highest bits b as masks in table[64 b + 16 l + w].
+    16 is dropped if it is true. `graph` is (indptr, indices, signs), `signs` all ones where a coupling is negative; a
+    coupling of k times the unit stands k times. `tables` is (table, thresholds, table, thresholds) for units of an even
+    and an odd number of neighbours: the probability of going against the majority times 2^64, for word w at level l in
+    thresholds[16 l + w] uint64, and its highest bits b as masks in table[64 b + 16 l + w].
     Cost: about 20 vector operations a random bit, 16 bits an attempt of 512 replicas.
     """
     indptr, indices, signs = graph
@@ -247,7 +249,7 @@ def _flush(planes, low, carry):
     low[:] = 0
 
 
-@kernel
+@apart
 def count_unsatisfied(up, edges, signs, totals):
     """Count each replica's edges whose coupling its units go against. Mutates `totals` (512,) int64.
 
@@ -266,3 +268,42 @@ def count_unsatisfied(up, edges, signs, totals):
             for p in range(32):
                 total += np.int64((planes[p, w] >> np.uint32(r)) & np.uint32(1)) << p
             totals[32 * w + r] = total
+
+
+@kernel
+def resample_multispin(chains, rows, parents, visits, model, found, orders, team):
+    """Give replicas the states of others, sweep them and count their energies, in a thread's part of the blocks.
+
+    Mutates `chains`, (words (n_blocks, n_units, 16), streams (n_blocks, 64)) uint32; `rows` (2, n_chains, words)
+    uint32, whole squares of `pack_words`; `found`, (totals (n_blocks, 512), flips (n_threads,)) int64. Returns how
+    often the threads have met.
+    Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
+    (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, tables, edges,
+    signs) are as for `sweep_multispin` and `count_unsatisfied`.
+    `team` is (the barrier's counter, how often all have met, the thread's number, the number of threads). They meet
+    before and after: thread 0 then returns, others go on with what stands in `orders` at the next meeting, until
+    n_sweeps is below 0.
+    Cost: that of the sweeps, and about 12 vector operations for 512 bits.
+    """
+    (ups, streams), (sites, hold), (graph, tables, edges, signs), (totals, flips) = chains, visits, model, found
+    counter, n_met, shard, n_shards = team
+    some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
+    while True:
+        n_met = meet(counter, n_met, n_shards)
+        n_sweeps, a, begin, end = orders[0], orders[1], orders[2], orders[3]
+        if n_sweeps < 0:
+            return n_met
+        for k in range(begin + (end - begin) * shard // n_shards, begin + (end - begin) * (shard + 1) // n_shards):
+            first = 32 * WORDS * k
+            n = min(32 * WORDS, parents.shape[0] - first)
+            for c in range(n):
+                copy_row(some[c], rows[a, parents[first + c]])
+            pack_words(some, words)  # which is its own inverse
+            for i in range(ups.shape[1]):
+                copy_row(ups[k, i], words[i])
+            flips[shard] += sweep_multispin(ups[k], graph, tables, streams[k], sites, n_sweeps, hold, n >> 5)
+            pack_words(ups[k], rows[1 - a, first : first + n])
+            count_unsatisfied(ups[k], edges, signs, totals[k])
+        n_met = meet(counter, n_met, n_shards)
+        if not shard:
+            return n_met

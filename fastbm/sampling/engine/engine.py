@@ -256,6 +256,10 @@ class Engine:
         self.sweep(n_sweeps)
         return self.energies()
 
+    def together(self, work: Callable[[], T], n_sweeps: int) -> T:
+        """Do work that calls `resample` for so many sweeps again and again."""
+        return work()
+
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 
 from ..._base import arrays
+from ..._base.halting import Halted
 from ...kernels.sampling.lookup import LARGEST
 from ...kernels.sampling.multispin import (
     FIRST,
@@ -15,10 +19,13 @@ from ...kernels.sampling.multispin import (
 )
 from ...machine.couplings import Couplings
 from ...machine.units import Units
+from .steps import Steps
 from .words import Unfit, WordChains, check_words
 
 REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
+ONE_ROW = ("sequential", "coloured")  # orders in which all sweeps visit units alike
+T = TypeVar("T")
 _PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]  # of the first random bits
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
@@ -64,7 +71,14 @@ class MultispinChains(WordChains):
     block_lanes = REPLICAS
     attempt_seconds = 1.2e-10
 
+    def _allocate(self) -> None:
+        n_blocks = len(self.blocks)
+        self._ups = arrays.zeros((n_blocks, self.n_units, WORDS), np.uint32)
+        self._streams = arrays.zeros((n_blocks, 4 * WORDS), np.uint32)
+        self.up, self.lane_streams = list(self._ups), list(self._streams)
+
     def _couple(self) -> None:
+        self._forget()
         self._magnitude, multiples = unit_coupling(self.couplings, self.bias, self.units)
         indptr, indices, values = self.couplings.csr()
         starts = np.concatenate([[0], np.cumsum(multiples)])
@@ -131,34 +145,51 @@ class MultispinChains(WordChains):
             )
 
     def _forget(self) -> None:
-        self._rows: tuple[np.ndarray, int] | None = None  # bits of all chains, and after which sweep
+        self._steps: Steps | None = None
+
+    def _fits(self, n_sweeps: int) -> bool:
+        """Return whether all sweeps of a block, at one temperature, are soon done in one call."""
+        soon = self.n_units * n_sweeps <= self._longest_piece()
+        return soon and self.order in ONE_ROW and bool((self.beta == self.beta[0]).all())
+
+    def together(self, work: Callable[[], T], n_sweeps: int) -> T:
+        """Do work that calls `resample` again and again, with the same threads in all calls."""
+        n_threads = self._n_threads(n_sweeps)
+        if n_threads == 1 or not self._fits(n_sweeps):
+            return work()
+        return self._known_steps().together(work, n_threads)
+
+    def _known_steps(self) -> Steps:
+        if self._steps is None:
+            hold = False if self.rule == "metropolis" else None
+            model = self._graph, tuple(map(arrays.copy, self._tables[0])), self._edges, self._edge_signs
+            rows = np.stack([self._whole_rows()] * 2)
+            self._steps = Steps((self._ups, self._streams), rows, (self._rows_of(0, 1), hold), model)
+        return self._steps
 
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
-        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then.
-
-        Each block goes its way, from the rows in which all chains were when the last call ended.
-        """
-        self._since_check = [0] * len(self.blocks)
-        if self._rows is None or self._rows[1] != self.n_swept:
-            rows = self._whole_rows()
-            self._for_blocks(lambda k: self._write_rows(k, rows), 1)
-            self._rows, self._room = (rows, self.n_swept), self._whole_rows()
-        before, after = self._rows[0], self._room
-
-        def go(k: int) -> np.ndarray:
-            if parents is not None:
-                self._read_rows(k, before[parents[self.blocks[k]]])
-            self._sweep_block(k, self.n_swept, n_sweeps)
-            self._write_rows(k, after)
-            return self._energies_block(k)
-
-        energies = np.concatenate(self._for_blocks(go, n_sweeps))
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
+        if not self._fits(n_sweeps):
+            return super().resample(parents, n_sweeps)
+        steps = self._known_steps()
+        if steps.n_swept != self.n_swept:
+            self._for_blocks(lambda k: self._write_rows(k, steps.present), 1)
+        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._tables[0])
+        longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
+        for first in range(0, len(self.blocks), longest):
+            if first and self._stopped():
+                self._broken = False
+                raise Halted
+            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)))
+        self._flips[0] += steps.end(self.n_swept + n_sweeps)
         self.n_swept += n_sweeps
-        self._rows, self._room = (after, self.n_swept), before
-        return energies
+        return self._energies_of(steps.totals.ravel()[: self.n_chains])
 
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
         count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
-        unsatisfied = totals[: self.lanes.used(k)]
-        return self._ground + 2.0 * self._magnitude * unsatisfied
+        return self._energies_of(totals[: self.lanes.used(k)])
+
+    def _energies_of(self, unsatisfied: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._ground + 2.0 * self._magnitude * unsatisfied
+        return found
