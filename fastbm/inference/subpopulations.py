@@ -79,7 +79,7 @@ class Subpopulations:
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the energies of all replicas, without offset, and what weighs them when `beta` changes: the same."""
         if self._energies is None:
-            self._energies = self.engine.energies()
+            self._energies = self.engine.resample(None, 0)
         return self._energies, self._energies
 
     def next_beta(self, energies: np.ndarray, target: float, target_ess: float) -> float:

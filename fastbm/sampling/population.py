@@ -266,7 +266,7 @@ class Population(Adapter):
 
     def _known_energies(self) -> np.ndarray:
         if self._energies is None:
-            self._energies = self.energies()
+            self._energies = self.engine.resample(None, 0)
         return self._energies
 
     def _report(self) -> dict[str, float]:

@@ -253,7 +253,8 @@ class Engine:
         """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
         if parents is not None:
             self.gather(parents)
-        self.sweep(n_sweeps)
+        if n_sweeps:
+            self.sweep(n_sweeps)
         return self.energies()
 
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:

@@ -155,25 +155,37 @@ class MultispinChains(WordChains):
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:
         """Do work that calls `resample` again and again, with the same threads in all calls."""
         n_threads = self._n_threads(n_sweeps)
-        if n_threads == 1 or not self._fits(n_sweeps):
-            return work()
-        return self._known_steps().together(work, n_threads)
+        return self._known_steps().together(work, n_threads) if self._fits(n_sweeps) else work()
 
     def _known_steps(self) -> Steps:
+        """Return what steps go on with, from the present states."""
         if self._steps is None:
             hold = False if self.rule == "metropolis" else None
             model = self._graph, tuple(map(arrays.copy, self._tables[0])), self._edges, self._edge_signs
-            rows = np.stack([self._whole_rows()] * 2)
-            self._steps = Steps((self._ups, self._streams), rows, (self._rows_of(0, 1), hold), model)
+            room = np.stack([self._whole_rows()] * 2)
+            self._steps = Steps((self._ups, self._streams), room, (self._rows_of(0, 1), hold), model)
+        if self._steps.n_swept != self.n_swept:
+            rows = self._steps.present
+            for block, up in zip(self.blocks, self.up, strict=True):
+                bits = np.unpackbits(up.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little")
+                packed = np.zeros((REPLICAS, 4 * rows.shape[1]), np.uint8)
+                packed[:, : -(-self.n_units // 8)] = np.packbits(bits.T, axis=1, bitorder="little")
+                rows[block] = packed[: block.stop - block.start].view("<u4")
+            self._steps.n_swept = self.n_swept
         return self._steps
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        if self._steps is None or self._steps.n_swept != self.n_swept:
+            super()._pack_block(k, packed)
+        else:
+            rows = self._steps.present[self.blocks[k]]
+            packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, : packed.shape[1]]
 
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
         """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
         if not self._fits(n_sweeps):
             return super().resample(parents, n_sweeps)
         steps = self._known_steps()
-        if steps.n_swept != self.n_swept:
-            self._for_blocks(lambda k: self._write_rows(k, steps.present), 1)
         steps.begin(np.arange(self.n_chains) if parents is None else parents, self._tables[0])
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
         for first in range(0, len(self.blocks), longest):

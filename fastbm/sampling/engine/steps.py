@@ -49,6 +49,8 @@ class Steps:
 
     def together(self, work: Callable[[], T], n_threads: int) -> T:
         """Do work, the steps of which are shared by so many threads."""
+        if n_threads == 1:
+            return work()
         found: list[T] = []
         self._counter, self._n_met, self._flips = np.zeros(1, np.int64), 0, np.zeros(n_threads, np.int64)
 

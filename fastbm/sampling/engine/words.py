@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.words import pack_words, unpack_words
+from ...kernels.words import pack_words
 from .engine import Engine
 
 WHOLE = 128  # units, of which `pack_words` makes whole squares
@@ -62,7 +62,9 @@ class WordChains(Engine):
         self._set_bits(up, whole=True)
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
-        unpack_words(np.ascontiguousarray(up), self.up[k][: self.n_units])
+        words = np.zeros((self.n_units, 4 * self.n_words), np.uint8)
+        words[:, : -(-len(up) // 8)] = np.packbits(up.T, axis=1, bitorder="little")
+        self.up[k][: self.n_units] = words.view("<u4")
 
     def _stream_rows(self) -> np.ndarray:
         found = []
@@ -88,17 +90,13 @@ class WordChains(Engine):
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state of chain index[c]; streams and temperatures stay."""
         rows = self._whole_rows()
-        self._for_blocks(lambda k: self._write_rows(k, rows), 1)
+        self._for_blocks(lambda k: pack_words(self.up[k][: self.n_units], rows[self.blocks[k]]), 1)
         self._for_blocks(lambda k: self._read_rows(k, rows[index[self.blocks[k]]]), 1)
         self._forget()
 
     def _whole_rows(self) -> np.ndarray:
         """Return room for the bits of all chains, a row of whole squares of words each."""
         return np.zeros((self.n_chains, -(-self.n_units // WHOLE) * WHOLE // 32), np.uint32)
-
-    def _write_rows(self, k: int, rows: np.ndarray) -> None:
-        """Write the bits of block `k` to the rows of its chains. Mutates `rows`."""
-        pack_words(self.up[k][: self.n_units], rows[self.blocks[k]])
 
     def _read_rows(self, k: int, rows: np.ndarray) -> None:
         """Set the bits of block `k` from a row for each of its chains."""
