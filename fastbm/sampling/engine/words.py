@@ -62,9 +62,11 @@ class WordChains(Engine):
         self._set_bits(up, whole=True)
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
-        words = np.zeros((self.n_units, 4 * self.n_words), np.uint8)
-        words[:, : -(-len(up) // 8)] = np.packbits(up.T, axis=1, bitorder="little")
-        self.up[k][: self.n_units] = words.view("<u4")
+        eights = np.zeros((4 * self.n_words, self.n_units), np.uint8)  # whole rows at a time, not as `packbits` does
+        for bit in range(8):
+            rows = up[bit::8]
+            eights[: len(rows)] |= rows << np.uint8(bit)
+        self.up[k][: self.n_units] = np.ascontiguousarray(eights.T).view("<u4")
 
     def _stream_rows(self) -> np.ndarray:
         found = []
