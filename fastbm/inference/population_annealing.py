@@ -121,7 +121,7 @@ def _anneal(
         # the number of temperatures is not known before the end
         gathered = moments and means_fit(len(populations.groups), k + 1, populations.engine.n_units)
         yield {
-            "up": populations.means(populations.engine.bits()) if gathered else None,
+            "up": populations.up() if gathered else None,
             "beta": populations.beta,
             "ess": _ess(populations, populations.weights()),
             "log_z": populations.log_z.copy(),

@@ -120,10 +120,20 @@ class Subpopulations:
 
     def means(self, values: np.ndarray) -> np.ndarray:
         """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
-        if values.ndim == 1 and (self.sizes == self.sizes[0]).all():  # the same sums in one call
-            found: np.ndarray = values.reshape(len(self.groups), -1).mean(axis=1)
-            return found
-        return np.stack([values[group].mean(axis=0) for group in self.groups])
+        size = int(self.sizes[0])
+        if (self.sizes != size).any():
+            return np.stack([values[group].mean(axis=0) for group in self.groups])
+        found: np.ndarray = values.reshape(len(self.sizes), size, *values.shape[1:]).mean(axis=1)  # the same sums
+        return found
+
+    def up(self) -> np.ndarray:
+        """Return the part of every population in which units are up, (n_populations, n_units)."""
+        bits, size = self.engine.bits(), int(self.sizes[0])
+        if (self.sizes != size).any() or size >= 1 << 16:
+            return self.means(bits)
+        # numbers of 16 bits are summed in a quarter of the time
+        found: np.ndarray = bits.reshape(len(self.sizes), size, -1).sum(axis=1, dtype=np.uint16) / size
+        return found
 
 
 class BasedPopulations(Subpopulations):
@@ -136,7 +146,8 @@ class BasedPopulations(Subpopulations):
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the energies of all replicas in the machine, without offset, and D, which weighs them."""
-        return self._chains.measure()
+        energies, _ = super().measure()
+        return self._chains.path.measure(energies, self.engine.bits(), np.full(1, self._chains.t))
 
     def _set_beta(self, beta: float) -> None:
         self._chains.set_beta(beta)
