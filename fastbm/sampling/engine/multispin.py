@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from ...kernels.sampling.multispin import (
 )
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .steps import Steps
 from .words import Unfit, WordChains, check_words
+
+if TYPE_CHECKING:
+    from .steps import Steps
 
 REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
@@ -159,6 +161,8 @@ class MultispinChains(WordChains):
 
     def _known_steps(self) -> Steps:
         """Return what steps go on with, from the present states."""
+        from .steps import Steps  # most chains take none
+
         if self._steps is None:
             hold = False if self.rule == "metropolis" else None
             model = self._graph, tuple(map(arrays.copy, self._tables[0])), self._edges, self._edge_signs

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..._base.threads import side_by_side
 from ...kernels.barrier import let_through
-from ...kernels.sampling.multispin import resample_multispin
+from ...kernels.sampling.multispin import WORDS
+from ...kernels.sampling.resampling import resample_multispin
 
 T = TypeVar("T")
 OPEN = 1 << 61  # what a barrier's counter does not reach
@@ -36,7 +37,7 @@ class Steps:
         n_blocks, n_chains = len(chains[0]), rows.shape[1]
         self._chains, self._rows, self._visits, self._model = chains, rows, visits, model
         self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
-        self.totals = np.empty((n_blocks, 512), np.int64)
+        self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
         self._counter, self._n_met, self.n_threads = np.zeros(1, np.int64), 0, 1
         self._flips = np.zeros(1, np.int64)
         self._a, self.n_swept = 0, -1
@@ -74,15 +75,9 @@ class Steps:
 
     def _run(self, shard: int, n_threads: int) -> int:
         team = self._counter, self._n_met, shard, n_threads
-        found = self._totals_and_flips()
-        return int(
-            resample_multispin(
-                self._chains, self._rows, self._parents, self._visits, self._model, found, self._orders, team
-            )
-        )
-
-    def _totals_and_flips(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.totals, self._flips
+        what = self._chains, self._rows, self._parents, self._visits, self._model
+        n_met: int = resample_multispin(*what, (self.totals, self._flips), self._orders, team)
+        return n_met
 
     def begin(self, parents: np.ndarray, tables: tuple[np.ndarray, ...]) -> None:
         """Begin a step with the parents of all replicas, and the tables of a temperature."""
