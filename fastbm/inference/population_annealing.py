@@ -102,10 +102,11 @@ class PopulationAnnealing(Examined):
             populations = Subpopulations(
                 model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads
             )
-            rows = list(_anneal(populations, beta, ladder, part, self.n_sweeps, moments))
+            levels = _anneal(populations, beta, ladder, part, self.n_sweeps, moments)
         else:
             populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)
-            rows = list(_anneal(populations, 1.0, None, part, self.n_sweeps, False))
+            levels = _anneal(populations, 1.0, None, part, self.n_sweeps, False)
+        rows = populations.engine.together(lambda: list(levels), self.n_sweeps)
         found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
         return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
@@ -120,7 +121,7 @@ def _anneal(
         # the number of temperatures is not known before the end
         gathered = moments and means_fit(len(populations.groups), k + 1, populations.engine.n_units)
         yield {
-            "up": populations.means(populations.engine.bits()) if gathered else None,
+            "up": populations.up() if gathered else None,
             "beta": populations.beta,
             "ess": _ess(populations, populations.weights()),
             "log_z": populations.log_z.copy(),
@@ -138,9 +139,7 @@ def _anneal(
 
 def _family_weights(populations: Subpopulations, weights: np.ndarray) -> np.ndarray:
     """Return nu, the part of the average that descends from each initial replica, of those that have descendants."""
-    of_replica = np.concatenate(
-        [np.full(g.stop - g.start, w / (g.stop - g.start)) for g, w in zip(populations.groups, weights, strict=True)]
-    )
+    of_replica = np.repeat(weights / populations.sizes, populations.sizes)
     nu = np.bincount(populations.family, weights=of_replica, minlength=len(populations.family))
     return nu[nu > 0]
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from .._base import rng
-from ..kernels.sampling.tempering import resample_systematic, sum_weights
+from ..kernels.sampling.tempering import resample_systematic
 from ..machine.machine import BoltzmannMachine
 from ..sampling.chains import make_chains
 from ..sampling.engine.engine import Engine
@@ -47,6 +47,8 @@ class Subpopulations:
         Each population's estimate at `beta`, without offset.
     family : (n_chains,) int64 array
         The number of the initial replica that each descends from.
+    parents : (n_chains,) int64 array or None
+        Of which replica each is to be a copy when they are swept next.
     """
 
     engine: Engine
@@ -65,16 +67,20 @@ class Subpopulations:
         self._divide(n_chains, n_populations, model.n_units * math.log(2.0), seed)
 
     def _divide(self, n_chains: int, n_populations: int, log_z0: float, seed: int) -> None:
-        edges = np.arange(n_populations + 1) * n_chains // n_populations
-        self.groups = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self._edges = np.arange(n_populations + 1) * n_chains // n_populations
+        self.sizes = np.diff(self._edges)
+        self.groups = [slice(int(a), int(b)) for a, b in itertools.pairwise(self._edges)]
         self.beta, self.log_z = 0.0, np.full(n_populations, log_z0)
         self.family = np.arange(n_chains)
         self._seed, self._n_steps = seed, 0
+        self.parents: np.ndarray | None = None
+        self._energies: np.ndarray | None = None  # of the present states, where they are known
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the energies of all replicas, without offset, and what weighs them when `beta` changes: the same."""
-        energies = self.engine.energies()
-        return energies, energies
+        if self._energies is None:
+            self._energies = self.engine.resample(None, 0)
+        return self._energies, self._energies
 
     def next_beta(self, energies: np.ndarray, target: float, target_ess: float) -> float:
         """Return the coldest temperature whose weights still have the effective sample size that is asked for.
@@ -86,18 +92,14 @@ class Subpopulations:
         return target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
 
     def cool(self, beta: float, energies: np.ndarray) -> None:
-        """Weigh and resample every population, whose replicas weigh by these energies, for `beta`."""
+        """Weigh every population, whose replicas weigh by these energies, for `beta`; the next sweep resamples it."""
         step = beta - self.beta
-        parents = np.empty(len(energies), np.int64)
+        parents, (lowest, totals) = np.empty(len(energies), np.int64), np.empty((2, len(self.groups)))
         uniforms = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(len(self.groups))
-        for m, group in enumerate(self.groups):
-            own = energies[group]
-            least = float(own.min())
-            self.log_z[m] += math.log(sum_weights(own, least, step)[0] / len(own)) - step * least
-            resample_systematic(parents[group], own, least, step, uniforms[m])
-            parents[group] += group.start
+        resample_systematic(parents, energies, self._edges, step, uniforms, lowest, totals)
+        self.log_z += [math.log(mean) for mean in totals / self.sizes] - step * lowest
         self.family = self.family[parents]
-        self.engine.gather(parents)
+        self.parents = parents
         self._set_beta(beta)
         self.beta, self._n_steps = beta, self._n_steps + 1
 
@@ -105,10 +107,11 @@ class Subpopulations:
         self.engine.set_beta(np.full(self.engine.n_chains, beta))
 
     def sweep(self, n_sweeps: int) -> None:
-        """Advance every replica, in pieces between which a stop can come."""
+        """Resample, and advance every replica, in pieces between which a stop can come."""
         piece = max(1, int(LONGEST_SECONDS / self.engine.sweep_seconds))
         for start in range(0, n_sweeps, piece):
-            self.engine.sweep(min(piece, n_sweeps - start))
+            self._energies = self.engine.resample(self.parents, min(piece, n_sweeps - start))
+            self.parents = None
 
     def weights(self) -> np.ndarray:
         """Each population's part in averages: exp(log_z), normalised, (n_populations,)."""
@@ -117,7 +120,20 @@ class Subpopulations:
 
     def means(self, values: np.ndarray) -> np.ndarray:
         """Return the mean of values (n_chains, ...) over every population, (n_populations, ...)."""
-        return np.stack([values[group].mean(axis=0) for group in self.groups])
+        size = int(self.sizes[0])
+        if (self.sizes != size).any():
+            return np.stack([values[group].mean(axis=0) for group in self.groups])
+        found: np.ndarray = values.reshape(len(self.sizes), size, *values.shape[1:]).mean(axis=1)  # the same sums
+        return found
+
+    def up(self) -> np.ndarray:
+        """Return the part of every population in which units are up, (n_populations, n_units)."""
+        bits, size = self.engine.bits(), int(self.sizes[0])
+        if (self.sizes != size).any() or size >= 1 << 16:
+            return self.means(bits)
+        # numbers of 16 bits are summed in a quarter of the time
+        found: np.ndarray = bits.reshape(len(self.sizes), size, -1).sum(axis=1, dtype=np.uint16) / size
+        return found
 
 
 class BasedPopulations(Subpopulations):
@@ -130,7 +146,8 @@ class BasedPopulations(Subpopulations):
 
     def measure(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the energies of all replicas in the machine, without offset, and D, which weighs them."""
-        return self._chains.measure()
+        energies, _ = super().measure()
+        return self._chains.path.measure(energies, self.engine.bits(), np.full(1, self._chains.t))
 
     def _set_beta(self, beta: float) -> None:
         self._chains.set_beta(beta)

@@ -189,17 +189,6 @@ def _write_plainly(up, rows):
     rows[:] = whole.view(rows.dtype.newbyteorder("<"))
 
 
-@kernel
-def unpack_words(bits, up):
-    """Set the words from bits (n_replicas, n_units) uint8. Mutates `up` (n_units, words)."""
-    for i in range(up.shape[0]):
-        for w in range(up.shape[1]):
-            word = _NONE
-            for r in range(min(32, bits.shape[0] - 32 * w)):
-                word |= _U(_U(bits[32 * w + r, i]) << _U(r))
-            up[i, w] = word
-
-
 @apart
 def exchange_bits(one, v, other, w, mask):
     """Exchange the bits of `mask` of word `v` and word `w` of every unit. Mutates `one`, `other` (n_units, words)."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .._base import checks, threads as threads_module
+from .._base import checks, rng, threads as threads_module
 from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .engine.choice import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
-from .engine.engine import WORTH_A_THREAD, Engine as Chains, start_bits
+from .engine.engine import WORTH_A_THREAD, Engine as Chains
 from .engine.orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
@@ -165,3 +165,18 @@ def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
             'never reach some states. Use order="random" or sampler="gibbs".',
             UserWarning,
         )
+
+
+def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:
+    """Return the bits that the chains start from: random, all up, or given states."""
+    if isinstance(initial, str) and initial == "up":
+        return np.broadcast_to(np.uint8(1), (n_chains, n_units))
+    if isinstance(initial, str) and initial == "random":
+        packed = rng.random_bytes(seed, rng.INITIAL, n_chains, -(-n_units // 8), first=first_chain)
+        return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
+    if isinstance(initial, str):
+        raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')
+    states = checks.any_array("initial", initial)
+    if states.shape not in ((n_units,), (n_chains, n_units)):
+        raise ValueError(f"initial must have shape ({n_chains}, {n_units}) or ({n_units},); got {states.shape}.")
+    return np.broadcast_to(units.bits("initial", states), (n_chains, n_units))

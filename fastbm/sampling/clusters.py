@@ -23,8 +23,9 @@ from ..kernels.energy import energies_sparse
 from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
 from ..machine.couplings import Couplings
 from ..machine.units import Units
+from .chains import start_bits
 from .clamped import Conditioned
-from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD, start_bits
+from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
 from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 

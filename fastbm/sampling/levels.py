@@ -9,8 +9,7 @@ import numpy as np
 from .._base import rng, threads as threads_module
 from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
-from .chains import couple_chains, make_chains, resolve_order
-from .engine.engine import start_bits
+from .chains import couple_chains, make_chains, resolve_order, start_bits
 from .engine.lookup import LookupChains
 
 

@@ -11,6 +11,7 @@ n exp(-(beta' - beta) E_r) / sum of these offspring, and all are swept at beta'.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from .clamped import Conditioned
 from .settings import SampleSettings, SingleUnit, Updates
 
 HALVINGS = 32  # of a step that is known up to a factor of two
+SECANTS, CLOSE = 8, 1e-6  # of which the last moves a step by this part at most: the error left is about its square
+SURE = 1e-9  # part of a step, up to which sums of weights say for certain whether it is too large
 TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
 PARTS = 1000  # progress is told in parts of the way to the target
 
@@ -63,15 +66,22 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
     It must be at least `target_ess` times their number.
 
     The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it, from where weights differ much.
+    Weights are summed only at steps near to a first guess, if that is seen to be near.
     """
 
     def reaches(step: float) -> bool:
+        if abs(step - near) > SURE * near:
+            return step < near
         total, squares = sum_weights(energies, least, step)
         return bool(total * total >= target_ess * len(energies) * squares)
 
+    near = math.nan
     if reaches(most):
         return most
     low = min(most / 2.0, float(1.0 / (energies.max() - least)))
+    guess = _guess_step(energies, least, low, target_ess)
+    if reaches((1.0 - SURE) * guess) and not reaches((1.0 + SURE) * guess):
+        near = guess
     while low > 0.0 and not reaches(low):
         low /= 2.0
     while 0.0 < 2.0 * low < most and reaches(2.0 * low):
@@ -81,6 +91,28 @@ def choose_step(energies: np.ndarray, least: float, most: float, target_ess: flo
         middle = 0.5 * (low + high)
         low, high = (middle, high) if reaches(middle) else (low, middle)
     return low
+
+
+def _guess_step(energies: np.ndarray, least: float, step: float, target_ess: float) -> float:
+    """Return about the step that leaves this effective sample size, by secants from another; NaN where they fail."""
+
+    def distance(step: float) -> float:  # from no step: for small steps in proportion to it
+        total, squares = sum_weights(energies, least, step)
+        return math.sqrt(max(0.0, math.log(len(energies) * squares / (total * total))))
+
+    aim = math.sqrt(-math.log(target_ess))
+    reached = distance(step)
+    further = step * aim / reached if reached else math.nan
+    for _ in range(SECANTS):
+        if not 0.0 < further < math.inf:
+            return math.nan
+        if abs(further - step) <= CLOSE * further:
+            break
+        before, start = reached, step
+        step, reached = further, distance(further)
+        slope = (reached - before) / (step - start)
+        further = step + (aim - reached) / slope if slope else math.nan
+    return further
 
 
 class Population(Adapter):
@@ -199,39 +231,46 @@ class Population(Adapter):
         if not self._started:
             self._started = True
             rows.append(self._report())
-        while self.n_swept < end and not self.finished:
-            if self._left == 0:
-                self._cool()
-            count = min(self._left, end - self.n_swept)
-            self.engine.sweep(count)
-            self._left -= count
-            if self._left == 0:
-                rows.append(self._report())
+        rows += self.engine.together(lambda: list(self._steps(end)), self.n_sweeps)
         found = {name: np.array([row[name] for row in rows]) for name in self.streams} if rows else {}
         if rows and self.finished:
-            found |= last_samples(self.packed(), self.energies(), self.n_swept)
+            found |= last_samples(self.packed(), self._known_energies(), self.n_swept)
         return found
 
-    def _cool(self) -> None:
-        """Take a step of beta and resample."""
-        energies = self.energies() if self._energies is None else self._energies
-        self._energies = None
+    def _steps(self, end: int) -> Iterator[dict[str, float]]:
+        """Sweep, `end` times since the start, and cool in between; yield the row of every temperature that is done."""
+        while self.n_swept < end and not self.finished:
+            parents = self._cool() if self._left == 0 else None
+            count = min(self._left, end - self.n_swept)
+            self._energies = self.engine.resample(parents, count)
+            self._left -= count
+            if self._left == 0:
+                yield self._report()
+
+    def _cool(self) -> np.ndarray:
+        """Take a step of beta; return of which replica each is to be a copy."""
+        energies = self._known_energies()
         least, most = float(energies.min()), self.target - self.beta
         step = choose_step(energies, least, most, self.target_ess)
         beta = self.target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
-        total = sum_weights(energies, least, step)[0]
-        self._log_z += math.log(total / self.n_chains) - step * least
-        parents = np.empty(self.n_chains, np.int64)
-        uniform = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random()
-        self._culled = int(resample_systematic(parents, energies, least, step, uniform))
+        parents, edges = np.empty(self.n_chains, np.int64), np.array([0, self.n_chains])
+        uniform = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(1)
+        lowest, total = np.empty((2, 1))
+        self._culled = int(resample_systematic(parents, energies, edges, step, uniform, lowest, total))
+        self._log_z += math.log(total[0] / self.n_chains) - step * least
         self.family = self.family[parents]
-        self.engine.gather(parents)
         self.beta, self._left = beta, self.n_sweeps
         self._n_steps += 1
         self.engine.set_beta(np.full(self.n_chains, beta))
+        return parents
+
+    def _known_energies(self) -> np.ndarray:
+        if self._energies is None:
+            self._energies = self.engine.resample(None, 0)
+        return self._energies
 
     def _report(self) -> dict[str, float]:
-        energies = self._energies = self.energies()
+        energies = self._known_energies()
         families = measure_families(self.family)
         return {
             "population/beta": self.beta,

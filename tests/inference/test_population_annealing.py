@@ -115,6 +115,7 @@ def test_weights_of_a_step_are_those_of_every_population() -> None:
         share = len(own) * np.exp(-0.7 * own) / np.exp(-0.7 * own).sum()
         offspring = np.bincount(family - group.start, minlength=len(own))
         assert np.all(np.abs(offspring - share) < 1 + 1e-9)
+    populations.engine.resample(populations.parents, 0)
     np.testing.assert_array_equal(populations.engine.bits(), before[populations.family])
 
 

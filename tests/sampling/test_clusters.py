@@ -17,8 +17,8 @@ from fastbm.kernels.graph import fix_gauge
 from fastbm.kernels.random import draw_bits, logit_of_bits
 from fastbm.kernels.sampling import clusters as moves
 from fastbm.kernels.sampling.clusters import draw_word, next_ahead, put_back, swendsen_wang_update, wolff_update
+from fastbm.sampling.chains import start_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
-from fastbm.sampling.engine.engine import start_bits
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import SURE, enumerate_machine, g_test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -35,18 +36,31 @@ def run(population: Population, step: int = 10**9) -> dict[str, np.ndarray]:
 # The kernels and their twins
 
 
+def resample(index: np.ndarray, energies: np.ndarray, step: float, uniforms: list[float]) -> tuple[int, list[float]]:
+    """Resample equal populations; return how many replicas have no offspring, and the sums of weights."""
+    edges = np.arange(len(uniforms) + 1) * len(energies) // len(uniforms)
+    least, totals = np.empty((2, len(uniforms)))
+    n_culled = resample_systematic(index, energies, edges, step, np.array(uniforms), least, totals)
+    assert least.tolist() == [energies[a:b].min() for a, b in itertools.pairwise(edges)]
+    return n_culled, totals.tolist()
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 40), st.floats(0, 20), st.floats(0.001, 0.999))
 def test_resampling_is_that_of_the_twin(seed: int, n: int, step: float, uniform: float) -> None:
     energies = np.random.default_rng(seed).normal(scale=2.0, size=n)
     index = np.empty(n, np.int64)
-    n_culled = resample_systematic(index, energies, energies.min(), step, uniform)
+    n_culled, totals = resample(index, energies, step, [uniform])
     assert index.tolist() == twins.parents(energies.tolist(), step, uniform)
     assert n_culled == n - len(set(index.tolist()))
     w = np.array(twins.weights((energies - energies.min()).tolist(), step), float)
     np.testing.assert_allclose(sum_weights(energies, energies.min(), step), [w.sum(), (w**2).sum()], rtol=1e-12)
+    assert totals == [sum_weights(energies, energies.min(), step)[0]]
     offspring = np.bincount(index, minlength=n)
     assert np.all(np.abs(offspring - n * w / w.sum()) < 1 + 1e-9)
+    others, both = np.append(energies, energies[::-1] + 3.0), np.empty(2 * n, np.int64)
+    resample(both, others, step, [uniform, 0.5 * uniform])
+    assert both.tolist() == [*index, *(n + p for p in twins.parents(others[n:].tolist(), step, 0.5 * uniform))]
 
 
 def test_offspring_are_unbiased() -> None:
@@ -54,7 +68,7 @@ def test_offspring_are_unbiased() -> None:
     energies = np.array([0.3, -1.0, 2.0, 0.0, 0.5])
     index, total = np.empty(5, np.int64), np.zeros(5)
     for uniform in (np.arange(1000) + 0.5) / 1000:
-        resample_systematic(index, energies, -1.0, 1.3, uniform)
+        resample(index, energies, 1.3, [uniform])
         total += np.bincount(index, minlength=5)
     w = np.exp(-1.3 * energies)
     np.testing.assert_allclose(total / 1000, 5 * w / w.sum(), atol=2e-3)
@@ -62,9 +76,9 @@ def test_offspring_are_unbiased() -> None:
 
 def test_extreme_energies() -> None:
     index = np.empty(4, np.int64)
-    assert resample_systematic(index, np.array([0.0, 1e300, 5.0, -2.0]), -2.0, 1e6, 0.5) == 3
+    assert resample(index, np.array([0.0, 1e300, 5.0, -2.0]), 1e6, [0.5])[0] == 3
     assert index.tolist() == [3, 3, 3, 3]
-    assert resample_systematic(index, np.full(4, -1e9), -1e9, 1.0, 0.999) == 0
+    assert resample(index, np.full(4, -1e9), 1.0, [0.999])[0] == 0
     assert index.tolist() == [0, 1, 2, 3]
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import empty, zeros
-from ..jit import inlined, kernel
+from ..jit import apart, inlined, kernel
 from ..random import next_word
 
 WORDS = 16  # words of 32 replicas in a block
@@ -171,22 +171,21 @@ def count_bits(word):
     return np.int64(_U(_U(word * _U(0x01010101)) >> _U(24)))
 
 
-@kernel
-def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
+@apart
+def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, hold, n_words):
     """Update the unit at every entry of `sites` (rows, n) in all replicas, row after row, `n_sweeps` rows.
 
     Mutates `up` (n_units, 16) uint32 and `streams` (64,) uint32, word w being entries w, 16 + w, 32 + w and 48 + w;
     returns the number of flips in the first `n_words` words.
-    `rule` is (metropolis, hold): Gibbs draws, or proposals to flip, of which one in 16 is dropped if `hold`. `graph` is
-    (indptr, indices, signs), `signs` all ones where a coupling is negative; a coupling of k times the unit stands k
-    times. `tables` is (table, thresholds, table, thresholds) for units of an even and an odd number of neighbours: the
-    probability of going against the majority times 2^64, for word w at level l in thresholds[16 l + w] uint64, and its
-    highest bits b as masks in table[64 b + 16 l + w].
+    Where `hold` is None, units are drawn from their conditional distribution; else flips are proposed, of which one in
+    16 is dropped if it is true. `graph` is (indptr, indices, signs), `signs` all ones where a coupling is negative; a
+    coupling of k times the unit stands k times. `tables` is (table, thresholds, table, thresholds) for units of an even
+    and an odd number of neighbours: the probability of going against the majority times 2^64, for word w at level l in
+    thresholds[16 l + w] uint64, and its highest bits b as masks in table[64 b + 16 l + w].
     Cost: about 20 vector operations a random bit, 16 bits an attempt of 512 replicas.
     """
     indptr, indices, signs = graph
     table, thresholds, odd_table, odd_thresholds = tables
-    metropolis, hold = rule
     n_flips = 0
     work = empty(6 * WORDS, np.uint32)  # counts of three bits, old bits, new bits, undecided replicas
     for t in range(n_sweeps):
@@ -201,20 +200,16 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, rule, n_words):
             for k in range(indptr[i], indptr[i + 1]):
                 _add_pull(work, up, indices[k], signs[k])
             if degree & 1:
-                if metropolis:
-                    left = _draw_metropolis(work, odd, streams, odd_table)
-                else:
-                    left = _draw_gibbs(work, odd, streams, odd_table)
-                if left:
-                    _draw_on(work, odd, streams, odd_thresholds)
+                first_bits, numbers = odd_table, odd_thresholds
             else:
-                if metropolis:
-                    left = _draw_metropolis(work, odd, streams, table)
-                else:
-                    left = _draw_gibbs(work, odd, streams, table)
-                if left:
-                    _draw_on(work, odd, streams, thresholds)
-            if hold:
+                first_bits, numbers = table, thresholds
+            if hold is None:
+                left = _draw_gibbs(work, odd, streams, first_bits)
+            else:
+                left = _draw_metropolis(work, odd, streams, first_bits)
+            if left:
+                _draw_on(work, odd, streams, numbers)
+            if hold is not None and hold:
                 _hold(work, streams)
             for w in range(WORDS):
                 up[i, w] = work[64 + w]
@@ -252,7 +247,7 @@ def _flush(planes, low, carry):
     low[:] = 0
 
 
-@kernel
+@apart
 def count_unsatisfied(up, edges, signs, totals):
     """Count each replica's edges whose coupling its units go against. Mutates `totals` (512,) int64.
 

@@ -87,25 +87,33 @@ def sum_weights(energies, least, step):
 
 
 @kernel
-def resample_systematic(index, energies, least, step, uniform):
-    """Write the parent of every replica, in increasing order.
+def resample_systematic(index, energies, edges, step, uniforms, least, totals):
+    """Write the parent of every replica, in increasing order, of populations that are resampled each by itself.
 
-    Mutates `index` (n,) int64; returns how many replicas have no offspring.
-    With u = `uniform` in [0, 1), the parent of replica c is the first r with w_0 + ... + w_r > (c + u) sum(w) / n, so
-    that replica r has n w_r / sum(w) offspring, rounded up or down.  Cost: two exponentials a replica.
+    Mutates `index` (n,) int64, `least` and `totals` (n_populations,), the lowest energy and the sum of the weights of
+    each; returns how many replicas have no offspring. Population m is those from edges[m] on, before edges[m + 1].
+    With u = uniforms[m] in [0, 1), the parent of its replica c is the first r with w_0 + ... + w_r > (c + u) sum(w) /
+    n, so that replica r has n w_r / sum(w) offspring, rounded up or down.  Cost: two exponentials a replica.
     """
-    n = energies.shape[0]
-    share = sum_weights(energies, least, step)[0] / n
-    r, n_parents = -1, 0
-    reached = 0.0
-    for c in range(n):
-        aim = (c + uniform) * share
-        new = False
-        while (reached <= aim or r < 0) and r < n - 1:
-            r += 1
-            reached += exp_float64(-step * (energies[r] - least))
-            new = True
-        if new:
-            n_parents += 1
-        index[c] = r
-    return n - n_parents
+    n_parents = 0
+    weights = empty(energies.shape[0], np.float64)
+    for m in range(uniforms.shape[0]):
+        start, n = edges[m], edges[m + 1] - edges[m]
+        own = energies[start : start + n]
+        lowest = own[0]
+        for k in range(1, n):
+            lowest = min(lowest, own[k])
+        for k in range(n):
+            weights[k] = exp_float64(-step * (own[k] - lowest))
+        least[m], totals[m] = lowest, sum_weights(own, lowest, step)[0]
+        share = totals[m] / n
+        r, reached, last = -1, 0.0, -1
+        for c in range(n):
+            aim = (c + uniforms[m]) * share
+            while (reached <= aim or r < 0) and r < n - 1:
+                r += 1
+                reached += weights[r]
+            n_parents += np.int64(r != last)
+            last = r
+            index[start + c] = start + r
+    return energies.shape[0] - n_parents

@@ -15,8 +15,8 @@ import numpy as np
 from ..._base.halting import never
 from ..._base.streams import Stream
 from ...data.rows import pack
+from ...sampling.chains import start_bits
 from ...sampling.clamped import Conditioned
-from ...sampling.engine.engine import start_bits
 from ...sampling.observables import Function, Observables, check_given
 from ...sampling.parts import cuts, join_rows, join_states, streams_of_whole
 from ...store import Memory, Writer

@@ -14,8 +14,8 @@ from ..._base import checks, threads as threads_module
 from ...data.rows import pack
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...sampling.arguments import check
+from ...sampling.chains import start_bits
 from ...sampling.clamped import Conditioned
-from ...sampling.engine.engine import start_bits
 from ...sampling.memory import check_memory, check_rows
 from ...sampling.observables import check_observables
 from ...sampling.resolve import resolve

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..._base import arrays, checks, rng
+from ..._base import arrays
 from ..._base.halting import Halted, never
 from ..._base.streams import Stream
 from ..._base.threads import fan_out
@@ -248,6 +248,18 @@ class Engine:
         self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
         self.n_swept += n_sweeps
 
+    def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
+        if parents is not None:
+            self.gather(parents)
+        if n_sweeps:
+            self.sweep(n_sweeps)
+        return self.energies()
+
+    def together(self, work: Callable[[], T], n_sweeps: int) -> T:
+        """Do work that calls `resample` for so many sweeps again and again."""
+        return work()
+
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
 
@@ -380,18 +392,3 @@ class Engine:
         self._load(up, state["streams"])
         self.n_swept = int(state["n_swept"])
         self._flips = [int(state["n_flips"])] + [0] * (len(self.blocks) - 1)
-
-
-def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:
-    """Return the bits that the chains start from: random, all up, or given states."""
-    if isinstance(initial, str) and initial == "up":
-        return np.broadcast_to(np.uint8(1), (n_chains, n_units))
-    if isinstance(initial, str) and initial == "random":
-        packed = rng.random_bytes(seed, rng.INITIAL, n_chains, -(-n_units // 8), first=first_chain)
-        return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
-    if isinstance(initial, str):
-        raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')
-    states = checks.any_array("initial", initial)
-    if states.shape not in ((n_units,), (n_chains, n_units)):
-        raise ValueError(f"initial must have shape ({n_chains}, {n_units}) or ({n_units},); got {states.shape}.")
-    return np.broadcast_to(units.bits("initial", states), (n_chains, n_units))

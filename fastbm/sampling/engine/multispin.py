@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
 import numpy as np
 
 from ..._base import arrays
+from ..._base.halting import Halted
 from ...kernels.sampling.lookup import LARGEST
 from ...kernels.sampling.multispin import (
     FIRST,
@@ -17,8 +21,14 @@ from ...machine.couplings import Couplings
 from ...machine.units import Units
 from .words import Unfit, WordChains, check_words
 
+if TYPE_CHECKING:
+    from .steps import Steps
+
 REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
+ONE_ROW = ("sequential", "coloured")  # orders in which all sweeps visit units alike
+T = TypeVar("T")
+_PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]  # of the first random bits
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
@@ -63,7 +73,14 @@ class MultispinChains(WordChains):
     block_lanes = REPLICAS
     attempt_seconds = 1.2e-10
 
+    def _allocate(self) -> None:
+        n_blocks = len(self.blocks)
+        self._ups = arrays.zeros((n_blocks, self.n_units, WORDS), np.uint32)
+        self._streams = arrays.zeros((n_blocks, 4 * WORDS), np.uint32)
+        self.up, self.lane_streams = list(self._ups), list(self._streams)
+
     def _couple(self) -> None:
+        self._forget()
         self._magnitude, multiples = unit_coupling(self.couplings, self.bias, self.units)
         indptr, indices, values = self.couplings.csr()
         starts = np.concatenate([[0], np.cumsum(multiples)])
@@ -92,24 +109,27 @@ class MultispinChains(WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
+        if (self.beta == self.beta[0]).all():
+            self._tables = [self._table(self.beta[:1])] * len(self.blocks)
+            return
         betas = [self.beta[block][::32] for block in self.blocks]
         made = {beta.tobytes(): beta for beta in betas}
         tables = {key: self._table(beta) for key, beta in made.items()}
         self._tables = [tables[beta.tobytes()] for beta in betas]
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the thresholds of every level and word, for even and odd numbers of neighbours."""
-        found = []
-        for odd in (0, 1):
-            thresholds = arrays.zeros((LEVELS * WORDS,), np.uint64)
-            pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + odd)
-            thresholds.reshape(LEVELS, WORDS)[:, : len(beta)] = self._thresholds(2.0 * (beta * pulls))
-            bits = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]
-            ones = (thresholds >> bits) & np.uint64(1)
-            table = arrays.zeros((FIRST * LEVELS * WORDS,), np.uint32)
-            table.reshape(FIRST, -1)[:] = np.where(ones > 0, np.uint32(0xFFFFFFFF), np.uint32(0))
-            found += [table, thresholds]
-        return tuple(found)
+        """Return the thresholds of every level and word, for even and odd numbers of neighbours.
+
+        `beta` is one for all words, or one for each.
+        """
+        pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None])
+        n_words = WORDS if len(beta) == 1 else len(beta)
+        thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
+        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = self._thresholds(2.0 * (beta * pulls))
+        tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
+        ones = (thresholds[:, None] >> _PLACES) & np.uint64(1)
+        np.negative(ones.astype(np.uint32), out=tables.reshape(ones.shape))
+        return tables[0], thresholds[0], tables[1], thresholds[1]
 
     def _thresholds(self, costs: np.ndarray) -> np.ndarray:
         """Return 2^64 times the probabilities of moves against pulls of `costs` in log-odds."""
@@ -119,16 +139,73 @@ class MultispinChains(WordChains):
         return found
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        metropolis = self.rule == "metropolis"
-        rule = (metropolis, metropolis and self.order == "random")
+        hold = self.order == "random" if self.rule == "metropolis" else None
         used = self.lanes.used(k) // 32
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
-                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, rule, used
+                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, hold, used
             )
+
+    def _forget(self) -> None:
+        self._steps: Steps | None = None
+
+    def _fits(self, n_sweeps: int) -> bool:
+        """Return whether all sweeps of a block, at one temperature, are soon done in one call."""
+        soon = self.n_units * n_sweeps <= self._longest_piece()
+        return soon and self.order in ONE_ROW and bool((self.beta == self.beta[0]).all())
+
+    def together(self, work: Callable[[], T], n_sweeps: int) -> T:
+        """Do work that calls `resample` again and again, with the same threads in all calls."""
+        n_threads = self._n_threads(n_sweeps)
+        return self._known_steps().together(work, n_threads) if self._fits(n_sweeps) else work()
+
+    def _known_steps(self) -> Steps:
+        """Return what steps go on with, from the present states."""
+        from .steps import Steps  # most chains take none
+
+        if self._steps is None:
+            hold = False if self.rule == "metropolis" else None
+            model = self._graph, tuple(map(arrays.copy, self._tables[0])), self._edges, self._edge_signs
+            room = np.stack([self._whole_rows()] * 2)
+            self._steps = Steps((self._ups, self._streams), room, (self._rows_of(0, 1), hold), model)
+        if self._steps.n_swept != self.n_swept:
+            rows = self._steps.present
+            for block, up in zip(self.blocks, self.up, strict=True):
+                bits = np.unpackbits(up.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little")
+                packed = np.zeros((REPLICAS, 4 * rows.shape[1]), np.uint8)
+                packed[:, : -(-self.n_units // 8)] = np.packbits(bits.T, axis=1, bitorder="little")
+                rows[block] = packed[: block.stop - block.start].view("<u4")
+            self._steps.n_swept = self.n_swept
+        return self._steps
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        if self._steps is None or self._steps.n_swept != self.n_swept:
+            super()._pack_block(k, packed)
+        else:
+            rows = self._steps.present[self.blocks[k]]
+            packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, : packed.shape[1]]
+
+    def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
+        if not self._fits(n_sweeps):
+            return super().resample(parents, n_sweeps)
+        steps = self._known_steps()
+        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._tables[0])
+        longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
+        for first in range(0, len(self.blocks), longest):
+            if first and self._stopped():
+                self._broken = False
+                raise Halted
+            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)))
+        self._flips[0] += steps.end(self.n_swept + n_sweeps)
+        self.n_swept += n_sweeps
+        return self._energies_of(steps.totals.ravel()[: self.n_chains])
 
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
         count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
-        unsatisfied = totals[: self.lanes.used(k)]
-        return self._ground + 2.0 * self._magnitude * unsatisfied
+        return self._energies_of(totals[: self.lanes.used(k)])
+
+    def _energies_of(self, unsatisfied: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._ground + 2.0 * self._magnitude * unsatisfied
+        return found

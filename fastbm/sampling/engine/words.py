@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.words import pack_words, unpack_words, write_rows
+from ...kernels.words import pack_words, write_rows
 from .engine import Engine
 
 WHOLE = 128  # units, of which `pack_words` makes whole squares
@@ -61,7 +61,11 @@ class WordChains(Engine):
         self._set_bits(up, whole=True)
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
-        unpack_words(np.ascontiguousarray(up), self.up[k][: self.n_units])
+        eights = np.zeros((4 * self.n_words, self.n_units), np.uint8)  # whole rows at a time, not as `packbits` does
+        for bit in range(8):
+            rows = up[bit::8]
+            eights[: len(rows)] |= rows << np.uint8(bit)
+        self.up[k][: self.n_units] = np.ascontiguousarray(eights.T).view("<u4")
 
     def _stream_rows(self) -> np.ndarray:
         found = []
@@ -81,19 +85,20 @@ class WordChains(Engine):
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state of chain index[c]; streams and temperatures stay."""
-        n_words = -(-self.n_units // WHOLE) * WHOLE // 32
-        rows = np.zeros((self.n_chains, n_words), np.uint32)
+        rows = self._whole_rows()
         self._for_blocks(lambda k: pack_words(self.up[k][: self.n_units], rows[self.blocks[k]]), 1)
-        rows = rows[index]
-
-        def load(k: int) -> None:
-            some = rows[self.blocks[k]]
-            words = np.empty((32 * n_words, len(some) // 32), np.uint32)
-            pack_words(some, words)  # which is its own inverse
-            self.up[k][: self.n_units, : words.shape[1]] = words[: self.n_units]
-
-        self._for_blocks(load, 1)
+        self._for_blocks(lambda k: self._read_rows(k, rows[index[self.blocks[k]]]), 1)
         self._forget()
+
+    def _whole_rows(self) -> np.ndarray:
+        """Return room for the bits of all chains, a row of whole squares of words each."""
+        return np.zeros((self.n_chains, -(-self.n_units // WHOLE) * WHOLE // 32), np.uint32)
+
+    def _read_rows(self, k: int, rows: np.ndarray) -> None:
+        """Set the bits of block `k` from a row for each of its chains."""
+        words = np.empty((32 * rows.shape[1], len(rows) // 32), np.uint32)
+        pack_words(rows, words)  # which is its own inverse
+        self.up[k][: self.n_units, : words.shape[1]] = words[: self.n_units]
 
     def bits(self) -> np.ndarray:
         """Return the bits of all chains, (n_chains, n_units) uint8."""

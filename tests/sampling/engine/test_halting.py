@@ -85,6 +85,19 @@ def test_long_sweeps_are_broken_off_and_go_on_with_the_same_bits(kernel: str, or
     assert np.array_equal(found["samples/energy"][-1], chains.energies())
 
 
+def test_long_steps_of_populations_are_broken_off() -> None:
+    (chains, _), (whole, _) = (long_run("multispin", threads=1) for _ in range(2))
+    before, parents = chains.state(), np.arange(chains.n_chains)[::-1]
+    for one in (chains, whole):
+        one.attempt_seconds = 2e-9  # so that one block is all that is done between two looks
+    chains.halt = lambda: True
+    with pytest.raises(Halted):
+        chains.together(lambda: chains.resample(parents, 40), 40)
+    chains.restore(before)
+    chains.halt = lambda: False
+    assert np.array_equal(chains.resample(parents, 40), whole.resample(parents, 40))
+
+
 @pytest.mark.parametrize("kernel", ["dense", "sparse", "layered", "lookup", "multispin"])
 def test_short_sweeps_run_to_their_end(kernel: str) -> None:
     chains, n_sweeps = long_run(kernel)

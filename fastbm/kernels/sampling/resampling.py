@@ -1,0 +1,53 @@
+"""Steps of a population of replicas as bits: resampling, sweeps and energies, in one call a thread.
+
+Hukushima and Iba, AIP Conf. Proc. 690, 200 (2003), doi:10.1063/1.1632130.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arrays import copy_row, empty
+from ..barrier import meet
+from ..jit import kernel
+from ..words import pack_words
+from .multispin import WORDS, count_unsatisfied, sweep_multispin
+
+
+@kernel
+def resample_multispin(chains, rows, parents, visits, model, found, orders, team):
+    """Give replicas the states of others, sweep them and count their energies, in a thread's part of the blocks.
+
+    Mutates `chains`, (words (n_blocks, n_units, 16), streams (n_blocks, 64)) uint32; `rows` (2, n_chains, words)
+    uint32, whole squares of `pack_words`; `found`, (totals (n_blocks, 512), flips (n_threads,)) int64. Returns how
+    often the threads have met.
+    Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
+    (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, tables, edges,
+    signs) are as for `sweep_multispin` and `count_unsatisfied`.
+    `team` is (the barrier's counter, how often all have met, the thread's number, the number of threads). They meet
+    before and after: thread 0 then returns, others go on with what stands in `orders` at the next meeting, until
+    n_sweeps is below 0.
+    Cost: that of the sweeps, and about 12 vector operations for 512 bits.
+    """
+    (ups, streams), (sites, hold), (graph, tables, edges, signs), (totals, flips) = chains, visits, model, found
+    counter, n_met, shard, n_shards = team
+    some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
+    while True:
+        n_met = meet(counter, n_met, n_shards)
+        n_sweeps, a, begin, end = orders[0], orders[1], orders[2], orders[3]
+        if n_sweeps < 0:
+            return n_met
+        for k in range(begin + (end - begin) * shard // n_shards, begin + (end - begin) * (shard + 1) // n_shards):
+            first = 32 * WORDS * k
+            n = min(32 * WORDS, parents.shape[0] - first)
+            for c in range(n):
+                copy_row(some[c], rows[a, parents[first + c]])
+            pack_words(some, words)  # which is its own inverse
+            for i in range(ups.shape[1]):
+                copy_row(ups[k, i], words[i])
+            flips[shard] += sweep_multispin(ups[k], graph, tables, streams[k], sites, n_sweeps, hold, n >> 5)
+            pack_words(ups[k], rows[1 - a, first : first + n])
+            count_unsatisfied(ups[k], edges, signs, totals[k])
+        n_met = meet(counter, n_met, n_shards)
+        if not shard:
+            return n_met
