@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from fastbm._base import teams
-from fastbm._base.teams import lent
-from fastbm._base.threads import blas_libraries, fan_out, side_by_side, single_threaded_blas
+from fastbm._base import threads
+from fastbm._base.threads import blas_libraries, fan_out, lent, side_by_side, single_threaded_blas
 from fastbm.kernels.barrier import let_through, meet as meet_others
 from tests.support.machines import close_pools
 
@@ -167,7 +166,7 @@ def test_threads_keep_off_the_processor_of_their_caller_within_those_that_it_has
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     everywhere, seen = os.sched_getaffinity(0), []
-    assert teams._processor is not None and teams._processor() in everywhere
+    assert threads._processor is not None and threads._processor() in everywhere
     meeting = threading.Barrier(2)
 
     def look(k: int, n: int) -> None:
@@ -176,7 +175,7 @@ def test_threads_keep_off_the_processor_of_their_caller_within_those_that_it_has
         meeting.wait(10)  # who waits for threads that are late lets them go anywhere
 
     for one in sorted(everywhere)[:2]:
-        monkeypatch.setattr(teams, "_processor", partial(int, one))
+        monkeypatch.setattr(threads, "_processor", partial(int, one))
         side_by_side(look, 2)
     try:
         os.sched_setaffinity(0, {min(everywhere)})

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
-from fastbm._base import teams
+from fastbm._base import threads
 from tests.twins import reference
 
 DATA = Path(os.environ.get("FASTBM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))  # pytest --data FOLDER
@@ -25,9 +25,9 @@ SURE = 1e-6  # false-alarm rate of one test of a distribution: all of them toget
 
 def close_pools() -> None:
     """End all threads of fastbm's own."""
-    for team in itertools.chain(*teams._idle.values()):
+    for team in itertools.chain(*threads._idle.values()):
         team._pool.shutdown()
-    teams._idle.clear()
+    threads._idle.clear()
 
 
 def machine(
