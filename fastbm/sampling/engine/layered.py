@@ -55,7 +55,7 @@ class BitProduct:
         if not all(product._wide for product in products) or lanes % NARROW:
             return None, None
         n_words = max((-(-len(product._weights) // ROWS) for product in products), default=0)
-        return np.empty((n_words, lanes), np.uint32), arrays.zeros(room_of_rows(n_words), np.float32)
+        return arrays.empty((n_words, lanes), np.uint32), arrays.empty(room_of_rows(n_words), np.float32)
 
     def arrays(self, n_uses: int) -> tuple[np.ndarray, ...]:
         """Return the arrays that `add_product` takes, for so many uses: tables once they are worth making."""
@@ -86,7 +86,7 @@ class LayeredChains(Engine):
     _in_groups = True
 
     def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
-        """Return the chains of a block: the more, the fewer units, so that Python's share of the work is small."""
+        """Return the chains of a block: the more, the fewer units, as far as it stays in the cache."""
         n_blocks = max(-(-n_chains // lanes_of(max(BLOCK, ENTRIES // n_units))), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 
