@@ -123,6 +123,23 @@ def test_products_by_tables_in_memory_are_added(n, k, m, off, on):
     np.testing.assert_allclose(product, expected, rtol=0, atol=1e-13)
 
 
+def test_products_are_the_same_while_another_thread_makes_the_tables(monkeypatch):
+    generator = np.random.default_rng(6)
+    weights, up = generator.normal(size=(64, 8)).astype(np.float32), generator.integers(0, 2, (64, 16))
+    up, product, meanwhile = up.astype(np.float32), BitProduct(weights), np.zeros((8, 16), np.float32)
+
+    def fill_later(*args):
+        product.add(meanwhile, up)  # what another thread may do, as kernels let go of the interpreter
+        fill_tables(*args)
+
+    monkeypatch.setattr("fastbm.sampling.engine.layered.fill_tables", fill_later)
+    found = np.zeros((TABLES_FROM, 8, 16), np.float32)
+    for fields in found:
+        product.add(fields, up)
+    assert np.array_equal(found[0], found[-1])
+    assert not has_look_up() or np.array_equal(found[0], meanwhile)  # elsewhere no tables are made
+
+
 def test_large_weights_are_not_tabled():
     product = BitProduct(np.zeros((1 << 12, 1 << 11), np.float32))
     up, fields = np.zeros((1 << 12, 16), np.float32), np.zeros((1 << 11, 16), np.float32)

@@ -65,8 +65,9 @@ class BitProduct:
                 n, m = self._weights.shape
                 padded = np.zeros((-(-n // ROWS) * ROWS, m), np.float32)
                 padded[:n] = self._weights
-                self._tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
-                fill_tables(self._tables, padded, MASKS)
+                tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
+                fill_tables(tables, padded, MASKS)
+                self._tables = tables  # only once they are full: other threads multiply meanwhile
         return self._weights, self._tables, self._tail, MASKS
 
     @cached_property
