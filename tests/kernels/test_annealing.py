@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
 
-from fastbm.kernels.inference.annealing import anneal_dense, anneal_sparse, draw_tempered_layer, scale_of
+from fastbm.kernels.inference.annealing import anneal_dense, anneal_sparse, draw_tempered_layer, follow_layers, scale_of
 from fastbm.kernels.sampling.dense import dense_room, init_fields_dense
+from fastbm.sampling.engine.layered import BitProduct
 from tests.twins import annealing, reference
 
 LANES, CHAINS = 16, 11  # lanes beyond the chains walk too, and nobody looks at them
@@ -114,3 +117,41 @@ def test_a_tempered_layer_is_that_of_the_twin(dtype: type, t: float) -> None:
         drawn, total = annealing.draw_layer(fields[:, c].tolist(), base.tolist(), t, tilt.tolist(), words[c])
         assert up[:, c].tolist() == drawn
         assert sums[c] == pytest.approx(1.5 + total, abs=1e-12)
+
+
+@pytest.mark.parametrize("path", [[0.3], [0.0, 0.25, 1.0], [1.0, 0.5]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_walk_over_layers_is_that_of_the_twin(dtype: type, path: list[float]) -> None:
+    # couplings and biases of few bits, so that fields are exact in any order
+    generator, starts, n_lanes = np.random.default_rng(4), np.array([0, 35, 41, 44]), 16
+    blocks = [generator.integers(-9, 10, size) / 16.0 for size in ((35, 6), (6, 3))]
+    bias, tilt = generator.integers(-9, 10, 44) / 8.0, generator.normal(size=44)
+    base = np.rint(generator.normal(size=44) * 64) / 64
+    up, streams = np.full((44, n_lanes), 1, dtype), generator.integers(1, 2**32, (4, n_lanes), dtype=np.uint32)
+    totals, tilts = np.full(n_lanes, 2.5), np.full(n_lanes, 0.5)
+    words = [reference.xoshiro(stream) for stream in streams.T.tolist()]
+    made = [BitProduct(one.astype(dtype)) for block in blocks for one in (block, block.T)]
+    machine = starts, bias.astype(dtype)[:, None], tuple(product.arrays(9) for product in made)
+    room = np.empty((35, n_lanes), dtype), *BitProduct.room(made, n_lanes)
+    follow_layers(up, (totals, tilts), streams, machine, (base.astype(dtype), base, tilt), room, np.array(path))
+
+    weights, layers = reference.join_blocks(blocks), [range(*ends) for ends in ((0, 35), (35, 41), (41, 44))]
+    for c in range(n_lanes):
+        state, total, tilted = [1] * 44, 2.5, 0.5
+        for before, after in itertools.pairwise([None, *path] if len(path) == 1 else path):
+            if before is not None:
+                total += (after - before) * tilted
+                fields = [reference.field(state, i, weights, bias) for i in layers[1]]
+                state[35:41], change = reference.anneal_layer(fields, base[35:41].tolist(), before, after, words[c])
+                total += change
+            tilted = 0.0
+            for layer in (layers[0], layers[2]):
+                some = slice(layer.start, layer.stop)
+                fields = [reference.field(state, i, weights, bias) for i in layer]
+                state[some], more = annealing.draw_layer(
+                    fields, base[some].tolist(), after, tilt[some].tolist(), words[c]
+                )
+                tilted += more
+        assert up[:, c].tolist() == state
+        assert totals[c] == pytest.approx(total, abs=2e-5)
+        assert tilts[c] == pytest.approx(tilted, abs=1e-12)

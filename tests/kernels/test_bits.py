@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.bit_products import add_bit_product
-from fastbm.kernels.bits import MASKS, fill_tables, pack_lanes
+from fastbm.kernels.bits import MASKS, add_product, fill_tables, pack_lanes
 from fastbm.kernels.digits import count_states, masks_of, room_of
 from fastbm.kernels.vectors import has_look_up
 from fastbm.runs.sample.units import _words
@@ -29,17 +29,22 @@ print(t.digest(), t.has_look_up())
 """
 
 
+def multiply(product: BitProduct, fields: np.ndarray, up: np.ndarray) -> None:
+    """Add the product with `up` (n, lanes) to `fields` (m, lanes), both of the weights' type."""
+    add_product(fields, product.arrays(1), up, *BitProduct.room([product], up.shape[1]))
+
+
 def products(weights: np.ndarray, up: np.ndarray, fields: np.ndarray) -> list[np.ndarray]:
     """`fields` (m, lanes) and the product, by every way there is; `up` is (n, lanes)."""
     found = []
     product = BitProduct(weights)
     for _ in range(TABLES_FROM):  # the last of them with tables
         found.append(fields.copy())
-        product.add(found[-1], up)
+        multiply(product, found[-1], up)
     plain = BitProduct(weights)
     plain._wide = False
     found.append(fields.copy())
-    plain.add(found[-1], up)
+    multiply(plain, found[-1], up)
     return found
 
 
@@ -129,13 +134,13 @@ def test_products_are_the_same_while_another_thread_makes_the_tables(monkeypatch
     up, product, meanwhile = up.astype(np.float32), BitProduct(weights), np.zeros((8, 16), np.float32)
 
     def fill_later(*args):
-        product.add(meanwhile, up)  # what another thread may do, as kernels let go of the interpreter
+        multiply(product, meanwhile, up)  # what another thread may do, as kernels let go of the interpreter
         fill_tables(*args)
 
     monkeypatch.setattr("fastbm.sampling.engine.layered.fill_tables", fill_later)
     found = np.zeros((TABLES_FROM, 8, 16), np.float32)
     for fields in found:
-        product.add(fields, up)
+        multiply(product, fields, up)
     assert np.array_equal(found[0], found[-1])
     assert not has_look_up() or np.array_equal(found[0], meanwhile)  # elsewhere no tables are made
 
@@ -144,7 +149,7 @@ def test_large_weights_are_not_tabled():
     product = BitProduct(np.zeros((1 << 12, 1 << 11), np.float32))
     up, fields = np.zeros((1 << 12, 16), np.float32), np.zeros((1 << 11, 16), np.float32)
     for _ in range(2 * TABLES_FROM):
-        product.add(fields, up)
+        multiply(product, fields, up)
     assert not len(product._tables)
 
 

@@ -8,12 +8,9 @@ is its own reversal.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
-from ...kernels.inference.annealing import draw_tempered_layer
-from ...kernels.sampling.layered import anneal_layer
+from ...kernels.inference.annealing import follow_layers
 from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_form
@@ -22,7 +19,7 @@ from ...sampling.engine.layered import LOG_ODDS_ERROR, BitProduct
 from ..scout.scout import attempt_seconds
 from .walk import Walk
 
-ENTRIES = 1 << 15  # units times chains of a block, up to which Python's share of the work is kept small
+ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
 
 
 class LayersWalk(Walk):
@@ -38,10 +35,10 @@ class LayersWalk(Walk):
         worst = beta * float((form.absolute_sums() + np.abs(field)).max())
         dtype = np.dtype(np.float32 if worst * 2.0**-22 <= LOG_ODDS_ERROR else np.float64)
         self._layers = model.couplings.layers
-        self._evens, self._odds = range(0, len(self._layers), 2), range(1, len(self._layers), 2)
         blocks = [(beta * block).astype(dtype) for block in form.arrays]
-        self._pulls = [BitProduct(block) for block in blocks]
-        self._pushes = [BitProduct(block.T) for block in blocks]
+        self._products = [BitProduct(one) for block in blocks for one in (block, block.T)]
+        self._starts = np.array([0, *(rows.stop for rows in self._layers)])
+        self._most_units = int(np.diff(self._starts).max())
         self._field = (beta * field).astype(dtype)[:, None]
         self._low = self.base.astype(dtype)
         self._tilt = beta * field - self.base
@@ -56,7 +53,7 @@ class LayersWalk(Walk):
         """Draw all chains from f_0, with weights 1."""
         for k in self.mine:
             self._totals[k][:] = 0.0
-            self._draw_evens(k, 0.0)
+            self._follow_block(k, np.zeros(1))
 
     def load(self, up: np.ndarray) -> None:
         """Take states (n_chains, n_units) of 0 and 1, drawn from f, with weights 1."""
@@ -65,38 +62,22 @@ class LayersWalk(Walk):
             self.lanes.write(k, mine, up[self.lanes.blocks[k]])
             self._totals[k][:] = 0.0
             self._tilts[k][:] = 0.0
-            for rows in (self._layers[layer] for layer in self._evens):
+            for rows in self._layers[::2]:
                 self._tilts[k] += self._tilt[rows] @ mine[rows]
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
-        up, totals = self._up[k], self._totals[k]
-        for before, after in itertools.pairwise(path.tolist()):
-            totals += (after - before) * self._tilts[k]
-            for layer in self._odds:
-                rows = self._layers[layer]
-                fields = self._fields(k, layer)
-                anneal_layer(up[rows], fields, self._low[rows], before, after, self.lanes.streams[k], totals)
-            self._draw_evens(k, after)
-
-    def _draw_evens(self, k: int, t: float) -> None:
-        up, tilts = self._up[k], self._tilts[k]
-        tilts[:] = 0.0
-        for layer in self._evens:
-            rows = self._layers[layer]
-            draw_tempered_layer(
-                up[rows], self._fields(k, layer), self.base[rows], t, self._tilt[rows], self.lanes.streams[k], tilts
-            )
-
-    def _fields(self, k: int, layer: int) -> np.ndarray:
-        """Return the log-odds under f of a layer, given its neighbours, for the chains of block `k`."""
-        up, rows = self._up[k], self._layers[layer]
-        fields = np.empty((rows.stop - rows.start, up.shape[1]), up.dtype)
-        fields[:] = self._field[rows]
-        if layer > 0:
-            self._pulls[layer - 1].add(fields, up[self._layers[layer - 1]])
-        if layer < len(self._pushes):
-            self._pushes[layer].add(fields, up[self._layers[layer + 1]])
-        return fields
+        up = self._up[k]
+        products = tuple(product.arrays(len(path)) for product in self._products)
+        room = np.empty((self._most_units, up.shape[1]), up.dtype), *BitProduct.room(self._products, up.shape[1])
+        follow_layers(
+            up,
+            (self._totals[k], self._tilts[k]),
+            self.lanes.streams[k],
+            (self._starts, self._field, products),
+            (self._low, self.base, self._tilt),
+            room,
+            path,
+        )
 
     def _log_weights(self) -> list[np.ndarray]:
         return self._totals

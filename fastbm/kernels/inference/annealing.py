@@ -18,6 +18,7 @@ from ..arrays import empty
 from ..jit import kernel
 from ..random import draw_bits, logit_of_bits, next_word
 from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, visit_units
+from ..sampling.layered import add_fields, anneal_layer
 from ..sampling.limits import ROWS, largest_float32
 
 
@@ -40,6 +41,42 @@ def draw_tempered_layer(up, fields, base, t, tilt, streams, sums):
             new = one if pull + rate * field[lane] > logit_of_bits(bits[lane]) else zero
             sums[lane] += here * np.float64(new)
             row[lane] = new
+
+
+@kernel
+def follow_layers(up, sums, streams, machine, models, room, path):
+    """Weigh and draw layers at every temperature of `path` after the first, at which even layers were drawn.
+
+    Layers of odd number are summed out. Mutates `up` (n_units, lanes) of 0 or 1, of the fields' type, the streams
+    (4, lanes), `room`, as `sweep_layers` does, and `sums`: log weights so far, and the sum over even layers of
+    tilt_i up_i, (lanes,) float64 each.
+    `machine` is as for `sweep_layers`, but for the order of layers; `models` are the log-odds of the product model
+    in the fields' type and in float64, and `tilt`, what those of the bias are above them, (n_units,) each. A path of
+    one temperature draws the even layers alone.
+    """
+    starts, start, products = machine
+    low, base, tilt = models
+    fields, words, tables = room
+    totals, tilts = sums
+    n_layers = starts.shape[0] - 1
+    for step in range(path.shape[0]):
+        after = path[step]
+        if step > 0:
+            before = path[step - 1]
+            for lane in range(totals.shape[0]):
+                totals[lane] += (after - before) * tilts[lane]
+            for layer in range(1, n_layers, 2):
+                first, end = starts[layer], starts[layer + 1]
+                field = fields[: end - first]
+                add_fields(field, layer, up, starts, start, products, words, tables)
+                anneal_layer(up[first:end], field, low[first:end], before, after, streams, totals)
+        if step > 0 or path.shape[0] == 1:
+            tilts[:] = 0.0
+            for layer in range(0, n_layers, 2):
+                first, end = starts[layer], starts[layer + 1]
+                field = fields[: end - first]
+                add_fields(field, layer, up, starts, start, products, words, tables)
+                draw_tempered_layer(up[first:end], field, base[first:end], after, tilt[first:end], streams, tilts)
 
 
 @kernel

@@ -70,11 +70,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
         for layer in visited:
             first, end = starts[layer], starts[layer + 1]
             field = fields[: end - first]
-            _spread(field, start[first:end])
-            if layer > 0:
-                add_product(field, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
-            if layer + 2 < starts.shape[0]:
-                add_product(field, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
+            add_fields(field, layer, values, starts, start, products, words, tables)
             if hold is None:
                 flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
             else:
@@ -83,13 +79,18 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
 
 
 @borrowing
-def _spread(fields, start):
-    """Write rows of `start`, numbers for all lanes or one for each."""
+def add_fields(fields, layer, values, starts, start, products, words, tables):
+    """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
+    first, end = starts[layer], starts[layer + 1]
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
-            fields[i, :] = start[i, 0]
+            fields[i, :] = start[first + i, 0]
         else:
-            copy_row(fields[i], start[i])
+            copy_row(fields[i], start[first + i])
+    if layer > 0:
+        add_product(fields, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
+    if layer + 2 < starts.shape[0]:
+        add_product(fields, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
 
 
 @apart_borrowing

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.bits import MASKS, NARROW, add_product, fill_tables, room_of_rows
+from ...kernels.bits import MASKS, NARROW, fill_tables, room_of_rows
 from ...kernels.sampling.layered import fill_energies_layers, record_layers, sweep_layers
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
@@ -44,10 +44,6 @@ class BitProduct:
         self._n_left = TABLES_FROM if 64 * (n // 4) * m // COLUMNS <= TABLES_BYTES else -1
         self._tail = np.zeros((ROWS, m), weights.dtype)
         self._tail[: n % ROWS] = weights[n // ROWS * ROWS :]
-
-    def add(self, fields: np.ndarray, up: np.ndarray) -> None:
-        """Add to `fields` (m, lanes) what `up` (n, lanes) of 0 and 1 pulls; both of the weights' type, C-contiguous."""
-        add_product(fields, self.arrays(1), up, *self.room([self], up.shape[1]))
 
     @staticmethod
     def room(products: Sequence[BitProduct], lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
