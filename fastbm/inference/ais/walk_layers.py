@@ -76,7 +76,7 @@ class LayersWalk(Walk):
             (self._starts, self._field, products),
             (self._low, self.base, self._tilt),
             room,
-            path,
+            np.array(path),
         )
 
     def _log_weights(self) -> list[np.ndarray]:

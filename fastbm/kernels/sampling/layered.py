@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product, pack_units
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, borrowing, kernel
+from ..jit import apart, apart_borrowing, kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
@@ -78,7 +78,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     return flips
 
 
-@borrowing
+@apart_borrowing
 def add_fields(fields, layer, values, starts, start, products, words, tables):
     """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
     first, end = starts[layer], starts[layer + 1]
