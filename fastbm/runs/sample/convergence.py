@@ -141,7 +141,7 @@ def spacing(run: Samples) -> int:
 
 
 def _ranked(columns: np.ndarray) -> np.ndarray:
-    """Return the samples of chains that R-hat is told from, evenly spaced: ranks take longer than all else."""
+    """Return the samples that R-hat of chains, and how few they count for, is told from: ranks take longest of all."""
     n_samples = len(columns)
     return columns[:: max(1, min(n_samples // FEWEST_RANKED, -(-columns.size // MOST_RANKED)))]
 
@@ -323,7 +323,8 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
     if apart:
         worst = max(apart, key=lambda q: q.r_hat)
         place = next(k for k, q in enumerate(series) if q is worst)
-        ess = diagnostics.ess_bulk([one for _, _, one in _by_group(run, _series(run), groups(run))][place])
+        columns = [one for _, _, one in _by_group(run, _series(run), groups(run))][place]
+        ess = diagnostics.ess_bulk(_ranked(columns))  # where chains are far from each other, it is that of all samples
         more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
         return (
             f"chains disagree: r_hat of the {worst.label} is {worst.r_hat:.3g}{more}, above "
