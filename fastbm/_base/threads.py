@@ -77,8 +77,8 @@ class Team:
         for task in self._begun:
             task.result()
 
-    def is_free(self) -> bool:
-        """Return whether all is done, which is forgotten then; else let threads end with what they are at."""
+    def settle(self) -> bool:
+        """Forget what is done and return True; let threads end with what they are at, and return False, if any is."""
         if free := all(task.done() for task in self._begun):
             self._begun = []
         else:
@@ -113,7 +113,7 @@ def lent(n_threads: int) -> Iterator[Team | None]:
     try:
         yield team
     finally:
-        if team.is_free():
+        if team.settle():
             idle.append(team)
 
 

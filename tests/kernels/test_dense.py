@@ -55,12 +55,9 @@ class Lanes(NamedTuple):
     streams: np.ndarray
 
     def sweep(self, sites: np.ndarray, n_sweeps: int, rule: str = "gibbs", hold: int = 0) -> int:
-        rows = np.ascontiguousarray(sites, np.int32)
-        chains, limit = (
-            (self.fields, self.rises, self.scale, self.streams),
-            None if rule == "gibbs" else np.uint32(hold),
-        )
-        return advance_dense(self.up, chains, rows, n_sweeps, limit, dense_room(self.up, self.fields))
+        visits = np.ascontiguousarray(sites, np.int32), n_sweeps, None if rule == "gibbs" else np.uint32(hold)
+        chains = self.fields, self.rises, self.scale, self.streams
+        return advance_dense(self.up, chains, *visits, dense_room(self.up, self.fields))
 
     def recomputed(self) -> np.ndarray:
         fields = np.empty_like(self.fields)
@@ -396,7 +393,7 @@ def test_one_compiled_signature_for_each_type_of_fields():
     for dtype in FIELD_TYPES:
         for rule in RULES:
             lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
-    kernels = (init_fields_dense, advance_dense, are_blocks_faster, enter_block, visit_units, leave_block)
+    kernels = init_fields_dense, advance_dense, are_blocks_faster, enter_block, visit_units, leave_block
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
         alone = Machine.draw(1, "spin", seed=1), random_bits(1, 1, seed=1), random_streams(1, seed=1)

@@ -331,32 +331,6 @@ def test_gathered_chains_keep_their_streams(kernel: str) -> None:
     assert np.array_equal(chains.bits(), other.bits())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(
-    ("kernel", "rule"), [*((kernel, "gibbs") for kernel in MODELS), ("multispin", "metropolis")], ids=str
-)
-def test_resampled_chains_are_those_that_are_gathered_and_swept(kernel: str, rule: str, threads: int) -> None:
-    chains, other = (chains_of(kernel, rule, "sequential", threads=threads) for _ in range(2))
-    parents = np.random.default_rng(6).integers(0, chains.n_chains, (3, chains.n_chains))
-    steps = [(None, 0), (parents[0], 3), (None, 2), (parents[1], 1), (parents[2], 0)]
-    for beta in (0.6, 0.3):
-        for one in (chains, other):
-            one.set_beta(np.full(one.n_chains, beta))
-        for found, (index, n_sweeps) in zip(
-            chains.together(lambda: [chains.resample(*step) for step in steps], 300), steps, strict=True
-        ):
-            if index is not None:
-                other.gather(index)
-            if n_sweeps:
-                other.sweep(n_sweeps)
-            assert found.tobytes() == other.energies().tobytes()
-        assert np.array_equal(chains.bits(), other.bits())
-        assert chains.n_flips == other.n_flips
-        for one in (chains, other):
-            one.sweep(2)
-        assert_same_state(chains, other)
-
-
 @pytest.mark.parametrize("kernel", ["dense", "sparse", *WORDS])
 @pytest.mark.parametrize("rule", RULES)
 def test_flips_are_counted(kernel: str, rule: str) -> None:
