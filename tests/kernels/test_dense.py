@@ -390,9 +390,8 @@ def test_fields_at_the_end_of_the_type_do_not_wrap(rule, dtype):
 
 def test_one_compiled_signature_for_each_type_of_fields():
     arguments = (Machine.draw(3, "spin", seed=1), random_bits(3, 4, seed=1), random_streams(4, seed=1), 1.0)
-    for dtype in FIELD_TYPES:
-        for rule in RULES:
-            lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
+    for dtype, rule in ((dtype, rule) for dtype in FIELD_TYPES for rule in RULES):
+        lanes_of(*arguments, dtype).sweep(np.array([[0, 1, 2]]), 1, rule)
     kernels = init_fields_dense, advance_dense, are_blocks_faster, enter_block, visit_units, leave_block
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     for dtype in FIELD_TYPES:
