@@ -91,6 +91,7 @@ def test_functions_must_be_given_again(tmp_path: Path, monkeypatch: pytest.Monke
         (ValueError, "observables must have names of letters .*got 'ä'", {"ä": len}),
         (ValueError, '"energy" is told of every run by that name; give another one', {"energy": len}),
         (ValueError, '"r_hat" is told of every run', {"r_hat": "overlap"}),
+        (ValueError, '"sweep" is told of every run', {"sweep": len}),
         (ValueError, "chains 2k and 2k \\+ 1.*must be even; got 5", ["overlap"]),
         (TypeError, r"observables\['f'\] must return numbers", {"f": lambda states: "many"}),
         (TypeError, r"observables\['f'\] must return numbers, \(5,\)", {"f": lambda states: states}),
