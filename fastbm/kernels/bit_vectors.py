@@ -94,6 +94,18 @@ def store_word(typing: Any, place: Any, word: Any) -> Any:
     return types.void(types.intp, types.uint64), generate
 
 
+@intrinsic
+def fetch(typing: Any, place: Any) -> Any:
+    """Ask the processor to bring the line of an address into its second cache, without waiting for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        how = [ir.Constant(_INDEX, number) for number in (0, 2, 1)]  # to be read, near but not nearest, as data
+        _call(builder, "llvm.prefetch.p0i8", ir.VoidType(), [_at(builder, *args, 0, _BYTE), *how])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), generate
+
+
 class _Bytes:
     """Sums of products of four bytes without a sign, of each of some lanes, with four that have one."""
 

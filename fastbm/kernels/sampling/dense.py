@@ -12,7 +12,8 @@ A flip adds a row of couplings to the field of its chain. The fields of many cha
 most of its time goes by in loading and storing them. A block of up to 64 attempts therefore keeps only the fields of
 its own units exact as it goes, in a window of 64 columns, and writes down which chains flip. At its end part after part
 of each field is loaded into registers, the rows of all flips are added there, and it is stored, while these parts of
-the rows serve all chains from the first cache. As sums of integers do not depend on their order, every bit is what it
+the rows serve all chains from the first cache. Of couplings that the second cache does not hold, the part to come is
+fetched meanwhile. As sums of integers do not depend on their order, every bit is what it
 is where each flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or
 flips rare.
 """
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import copy_row
-from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
+from ..bit_vectors import NARROW, VECTOR, WIDE, fetch, move_narrow, move_wide
 from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
@@ -32,6 +33,8 @@ LEAST_FIELD = 128  # columns up to which a window is not worth its while
 LONG_ROW = 512 if has_look_up() else COLUMNS  # columns up to which a branch costs more than to turn all numbers
 # of all fields: from which on blocks are faster where each attempt is a flip, and above which they save no more
 FLIP_BYTES, MOST_BYTES = 1 << 13 if has_look_up() else 1 << 14, 1 << 18
+
+FAR_BYTES = 1 << 21  # of couplings, above which they are not in the second cache
 
 
 @kernel
@@ -55,6 +58,19 @@ def init_fields_dense(fields, up, rises, start):
 def columns_of(rises):
     """Return the columns of rows of couplings that there are, padded: more are there to keep rows apart."""
     return -(-rises.shape[0] // COLUMNS) * COLUMNS
+
+
+@borrowing
+def _are_far(rises):
+    """Return whether to fetch rows of couplings before they are used."""
+    return rises.shape[0] * rises.strides[0] > FAR_BYTES
+
+
+@borrowing
+def _fetch_part(place):
+    """Fetch the part of a row of couplings that is at an address."""
+    for distance in range(0, WIDE, VECTOR):
+        fetch(place + distance)
 
 
 @borrowing
@@ -150,10 +166,12 @@ def visit_units(up, chains, block, limits, hold, sums, room):
     flips, moves, window, picked, _ = room
     kind, n_flips, n_chains = fields.dtype.type, 0, fields.shape[0]
     here, n_columns = window if by_blocks else fields, columns_of(rises)
-    is_long = n_columns > LONG_ROW
+    is_long, is_far = n_columns > LONG_ROW, by_blocks and _are_far(rises)
     for p in range(limits.shape[0]):
         i, limit, mark = sites[first + p], limits[p], np.uint64(1) << np.uint64(first + p)
         column, bits, row = first + p if by_blocks else i, up[i], rises[i]
+        if is_far:
+            _fetch_part(row.ctypes.data)  # with which `leave_block` begins
         # the list of chains that flip grows without a branch
         n = 0
         if hold is None:
@@ -198,11 +216,14 @@ def leave_block(chains, sites, room):
     for k in range(sites.shape[0]):
         distances[k] = sites[k] * rises.strides[0]
     to, rows, places = fields.ctypes.data, rises.ctypes.data, distances.ctypes.data
-    first, end = 0, fields.itemsize * columns_of(rises)
+    first, end, n_chains, is_far = 0, fields.itemsize * columns_of(rises), fields.shape[0], _are_far(rises)
     while first < end:
         is_wide = first + WIDE <= end
-        for c in range(fields.shape[0]):
+        for c in range(n_chains):
             field = to + c * fields.strides[0] + first
+            if is_far and first + WIDE < end:
+                for k in range(c, sites.shape[0], n_chains):
+                    _fetch_part(rows + distances[k] + first + WIDE)
             if is_wide:
                 move_wide(fields, field, rows + first, places, moves[0, c], moves[1, c])
             else:
