@@ -22,8 +22,21 @@ from typing import Any
 
 import numpy as np
 
+from ..._base import arrays
 from ..arrays import copy_row
-from ..bit_vectors import NARROW, VECTOR, WIDE, fetch, move_narrow, move_wide
+from ..bit_vectors import (
+    GROUP,
+    NARROW,
+    UNROLLED,
+    WIDE,
+    attempt_gibbs,
+    attempt_metropolis,
+    fetch_narrow,
+    fetch_wide,
+    move_narrow,
+    move_wide,
+)
+from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
@@ -34,6 +47,7 @@ LONG_ROW = 512 if has_look_up() else COLUMNS  # columns up to which a branch cos
 # of all fields: from which on blocks are faster where each attempt is a flip, and above which they save no more
 FLIP_BYTES, MOST_BYTES = 1 << 13 if has_look_up() else 1 << 14, 1 << 18
 
+SOON = 8
 FAR_BYTES = 1 << 21  # of couplings, above which they are not in the second cache
 
 
@@ -67,13 +81,6 @@ def _are_far(rises):
 
 
 @borrowing
-def _fetch_part(place):
-    """Fetch the part of a row of couplings that is at an address."""
-    for distance in range(0, WIDE, VECTOR):
-        fetch(place + distance)
-
-
-@borrowing
 def are_blocks_faster(n_flips, n_attempts, fields, rises):
     """Return whether to keep a window, after so many flips in so many attempts."""
     n_bytes = fields.itemsize * fields.shape[0] * columns_of(rises)
@@ -86,12 +93,10 @@ def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
     It is not compiled: that would take longer than most kernels do.
     """
     n_chains, kind = fields.shape[0], fields.dtype
-    limits, memory = np.empty((ROWS, up.shape[1]), kind), np.empty((n_chains + 2) * COLUMNS, kind)
-    # vectors that lie across two lines of the cache are loaded at half the speed
-    start = -memory.ctypes.data % 64 // fields.itemsize
-    end = start + n_chains * COLUMNS
-    window, picked = memory[start:end].reshape((n_chains, COLUMNS)), memory[end : end + COLUMNS]
-    moves = np.empty((2, n_chains), np.uint64)
+    n_groups = -(-n_chains // GROUP)
+    window = arrays.empty((n_groups, COLUMNS + 1, GROUP), kind)
+    moves = arrays.empty((2, n_groups * GROUP), np.uint64)
+    limits, picked = arrays.empty((ROWS, up.shape[1]), kind), arrays.empty((COLUMNS,), kind)
     return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
 
 
@@ -104,18 +109,6 @@ def _is_run(sites, n_columns):
     return found
 
 
-@borrowing
-def _pick(picked, row, sites, is_run):
-    """Write the entries of a row that belong to the units of a block. Mutates `picked`."""
-    if is_run:
-        first = sites[0]
-        for k in range(COLUMNS):
-            picked[k] = row[first + k]
-    else:
-        for k in range(sites.shape[0]):
-            picked[k] = row[sites[k]]
-
-
 @apart_borrowing
 def enter_block(fields, sites, room):
     """Make the window of a block with attempts at `sites`, at most `COLUMNS`. Mutates `room`.
@@ -123,11 +116,13 @@ def enter_block(fields, sites, room):
     Returns what `visit_units` is to know of the units.
     """
     _, moves, window, _, _ = room
-    is_run = _is_run(sites, fields.shape[1])
     for c in range(fields.shape[0]):
         moves[0, c] = moves[1, c] = np.uint64(0)
-        _pick(window[c], fields[c], sites, is_run)
-    return is_run
+        field, some, lane = fields[c], window[c // GROUP], c % GROUP
+        some[COLUMNS, lane] = 0
+        for k in range(sites.shape[0]):
+            some[k, lane] = field[sites[k]]
+    return _is_run(sites, fields.shape[1])
 
 
 @inlined
@@ -154,6 +149,52 @@ def _move_long_row(field, row, was_up, n_columns):
                 field[COLUMNS * block + k] += row[COLUMNS * block + k]
 
 
+@borrowing
+def _visit_window(up, chains, block, limits, hold, sums, room):
+    """Do what `visit_units` does in a block."""
+    (fields, rises), (sites, first, _, is_run), (_, moves, window, picked, _) = chains, block, room
+    n_flips, n_chains, size, is_far = 0, fields.shape[0], fields.itemsize, _are_far(rises)
+    for p in range(limits.shape[0]):
+        k = first + p
+        # fields of units before it, up to the first of `UNROLLED`, are looked at no more
+        next_ = k // UNROLLED * UNROLLED
+        i, mark, n_next = sites[k], np.uint64(1) << np.uint64(k), -(-(sites.shape[0] - next_) // UNROLLED)
+        row = rises.ctypes.data + i * rises.strides[0]
+        numbers = row + size * (sites[0] + next_)
+        if is_far:
+            fetch_wide(row)  # with which `leave_block` begins
+            soon = sites[min(k + SOON, sites.shape[0] - 1)]
+            fetch_narrow(rises.ctypes.data + soon * rises.strides[0] + size * sites[0])
+        if not is_run:
+            for q in range(next_, sites.shape[0]):
+                picked[q] = rises[i, sites[q]]
+            numbers = picked.ctypes.data + size * next_
+        for group in range(window.shape[0]):
+            lane = GROUP * group
+            fields_of = window.ctypes.data + group * window.strides[0]
+            here, there = fields_of + k * window.strides[1], fields_of + next_ * window.strides[1]
+            lacks = fields_of + COLUMNS * window.strides[1]
+            limit = limits.ctypes.data + p * limits.strides[0] + size * lane
+            bits = up.ctypes.data + i * up.strides[0] + lane
+            those = (np.uint64(1) << np.uint64(min(GROUP, n_chains - lane))) - np.uint64(1)
+            to, behind = moves.ctypes.data + moves.itemsize * lane, moves.strides[0]
+            if hold is None:
+                flips = attempt_gibbs(fields, here, there, n_next, numbers, lacks, limit, bits, to, behind, mark, those)
+            else:
+                flips = attempt_metropolis(
+                    fields, here, there, n_next, numbers, lacks, limit, bits, to, behind, mark, those
+                )
+            if sums is not None:
+                gains, tilts, base = sums
+                for c in range(lane, min(lane + GROUP, n_chains)):
+                    if flips >> np.uint64(c - lane) & np.uint64(1):
+                        sign = 1 if up[i, c] else -1
+                        gains[c] += sign * np.int64(window[group, k, c - lane] + window[group, COLUMNS, c - lane])
+                        tilts[c] += sign * base[i]
+            n_flips += np.int64(count_bits(flips))
+    return n_flips
+
+
 @apart_borrowing
 def visit_units(up, chains, block, limits, hold, sums, room):
     """Make an attempt at a unit for each of `limits`; return the number of flips.
@@ -162,44 +203,37 @@ def visit_units(up, chains, block, limits, hold, sums, room):
     first, by_blocks, is_run): the units of a block, and the place of the first attempt among them. `sums`, where it is
     not None, is (gains, tilts, base): gains rise by the field of a unit that goes up, tilts by its `base`.
     """
-    (fields, rises), (sites, first, by_blocks, is_run) = chains, block
-    flips, moves, window, picked, _ = room
-    kind, n_flips, n_chains = fields.dtype.type, 0, fields.shape[0]
-    here, n_columns = window if by_blocks else fields, columns_of(rises)
-    is_long, is_far = n_columns > LONG_ROW, by_blocks and _are_far(rises)
+    (fields, rises), (sites, first, by_blocks, _), flips = chains, block, room[0]
+    if by_blocks:
+        return _visit_window(up, chains, block, limits, hold, sums, room)
+    kind, n_flips, n_chains, n_columns = fields.dtype.type, 0, fields.shape[0], columns_of(rises)
+    is_long = n_columns > LONG_ROW
     for p in range(limits.shape[0]):
-        i, limit, mark = sites[first + p], limits[p], np.uint64(1) << np.uint64(first + p)
-        column, bits, row = first + p if by_blocks else i, up[i], rises[i]
-        if is_far:
-            _fetch_part(row.ctypes.data)  # with which `leave_block` begins
+        i, limit = sites[first + p], limits[p]
+        bits, row = up[i], rises[i]
         # the list of chains that flip grows without a branch
         n = 0
         if hold is None:
             for c in range(n_chains):
                 flips[n] = c
-                n += (here[c, column] > limit[c]) != bits[c]
+                n += (fields[c, i] > limit[c]) != bits[c]
         else:
             for c in range(n_chains):
                 flips[n] = c
-                rise = -here[c, column] if bits[c] else here[c, column]
+                rise = -fields[c, i] if bits[c] else fields[c, i]
                 n += rise >= limit[c]
-        if by_blocks and n:
-            _pick(picked, row, sites, is_run)
         for k in range(n):
             c = flips[k]
             was = bits[c]
             if sums is not None:
                 gains, tilts, base = sums
                 sign = -1 if was else 1
-                gains[c] += sign * np.int64(here[c, column])
+                gains[c] += sign * np.int64(fields[c, i])
                 tilts[c] += sign * base[i]
-            if by_blocks:
-                move_row(window[c], picked, kind(-kind(was)), np.int64(COLUMNS))  # of a length that LLVM knows
-            elif is_long:
+            if is_long:
                 _move_long_row(fields[c], row, was, n_columns)
             else:
                 move_row(fields[c], row, kind(-kind(was)), n_columns)
-            moves[was, c] |= mark
             bits[c] = was ^ np.uint8(1)
         n_flips += n
     return n_flips
@@ -223,7 +257,7 @@ def leave_block(chains, sites, room):
             field = to + c * fields.strides[0] + first
             if is_far and first + WIDE < end:
                 for k in range(c, sites.shape[0], n_chains):
-                    _fetch_part(rows + distances[k] + first + WIDE)
+                    fetch_wide(rows + distances[k] + first + WIDE)
             if is_wide:
                 move_wide(fields, field, rows + first, places, moves[0, c], moves[1, c])
             else:
