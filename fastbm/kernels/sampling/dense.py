@@ -35,6 +35,7 @@ from ..bit_vectors import (
     fetch_wide,
     move_narrow,
     move_wide,
+    turn_square,
 )
 from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing, inlined, kernel
@@ -116,13 +117,22 @@ def enter_block(fields, sites, room):
     Returns what `visit_units` is to know of the units.
     """
     _, moves, window, _, _ = room
-    for c in range(fields.shape[0]):
-        moves[0, c] = moves[1, c] = np.uint64(0)
-        field, some, lane = fields[c], window[c // GROUP], c % GROUP
-        some[COLUMNS, lane] = 0
-        for k in range(sites.shape[0]):
-            some[k, lane] = field[sites[k]]
-    return _is_run(sites, fields.shape[1])
+    n_chains, is_run = fields.shape[0], _is_run(sites, fields.shape[1])
+    for group in range(window.shape[0]):
+        for lane in range(GROUP):
+            window[group, COLUMNS, lane] = 0
+            moves[0, GROUP * group + lane] = moves[1, GROUP * group + lane] = np.uint64(0)
+        if is_run and GROUP * (group + 1) <= n_chains:
+            to = window.ctypes.data + group * window.strides[0]
+            first = fields.ctypes.data + GROUP * group * fields.strides[0] + sites[0] * fields.itemsize
+            for k in range(0, COLUMNS, GROUP):
+                to_square, of_square = to + k * window.strides[1], first + k * fields.itemsize
+                turn_square(fields, to_square, of_square, fields.strides[0])
+            continue
+        for c in range(GROUP * group, min(GROUP * (group + 1), n_chains)):
+            for k in range(sites.shape[0]):
+                window[group, k, c % GROUP] = fields[c, sites[k]]
+    return is_run
 
 
 @inlined
