@@ -16,7 +16,7 @@ _LONGS = ir.VectorType(_ADDRESS, 16)
 _NONE = ir.Constant(_LONGS, [0] * 16)
 ROWS, LANES = 8, 32  # of a tile: sixteen vectors of sums
 VECTOR = 64  # bytes
-GROUP, UNROLLED = 16, 8  # chains in which an attempt is made at once, and units whose fields then change together
+GROUP, UNROLLED = 16, 4  # chains in which an attempt is made at once, and units whose fields then change together
 # bytes of a field that are moved in registers; of the wide ones, processors without AVX-512 have not enough
 NARROW, WIDE = 4 * VECTOR, 8 * VECTOR if has_look_up() else 4 * VECTOR
 

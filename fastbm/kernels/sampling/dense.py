@@ -76,12 +76,6 @@ def columns_of(rises):
 
 
 @borrowing
-def _are_far(rises):
-    """Return whether to fetch rows of couplings before they are used."""
-    return rises.shape[0] * rises.strides[0] > FAR_BYTES
-
-
-@borrowing
 def are_blocks_faster(n_flips, n_attempts, fields, rises):
     """Return whether to keep a window, after so many flips in so many attempts."""
     n_bytes = fields.itemsize * fields.shape[0] * columns_of(rises)
@@ -101,23 +95,17 @@ def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
     return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
 
 
-@borrowing
-def _is_run(sites, n_columns):
-    """Return whether units follow one another, and there are `COLUMNS` columns from the first one on."""
-    found = sites[0] + COLUMNS <= n_columns
-    for k in range(sites.shape[0]):
-        found &= sites[k] == sites[0] + k
-    return found
-
-
 @apart_borrowing
 def enter_block(fields, sites, room):
     """Make the window of a block with attempts at `sites`, at most `COLUMNS`. Mutates `room`.
 
-    Returns what `visit_units` is to know of the units.
+    Returns what `visit_units` is to know of the units: whether they follow one another, and there are `COLUMNS` columns
+    from the first one on.
     """
     _, moves, window, _, _ = room
-    n_chains, is_run = fields.shape[0], _is_run(sites, fields.shape[1])
+    n_chains, is_run = fields.shape[0], sites[0] + COLUMNS <= fields.shape[1]
+    for k in range(sites.shape[0]):
+        is_run &= sites[k] == sites[0] + k
     for group in range(window.shape[0]):
         for lane in range(GROUP):
             window[group, COLUMNS, lane] = 0
@@ -163,7 +151,7 @@ def _move_long_row(field, row, was_up, n_columns):
 def _visit_window(up, chains, block, limits, hold, sums, room):
     """Do what `visit_units` does in a block."""
     (fields, rises), (sites, first, _, is_run), (_, moves, window, picked, _) = chains, block, room
-    n_flips, n_chains, size, is_far = 0, fields.shape[0], fields.itemsize, _are_far(rises)
+    n_flips, n_chains, size, is_far = 0, fields.shape[0], fields.itemsize, rises.shape[0] * rises.strides[0] > FAR_BYTES
     for p in range(limits.shape[0]):
         k = first + p
         # fields of units before it, up to the first of `UNROLLED`, are looked at no more
@@ -260,7 +248,12 @@ def leave_block(chains, sites, room):
     for k in range(sites.shape[0]):
         distances[k] = sites[k] * rises.strides[0]
     to, rows, places = fields.ctypes.data, rises.ctypes.data, distances.ctypes.data
-    first, end, n_chains, is_far = 0, fields.itemsize * columns_of(rises), fields.shape[0], _are_far(rises)
+    first, end, n_chains, is_far = (
+        0,
+        fields.itemsize * columns_of(rises),
+        fields.shape[0],
+        rises.shape[0] * rises.strides[0] > FAR_BYTES,
+    )
     while first < end:
         is_wide = first + WIDE <= end
         for c in range(n_chains):
