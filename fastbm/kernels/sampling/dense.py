@@ -92,7 +92,8 @@ def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
     window = arrays.empty((n_groups, COLUMNS + 1, GROUP), kind)
     moves = arrays.empty((2, n_groups * GROUP), np.uint64)
     limits, picked = arrays.empty((ROWS, up.shape[1]), kind), arrays.empty((COLUMNS,), kind)
-    return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
+    flips, distances = arrays.empty((n_chains,), np.int64), arrays.empty((COLUMNS,), np.int64)
+    return limits, (flips, moves, window, picked, distances)
 
 
 @apart_borrowing
