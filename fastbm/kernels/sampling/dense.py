@@ -10,12 +10,11 @@ columns at a time: the update of a row is then full-width vector code without a 
 
 A flip adds a row of couplings to the field of its chain. The fields of many chains lie beyond the first cache, so that
 most of its time goes by in loading and storing them. A block of up to 64 attempts therefore keeps only the fields of
-its own units exact as it goes, in a window of 64 columns, and writes down which chains flip. At its end part after part
-of each field is loaded into registers, the rows of all flips are added there, and it is stored, while these parts of
-the rows serve all chains from the first cache. Of couplings that the second cache does not hold, the part to come is
-fetched meanwhile. As sums of integers do not depend on their order, every bit is what it
-is where each flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or
-flips rare.
+its own units exact as it goes, in a window where chains lie side by side, and writes down which chains flip. At its end
+part after part of each field is loaded into registers, the rows of all flips are added there, and it is stored, while
+these parts of the rows serve all chains from the first cache. Of couplings that the second cache does not hold, the
+part to come is fetched meanwhile. As sums of integers do not depend on their order, every bit is what it is where each
+flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or flips rare.
 """
 
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import arrays
-from ..arrays import copy_row
+from ..arrays import copy_row, empty
 from ..bit_vectors import (
     GROUP,
     NARROW,
@@ -43,13 +42,13 @@ from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 COLUMNS = 64  # and attempts in a block: rows and fields are padded to multiples
-LEAST_FIELD = 128  # columns up to which a window is not worth its while
+LEAST_FIELD = 64  # columns up to which a window is not worth its while
 LONG_ROW = 512 if has_look_up() else COLUMNS  # columns up to which a branch costs more than to turn all numbers
 # of all fields: from which on blocks are faster where each attempt is a flip, and above which they save no more
-FLIP_BYTES, MOST_BYTES = 1 << 13 if has_look_up() else 1 << 14, 1 << 18
+FLIP_BYTES, MOST_BYTES = 1 << 12 if has_look_up() else 1 << 13, 1 << 18
 
-SOON = 8
 FAR_BYTES = 1 << 21  # of couplings, above which they are not in the second cache
+SOON = 8  # attempts from now, whose couplings are fetched then
 
 
 @kernel
@@ -60,10 +59,23 @@ def init_fields_dense(fields, up, rises, start):
     unit that goes up adds and `start` (1 or n_chains, width) is the field with all units down. Cost: n_units^2 n_chains
     integer additions at most.
     """
-    for c in range(fields.shape[0]):
+    n_units, n_chains = rises.shape[0], fields.shape[0]
+    for c in range(n_chains):
         copy_row(fields[c], start[min(c, start.shape[0] - 1)])
-    for j in range(rises.shape[0]):  # each row is read once for all chains
-        for c in range(fields.shape[0]):
+    if TILED:
+        units, moves, distances = empty(COLUMNS, np.int32), empty((2, n_chains), np.uint64), empty(COLUMNS, np.int64)
+        for first in range(0, n_units, COLUMNS):
+            m = min(COLUMNS, n_units - first)
+            for c in range(n_chains):
+                moves[0, c] = moves[1, c] = np.uint64(0)
+            for k in range(m):
+                units[k] = first + k
+                for c in range(n_chains):
+                    moves[0, c] |= np.uint64(up[first + k, c]) << np.uint64(k)
+            leave_block((fields, rises), units[:m], moves, distances)
+        return
+    for j in range(n_units):
+        for c in range(n_chains):
             if up[j, c]:
                 for i in range(fields.shape[1]):
                     fields[c, i] += rises[j, i]
@@ -239,22 +251,18 @@ def visit_units(up, chains, block, limits, hold, sums, room):
 
 
 @apart_borrowing
-def leave_block(chains, sites, room):
-    """Move the fields by what has flipped since `enter_block`. Mutates the fields, `room`; `chains` is (fields, rises).
+def leave_block(chains, sites, moves, distances):
+    """Move the fields by what has flipped at `sites`. Mutates the fields, `distances`; `chains` is (fields, rises).
 
-    What registers hold of a field is loaded and stored once a block.
+    `moves` (2, n_chains or more) are words whose bits say which units have gone up, and which down. What registers hold
+    of a field is loaded and stored once a block.
     """
     fields, rises = chains
-    _, moves, _, _, distances = room
     for k in range(sites.shape[0]):
         distances[k] = sites[k] * rises.strides[0]
     to, rows, places = fields.ctypes.data, rises.ctypes.data, distances.ctypes.data
-    first, end, n_chains, is_far = (
-        0,
-        fields.itemsize * columns_of(rises),
-        fields.shape[0],
-        rises.shape[0] * rises.strides[0] > FAR_BYTES,
-    )
+    n_chains, is_far = fields.shape[0], rises.shape[0] * rises.strides[0] > FAR_BYTES
+    first, end = 0, fields.itemsize * columns_of(rises)
     while first < end:
         is_wide = first + WIDE <= end
         for c in range(n_chains):
@@ -279,11 +287,13 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
 
     `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. The
     scale (lanes,) float32 turns log-odds into the units of the fields.
+    They come in multiples of `GROUP` where there are more than `LEAST_FIELD` units.
     Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     fields, rises, scale, streams = chains
     limits, room_of_block = room
+    _, moves, _, _, distances = room_of_block
     n_flips, is_run = 0, False
     by_blocks = are_blocks_faster(np.int64(1), np.int64(4), fields, rises)
     for t in range(n_sweeps):
@@ -301,6 +311,6 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
                 block = (some, first, by_blocks, is_run)
                 n_flips += visit_units(up, (fields, rises), block, limits[:m], hold, None, room_of_block)
             if by_blocks:
-                leave_block((fields, rises), some, room_of_block)
+                leave_block((fields, rises), some, moves, distances)
             by_blocks = are_blocks_faster(n_flips - before, some.shape[0] * fields.shape[0], fields, rises)
     return n_flips
