@@ -1,4 +1,7 @@
-"""Arrays at whole cache lines, as those that lie across two are loaded at half the speed; and arrays near one."""
+"""Arrays of whole cache lines, and arrays near one.
+
+Vectors that lie across two lines are loaded at half the speed, and a line that two threads write to is sent to and fro.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,27 @@ from typing import Any
 
 import numpy as np
 
-LINE, WORD = 64, 16  # bytes: NumPy's own arrays start at a word
+LINE, WORD = 128, 16  # bytes: of two lines, which come together, and where NumPy's own arrays start
 HUGE = 1 << 21  # bytes of a huge page
 FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
+def _whole(size: int) -> int:
+    return -(-size // LINE) * LINE
+
+
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array of zeros that starts at a cache line, or lies within one."""
+    """Return an array of zeros that has its cache lines to itself, or lies within one."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size <= WORD:
         return np.zeros(shape, kind)
-    memory = np.zeros(size + LINE, np.uint8)
+    memory = np.zeros(_whole(size) + LINE, np.uint8)
     return np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % LINE)
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an array of no values yet that starts at a cache line, and a large one at a huge page.
+    """Return an array of no values yet that has its cache lines to itself, and a large one starts at a huge page.
 
     NumPy asks for huge pages where arrays are large; what lies before the first of them would come in small ones. The
     array's base cannot be written to, so that nobody can once the array itself is told so.
@@ -31,7 +38,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     start = HUGE if size >= 2 * HUGE else LINE
-    memory = np.empty(size + start, np.uint8)
+    memory = np.empty(_whole(size) + start, np.uint8)
     array = np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % start)
     memory.flags.writeable = False
     return array

@@ -16,6 +16,7 @@ _LONGS = ir.VectorType(_ADDRESS, 16)
 _NONE = ir.Constant(_LONGS, [0] * 16)
 ROWS, LANES = 8, 32  # of a tile: sixteen vectors of sums
 VECTOR = 64  # bytes
+GROUP, UNROLLED = 16, 4  # chains in which an attempt is made at once, and units whose fields then change together
 # bytes of a field that are moved in registers; of the wide ones, processors without AVX-512 have not enough
 NARROW, WIDE = 4 * VECTOR, 8 * VECTOR if has_look_up() else 4 * VECTOR
 
@@ -92,6 +93,25 @@ def store_word(typing: Any, place: Any, word: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.intp, types.uint64), generate
+
+
+def _fetching(size: int) -> Any:
+    """Make a function that asks for `size` bytes from an address on in the second cache, without waiting for them."""
+
+    @intrinsic
+    def fetch(typing: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            how = [ir.Constant(_INDEX, number) for number in (0, 2, 1)]  # to be read, near but not nearest, as data
+            for offset in range(0, size, VECTOR):
+                _call(builder, "llvm.prefetch.p0i8", ir.VoidType(), [_at(builder, *args, offset, _BYTE), *how])
+            return context.get_dummy_value()
+
+        return types.void(types.intp), generate
+
+    return fetch
+
+
+fetch_narrow, fetch_wide = _fetching(NARROW), _fetching(WIDE)
 
 
 class _Bytes:
@@ -197,3 +217,88 @@ def _moving(size: int) -> Any:
 
 
 move_narrow, move_wide = _moving(NARROW), _moving(WIDE)
+
+
+@intrinsic
+def turn_square(typing: Any, like: Any, to: Any, rows: Any, next_row: Any) -> Any:
+    """Write `GROUP` numbers of each of `GROUP` rows as columns, one row behind the other.
+
+    `like` is an array of such integers, of which only the type is looked at.
+    """
+    kind = ir.VectorType(ir.IntType(like.dtype.bitwidth), GROUP)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, to, rows, next_row = args
+        held = [_load(builder, rows, _times(builder, next_row, k), kind) for k in range(GROUP)]
+        step = 1
+        while step < GROUP:  # squares of this size beside the diagonal change places
+            one = [GROUP + k - step if k & step else k for k in range(GROUP)]
+            other = [GROUP + k if k & step else k + step for k in range(GROUP)]
+            ways = [ir.Constant(ir.VectorType(_INDEX, GROUP), places) for places in (one, other)]
+            for k in (k for k in range(GROUP) if not k & step):
+                pair = held[k], held[k + step]
+                held[k], held[k + step] = (builder.shuffle_vector(*pair, way) for way in ways)
+            step *= 2
+        for k, column in enumerate(held):
+            builder.store(column, _at(builder, to, k * GROUP * like.dtype.bitwidth // 8, kind), align=1)
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.intp] * 3), generate
+
+
+def _attempting(gibbs: bool) -> Any:
+    """Make a function that makes an attempt at a unit in `GROUP` chains, and returns the bits of those that flip.
+
+    Its arguments are an array of integers as fields have, of which only the type is looked at; where in a window the
+    unit's fields are; where those are that change with it, `UNROLLED` units after `UNROLLED`, how often, and where its
+    couplings to these; where there is how much all fields are too low, by one for each unit that has gone down, as ~x
+    is subtracted more simply than x; where the limits are, the bits, and the words of moves (uint64) for what goes up,
+    and how far behind them those for what goes down; the bit of this attempt in these; and the bits of chains that
+    there are.
+    """
+
+    @intrinsic
+    def attempt(
+        typing: Any, like: Any, own: Any, fields: Any, n_next: Any, numbers: Any, lacks: Any, limits: Any, bits: Any,
+        moves: Any, next_moves: Any, mark: Any, chains: Any,
+    ) -> Any:  # fmt: skip
+        size = like.dtype.bitwidth // 8
+        kind, words, octets = (ir.VectorType(ir.IntType(8 * width), GROUP) for width in (size, 8, 1))
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            _, own, fields, n_next, numbers, lacks, limits, bits, moves, next_moves, mark, chains = args
+            lack, held = _load(builder, lacks, 0, kind), _load(builder, bits, 0, octets)
+            here, limit = builder.add(_load(builder, own, 0, kind), lack), _load(builder, limits, 0, kind)
+            is_up = builder.icmp_unsigned("!=", held, ir.Constant(octets, [0] * GROUP))
+            if gibbs:
+                flips = builder.xor(builder.icmp_signed(">", here, limit), is_up)
+            else:
+                flips = builder.icmp_signed(">=", builder.select(is_up, builder.neg(here), here), limit)
+            flips = builder.and_(flips, builder.bitcast(builder.trunc(chains, _SHORT), is_up.type))
+            word = builder.bitcast(flips, _SHORT)
+            with builder.if_then(builder.icmp_unsigned("!=", word, ir.Constant(_SHORT, 0))):
+                ways = builder.and_(flips, builder.not_(is_up)), builder.and_(flips, is_up)
+                builder.store(builder.xor(held, builder.zext(flips, octets)), _at(builder, bits, 0, octets), align=1)
+                for place, way in zip((moves, builder.add(moves, next_moves)), ways, strict=True):
+                    before, marks = _load(builder, place, 0, words), _everywhere(builder, mark, words)
+                    marked = builder.select(way, builder.or_(before, marks), before)
+                    builder.store(marked, _at(builder, place, 0, words), align=1)
+                turned, chosen = builder.sext(ways[1], kind), builder.sext(flips, kind)
+                builder.store(builder.sub(lack, turned), _at(builder, lacks, 0, kind), align=1)
+                with cgutils.for_range(builder, n_next) as loop:
+                    first = builder.add(fields, _times(builder, loop.index, UNROLLED * GROUP * size))
+                    of_first = builder.add(numbers, _times(builder, loop.index, UNROLLED * size))
+                    for k in range(UNROLLED):
+                        number = _everywhere(builder, _load(builder, of_first, k * size, kind.element), kind)
+                        place = builder.add(first, ir.Constant(_ADDRESS, k * GROUP * size))
+                        change = builder.and_(builder.xor(number, turned), chosen)
+                        field = builder.add(_load(builder, place, 0, kind), change)
+                        builder.store(field, _at(builder, place, 0, kind), align=1)
+            return builder.zext(word, _ADDRESS)
+
+        return types.uint64(like, *[types.intp] * 9, types.uint64, types.uint64), generate
+
+    return attempt
+
+
+attempt_gibbs, attempt_metropolis = _attempting(True), _attempting(False)

@@ -109,7 +109,7 @@ def anneal_dense(up, chains, sums, base, path, streams, sites, room):
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     (fields, rises), (gains, tilts, log_w), (limits, room_of_block) = chains, sums, room
-    pulls = empty(ROWS, np.float32)
+    pulls, (_, moves, _, _, distances) = empty(ROWS, np.float32), room_of_block
     by_blocks, is_run = are_blocks_faster(np.int64(1), np.int64(4), fields, rises), False
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
@@ -128,7 +128,7 @@ def anneal_dense(up, chains, sums, base, path, streams, sites, room):
                 block = (some, first, by_blocks, is_run)
                 n_flips += visit_units(up, chains, block, limits[:m], None, (gains, tilts, base), room_of_block)
             if by_blocks:
-                leave_block(chains, some, room_of_block)
+                leave_block(chains, some, moves, distances)
             by_blocks = are_blocks_faster(n_flips, some.shape[0] * fields.shape[0], fields, rises)
 
 

@@ -10,28 +10,45 @@ columns at a time: the update of a row is then full-width vector code without a 
 
 A flip adds a row of couplings to the field of its chain. The fields of many chains lie beyond the first cache, so that
 most of its time goes by in loading and storing them. A block of up to 64 attempts therefore keeps only the fields of
-its own units exact as it goes, in a window of 64 columns, and writes down which chains flip. At its end part after part
-of each field is loaded into registers, the rows of all flips are added there, and it is stored, while these parts of
-the rows serve all chains from the first cache. As sums of integers do not depend on their order, every bit is what it
-is where each flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or
-flips rare.
+its own units exact as it goes, in a window where chains lie side by side, and writes down which chains flip. At its end
+part after part of each field is loaded into registers, the rows of all flips are added there, and it is stored, while
+these parts of the rows serve all chains from the first cache. Of couplings that the second cache does not hold, the
+part to come is fetched meanwhile. As sums of integers do not depend on their order, every bit is what it is where each
+flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or flips rare.
 """
 
 from typing import Any
 
 import numpy as np
 
-from ..arrays import copy_row
-from ..bit_vectors import NARROW, WIDE, move_narrow, move_wide
+from ..._base import arrays
+from ..arrays import copy_row, empty
+from ..bit_vectors import (
+    GROUP,
+    NARROW,
+    UNROLLED,
+    WIDE,
+    attempt_gibbs,
+    attempt_metropolis,
+    fetch_narrow,
+    fetch_wide,
+    move_narrow,
+    move_wide,
+    turn_square,
+)
+from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..vectors import TILED, has_look_up
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 COLUMNS = 64  # and attempts in a block: rows and fields are padded to multiples
-LEAST_FIELD = 128  # columns up to which a window is not worth its while
+LEAST_FIELD = 64  # columns up to which a window is not worth its while
 LONG_ROW = 512 if has_look_up() else COLUMNS  # columns up to which a branch costs more than to turn all numbers
 # of all fields: from which on blocks are faster where each attempt is a flip, and above which they save no more
-FLIP_BYTES, MOST_BYTES = 1 << 13 if has_look_up() else 1 << 14, 1 << 18
+FLIP_BYTES, MOST_BYTES = 1 << 12 if has_look_up() else 1 << 13, 1 << 18
+
+FAR_BYTES = 1 << 21  # of couplings, above which they are not in the second cache
+SOON = 8  # attempts from now, whose couplings are fetched then
 
 
 @kernel
@@ -42,10 +59,23 @@ def init_fields_dense(fields, up, rises, start):
     unit that goes up adds and `start` (1 or n_chains, width) is the field with all units down. Cost: n_units^2 n_chains
     integer additions at most.
     """
-    for c in range(fields.shape[0]):
+    n_units, n_chains = rises.shape[0], fields.shape[0]
+    for c in range(n_chains):
         copy_row(fields[c], start[min(c, start.shape[0] - 1)])
-    for j in range(rises.shape[0]):  # each row is read once for all chains
-        for c in range(fields.shape[0]):
+    if TILED:
+        units, moves, distances = empty(COLUMNS, np.int32), empty((2, n_chains), np.uint64), empty(COLUMNS, np.int64)
+        for first in range(0, n_units, COLUMNS):
+            m = min(COLUMNS, n_units - first)
+            for c in range(n_chains):
+                moves[0, c] = moves[1, c] = np.uint64(0)
+            for k in range(m):
+                units[k] = first + k
+                for c in range(n_chains):
+                    moves[0, c] |= np.uint64(up[first + k, c]) << np.uint64(k)
+            leave_block((fields, rises), units[:m], moves, distances)
+        return
+    for j in range(n_units):
+        for c in range(n_chains):
             if up[j, c]:
                 for i in range(fields.shape[1]):
                     fields[c, i] += rises[j, i]
@@ -70,47 +100,39 @@ def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
     It is not compiled: that would take longer than most kernels do.
     """
     n_chains, kind = fields.shape[0], fields.dtype
-    limits, memory = np.empty((ROWS, up.shape[1]), kind), np.empty((n_chains + 2) * COLUMNS, kind)
-    # vectors that lie across two lines of the cache are loaded at half the speed
-    start = -memory.ctypes.data % 64 // fields.itemsize
-    end = start + n_chains * COLUMNS
-    window, picked = memory[start:end].reshape((n_chains, COLUMNS)), memory[end : end + COLUMNS]
-    moves = np.empty((2, n_chains), np.uint64)
-    return limits, (np.empty(n_chains, np.int64), moves, window, picked, np.empty(COLUMNS, np.int64))
-
-
-@borrowing
-def _is_run(sites, n_columns):
-    """Return whether units follow one another, and there are `COLUMNS` columns from the first one on."""
-    found = sites[0] + COLUMNS <= n_columns
-    for k in range(sites.shape[0]):
-        found &= sites[k] == sites[0] + k
-    return found
-
-
-@borrowing
-def _pick(picked, row, sites, is_run):
-    """Write the entries of a row that belong to the units of a block. Mutates `picked`."""
-    if is_run:
-        first = sites[0]
-        for k in range(COLUMNS):
-            picked[k] = row[first + k]
-    else:
-        for k in range(sites.shape[0]):
-            picked[k] = row[sites[k]]
+    n_groups = -(-n_chains // GROUP)
+    window = arrays.empty((n_groups, COLUMNS + 1, GROUP), kind)
+    moves = arrays.empty((2, n_groups * GROUP), np.uint64)
+    limits, picked = arrays.empty((ROWS, up.shape[1]), kind), arrays.empty((COLUMNS,), kind)
+    flips, distances = arrays.empty((n_chains,), np.int64), arrays.empty((COLUMNS,), np.int64)
+    return limits, (flips, moves, window, picked, distances)
 
 
 @apart_borrowing
 def enter_block(fields, sites, room):
     """Make the window of a block with attempts at `sites`, at most `COLUMNS`. Mutates `room`.
 
-    Returns what `visit_units` is to know of the units.
+    Returns what `visit_units` is to know of the units: whether they follow one another, and there are `COLUMNS` columns
+    from the first one on.
     """
     _, moves, window, _, _ = room
-    is_run = _is_run(sites, fields.shape[1])
-    for c in range(fields.shape[0]):
-        moves[0, c] = moves[1, c] = np.uint64(0)
-        _pick(window[c], fields[c], sites, is_run)
+    n_chains, is_run = fields.shape[0], sites[0] + COLUMNS <= fields.shape[1]
+    for k in range(sites.shape[0]):
+        is_run &= sites[k] == sites[0] + k
+    for group in range(window.shape[0]):
+        for lane in range(GROUP):
+            window[group, COLUMNS, lane] = 0
+            moves[0, GROUP * group + lane] = moves[1, GROUP * group + lane] = np.uint64(0)
+        if is_run and GROUP * (group + 1) <= n_chains:
+            to = window.ctypes.data + group * window.strides[0]
+            first = fields.ctypes.data + GROUP * group * fields.strides[0] + sites[0] * fields.itemsize
+            for k in range(0, COLUMNS, GROUP):
+                to_square, of_square = to + k * window.strides[1], first + k * fields.itemsize
+                turn_square(fields, to_square, of_square, fields.strides[0])
+            continue
+        for c in range(GROUP * group, min(GROUP * (group + 1), n_chains)):
+            for k in range(sites.shape[0]):
+                window[group, k, c % GROUP] = fields[c, sites[k]]
     return is_run
 
 
@@ -138,6 +160,52 @@ def _move_long_row(field, row, was_up, n_columns):
                 field[COLUMNS * block + k] += row[COLUMNS * block + k]
 
 
+@borrowing
+def _visit_window(up, chains, block, limits, hold, sums, room):
+    """Do what `visit_units` does in a block."""
+    (fields, rises), (sites, first, _, is_run), (_, moves, window, picked, _) = chains, block, room
+    n_flips, n_chains, size, is_far = 0, fields.shape[0], fields.itemsize, rises.shape[0] * rises.strides[0] > FAR_BYTES
+    for p in range(limits.shape[0]):
+        k = first + p
+        # fields of units before it, up to the first of `UNROLLED`, are looked at no more
+        next_ = k // UNROLLED * UNROLLED
+        i, mark, n_next = sites[k], np.uint64(1) << np.uint64(k), -(-(sites.shape[0] - next_) // UNROLLED)
+        row = rises.ctypes.data + i * rises.strides[0]
+        numbers = row + size * (sites[0] + next_)
+        if is_far:
+            fetch_wide(row)  # with which `leave_block` begins
+            soon = sites[min(k + SOON, sites.shape[0] - 1)]
+            fetch_narrow(rises.ctypes.data + soon * rises.strides[0] + size * sites[0])
+        if not is_run:
+            for q in range(next_, sites.shape[0]):
+                picked[q] = rises[i, sites[q]]
+            numbers = picked.ctypes.data + size * next_
+        for group in range(window.shape[0]):
+            lane = GROUP * group
+            fields_of = window.ctypes.data + group * window.strides[0]
+            here, there = fields_of + k * window.strides[1], fields_of + next_ * window.strides[1]
+            lacks = fields_of + COLUMNS * window.strides[1]
+            limit = limits.ctypes.data + p * limits.strides[0] + size * lane
+            bits = up.ctypes.data + i * up.strides[0] + lane
+            those = (np.uint64(1) << np.uint64(min(GROUP, n_chains - lane))) - np.uint64(1)
+            to, behind = moves.ctypes.data + moves.itemsize * lane, moves.strides[0]
+            if hold is None:
+                flips = attempt_gibbs(fields, here, there, n_next, numbers, lacks, limit, bits, to, behind, mark, those)
+            else:
+                flips = attempt_metropolis(
+                    fields, here, there, n_next, numbers, lacks, limit, bits, to, behind, mark, those
+                )
+            if sums is not None:
+                gains, tilts, base = sums
+                for c in range(lane, min(lane + GROUP, n_chains)):
+                    if flips >> np.uint64(c - lane) & np.uint64(1):
+                        sign = 1 if up[i, c] else -1
+                        gains[c] += sign * np.int64(window[group, k, c - lane] + window[group, COLUMNS, c - lane])
+                        tilts[c] += sign * base[i]
+            n_flips += np.int64(count_bits(flips))
+    return n_flips
+
+
 @apart_borrowing
 def visit_units(up, chains, block, limits, hold, sums, room):
     """Make an attempt at a unit for each of `limits`; return the number of flips.
@@ -146,63 +214,62 @@ def visit_units(up, chains, block, limits, hold, sums, room):
     first, by_blocks, is_run): the units of a block, and the place of the first attempt among them. `sums`, where it is
     not None, is (gains, tilts, base): gains rise by the field of a unit that goes up, tilts by its `base`.
     """
-    (fields, rises), (sites, first, by_blocks, is_run) = chains, block
-    flips, moves, window, picked, _ = room
-    kind, n_flips, n_chains = fields.dtype.type, 0, fields.shape[0]
-    here, n_columns = window if by_blocks else fields, columns_of(rises)
+    (fields, rises), (sites, first, by_blocks, _), flips = chains, block, room[0]
+    if by_blocks:
+        return _visit_window(up, chains, block, limits, hold, sums, room)
+    kind, n_flips, n_chains, n_columns = fields.dtype.type, 0, fields.shape[0], columns_of(rises)
     is_long = n_columns > LONG_ROW
     for p in range(limits.shape[0]):
-        i, limit, mark = sites[first + p], limits[p], np.uint64(1) << np.uint64(first + p)
-        column, bits, row = first + p if by_blocks else i, up[i], rises[i]
+        i, limit = sites[first + p], limits[p]
+        bits, row = up[i], rises[i]
         # the list of chains that flip grows without a branch
         n = 0
         if hold is None:
             for c in range(n_chains):
                 flips[n] = c
-                n += (here[c, column] > limit[c]) != bits[c]
+                n += (fields[c, i] > limit[c]) != bits[c]
         else:
             for c in range(n_chains):
                 flips[n] = c
-                rise = -here[c, column] if bits[c] else here[c, column]
+                rise = -fields[c, i] if bits[c] else fields[c, i]
                 n += rise >= limit[c]
-        if by_blocks and n:
-            _pick(picked, row, sites, is_run)
         for k in range(n):
             c = flips[k]
             was = bits[c]
             if sums is not None:
                 gains, tilts, base = sums
                 sign = -1 if was else 1
-                gains[c] += sign * np.int64(here[c, column])
+                gains[c] += sign * np.int64(fields[c, i])
                 tilts[c] += sign * base[i]
-            if by_blocks:
-                move_row(window[c], picked, kind(-kind(was)), np.int64(COLUMNS))  # of a length that LLVM knows
-            elif is_long:
+            if is_long:
                 _move_long_row(fields[c], row, was, n_columns)
             else:
                 move_row(fields[c], row, kind(-kind(was)), n_columns)
-            moves[was, c] |= mark
             bits[c] = was ^ np.uint8(1)
         n_flips += n
     return n_flips
 
 
 @apart_borrowing
-def leave_block(chains, sites, room):
-    """Move the fields by what has flipped since `enter_block`. Mutates the fields, `room`; `chains` is (fields, rises).
+def leave_block(chains, sites, moves, distances):
+    """Move the fields by what has flipped at `sites`. Mutates the fields, `distances`; `chains` is (fields, rises).
 
-    What registers hold of a field is loaded and stored once a block.
+    `moves` (2, n_chains or more) are words whose bits say which units have gone up, and which down. What registers hold
+    of a field is loaded and stored once a block.
     """
     fields, rises = chains
-    _, moves, _, _, distances = room
     for k in range(sites.shape[0]):
         distances[k] = sites[k] * rises.strides[0]
     to, rows, places = fields.ctypes.data, rises.ctypes.data, distances.ctypes.data
+    n_chains, is_far = fields.shape[0], rises.shape[0] * rises.strides[0] > FAR_BYTES
     first, end = 0, fields.itemsize * columns_of(rises)
     while first < end:
         is_wide = first + WIDE <= end
-        for c in range(fields.shape[0]):
+        for c in range(n_chains):
             field = to + c * fields.strides[0] + first
+            if is_far and first + WIDE < end:
+                for k in range(c, sites.shape[0], n_chains):
+                    fetch_wide(rows + distances[k] + first + WIDE)
             if is_wide:
                 move_wide(fields, field, rows + first, places, moves[0, c], moves[1, c])
             else:
@@ -220,11 +287,13 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
 
     `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. The
     scale (lanes,) float32 turns log-odds into the units of the fields.
+    They come in multiples of `GROUP` where there are more than `LEAST_FIELD` units.
     Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """
     fields, rises, scale, streams = chains
     limits, room_of_block = room
+    _, moves, _, _, distances = room_of_block
     n_flips, is_run = 0, False
     by_blocks = are_blocks_faster(np.int64(1), np.int64(4), fields, rises)
     for t in range(n_sweeps):
@@ -242,6 +311,6 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
                 block = (some, first, by_blocks, is_run)
                 n_flips += visit_units(up, (fields, rises), block, limits[:m], hold, None, room_of_block)
             if by_blocks:
-                leave_block((fields, rises), some, room_of_block)
+                leave_block((fields, rises), some, moves, distances)
             by_blocks = are_blocks_faster(n_flips - before, some.shape[0] * fields.shape[0], fields, rises)
     return n_flips

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._base import arrays
 from ..jit import apart_borrowing, borrowing
 from .dense import columns_of, move_row
 from .few import MOST_ROWS, draw_limits
@@ -34,7 +35,7 @@ def _visit(up, c, field, rises, sites, limits, hold):
 def few_room(fields: Any, rises: Any) -> tuple[Any, ...]:
     """Return room for the words and the limits of as many attempts as chains take turns after. It is not compiled."""
     n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
-    return np.empty(n_rows, np.uint32), np.empty(n_rows, fields.dtype)
+    return arrays.empty((n_rows,), np.uint32), arrays.empty((n_rows,), fields.dtype)
 
 
 @apart_borrowing
