@@ -126,7 +126,8 @@ class LayeredChains(CoolingChains):
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
             scaled = np.ldexp(betas, self._exponent)
-        return np.minimum(scaled, float(np.finfo(self.dtype.type).max)).astype(self.dtype)
+        found: np.ndarray = np.minimum(scaled, float(np.finfo(self.dtype.type).max)).astype(self.dtype)
+        return found
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
