@@ -42,7 +42,7 @@ def streams(seed: int, n_chains: int, *, first: int = 0, purpose: int = CHAINS) 
 
 def random_bytes(seed: int, purpose: int, n_rows: int, n_bytes: int, *, first: int = 0) -> np.ndarray:
     """Return ``keyed(seed, purpose, first + r).bytes(n_bytes)`` for every row r, (n_rows, n_bytes) uint8."""
-    if n_rows <= max(FEW, n_bytes // 8):
+    if n_rows <= max(FEW, n_bytes // 32):
         words = np.empty((n_rows, -(-n_bytes // 8)), "<u8")
         for r in range(n_rows):
             words[r] = _bits(seed, purpose, first + r).random_raw(words.shape[1])

@@ -14,7 +14,10 @@ POOL = 4  # words
 INIT_A, MULT_A, INIT_B, MULT_B = 0x43B0D7E5, 0x931E8875, 0x8B51F9DD, 0x58F38DED
 MIX_LEFT, MIX_RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
 LOW = np.uint64(0xFFFFFFFF)
-MULTIPLIER = (np.uint64(2549297995355413924), np.uint64(4865540595714422341))  # of PCG64, high and low word
+MULTIPLIER = 2549297995355413924 << 64 | 4865540595714422341  # of PCG64
+TOGETHER = 1 << 14  # states that are made in one pass, and stay in the cache
+
+Words = tuple[np.ndarray, np.ndarray]
 
 
 @lru_cache(maxsize=64)
@@ -65,14 +68,18 @@ def _times(a: np.ndarray, b: np.ndarray | np.uint64) -> tuple[np.ndarray, np.nda
     return a1 * b1 + (middle >> shift) + (other >> shift), a * b
 
 
-def _stepped(
-    high: np.ndarray, low: np.ndarray, inc_high: np.ndarray, inc_low: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Advance states of PCG64 by a step."""
-    product_high, product_low = _times(low, MULTIPLIER[1])
-    product_high = product_high + high * MULTIPLIER[1] + low * MULTIPLIER[0]
-    low = product_low + inc_low
-    return product_high + inc_high + (low < product_low).astype(np.uint64), low
+def _scaled(words: Words, factor: int) -> Words:
+    """Multiply numbers of 128 bits, of a high and a low word, by one below 2^128."""
+    high, low = words
+    factor_high, factor_low = np.uint64(factor >> 64), np.uint64(factor & (2**64 - 1))
+    product_high, product_low = _times(low, factor_low)
+    return product_high + high * factor_low + low * factor_high, product_low
+
+
+def _added(one: Words, other: Words) -> Words:
+    """Add numbers of 128 bits."""
+    low = one[1] + other[1]
+    return one[0] + other[0] + (low < one[1]).astype(np.uint64), low
 
 
 def random_bytes(seed: int, purpose: int, index: np.ndarray, n_bytes: int) -> np.ndarray:
@@ -81,18 +88,30 @@ def random_bytes(seed: int, purpose: int, index: np.ndarray, n_bytes: int) -> np
     Returns
     -------
     (n, n_bytes) uint8 array
+
+    Notes
+    -----
+    A step takes a state s to a s + c, c being its increment; n steps to a^n s + (1 + a + ... + a^(n - 1)) c. So one
+    half of the steps of a block is made of the other in one pass, and a block of the one before.
     """
     words = states(seed, purpose, index, 8).view(np.uint64)
     start_high, start_low, inc_high, inc_low = words.T
     one = np.uint64(1)
-    inc_high, inc_low = (inc_high << one) | (inc_low >> np.uint64(63)), (inc_low << one) | one
-    low = inc_low + start_low  # a step from 0 leads to the increment
-    high = inc_high + start_high + (low < inc_low).astype(np.uint64)
-    high, low = _stepped(high, low, inc_high, inc_low)
+    inc = (inc_high << one) | (inc_low >> np.uint64(63)), (inc_low << one) | one
+    state = _added(inc, (start_high, start_low))  # a step from 0 leads to the increment
+    for _ in range(2):
+        state = _added(_scaled(state, MULTIPLIER), inc)
+    found, n_steps, factor, total = [part[None] for part in state], 1, MULTIPLIER, 1
     drawn = np.empty((len(words), -(-n_bytes // 8)), "<u8")
-    for k in range(drawn.shape[1]):
-        high, low = _stepped(high, low, inc_high, inc_low)
-        turn = high >> np.uint64(58)
-        value = high ^ low
-        drawn[:, k] = (value >> turn) | (value << ((np.uint64(64) - turn) & np.uint64(63)))
+    while n_steps < drawn.shape[1] and n_steps * len(words) < TOGETHER:
+        later = _added(_scaled((found[0], found[1]), factor), _scaled(inc, total))
+        found = [np.concatenate(halves) for halves in zip(found, later, strict=True)]
+        n_steps, factor, total = 2 * n_steps, factor**2 % 2**128, total * (1 + factor) % 2**128
+    high, low = found
+    for first in range(0, drawn.shape[1], n_steps):
+        if first:
+            high, low = _added(_scaled((high, low), factor), _scaled(inc, total))
+        turn, value = high >> np.uint64(58), high ^ low
+        value = (value >> turn) | (value << ((np.uint64(64) - turn) & np.uint64(63)))
+        drawn[:, first : first + n_steps] = value[: drawn.shape[1] - first].T
     return drawn.view(np.uint8)[:, :n_bytes]

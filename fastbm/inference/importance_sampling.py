@@ -36,7 +36,7 @@ N_SWEEPS = 250  # rounds of the tempering, unless told
 LEAST_ESS = 100.0
 BARS = 3.0  # by which a ladder may differ from all
 FAINT = 1e-12  # weights below this part of the largest are left out of the averages
-TABLE = 1 << 22  # distances of draws and states that are held at once
+TABLE = 1 << 17  # distances of draws and states that are held at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _log_q(up: np.ndarray, visited: np.ndarray) -> np.ndarray:
     table = logsumexp(log_q, axis=1) - np.log(len(RATES))
     shares, signs = counts / counts.sum(), 1.0 - 2.0 * states.astype(np.float32)
     found = np.empty(len(up))
-    step = max(1, TABLE // len(states))
+    step = max(64, TABLE // len(states) & -64)
     for first in range(0, len(up), step):
         # the distance of x and x' is sum_j x'_j + x_j (1 - 2 x'_j)
         far = up[first : first + step].astype(np.float32) @ signs.T + states.sum(axis=1, dtype=np.float32)

@@ -8,7 +8,7 @@ ferromagnet; what comes out is in the machine's own bits.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from .._base.streams import Stream
 from .._base.threads import fan_out
 from ..kernels.ahead import leaps
 from ..kernels.energy import energies_sparse
-from ..kernels.sampling.clusters import swendsen_wang_update, wolff_update
+from ..kernels.sampling.clusters import swendsen_wang_updates, wolff_updates
 from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .chains import start_bits
@@ -30,7 +30,7 @@ from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 
 RULES = ("wolff", "swendsen-wang")
-BLOCKS_A_THREAD = 4  # clusters differ in size, so chains take different times
+BLOCKS_A_THREAD = 2  # clusters differ in size, so chains take different times; energies want many chains in a block
 UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
 TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
 _EVEN = 0.7  # a strength at which a bond is about as likely as not
@@ -167,18 +167,26 @@ class ClusterChains:
 
         Long sweeps come in pieces, until a stop is asked for.
         """
-        update = wolff_update if self.rule == "wolff" else swendsen_wang_update
+        update = wolff_updates if self.rule == "wolff" else swendsen_wang_updates
         queue, (indptr, indices, _) = np.empty(self.n_units + 1, np.int32), self._graph
         step = max(1, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))
         long = n_sweeps * (block.stop - block.start) > step
-        for c in range(block.start, block.stop):
-            graph, pull = (indptr, indices, self._cuts[self._which[c]]), self._pull[c]
+        for some in self._alike(block, max(1, step // max(1, n_sweeps))):
+            graph, pull = (indptr, indices, self._cuts[self._which[some.start]]), self._pull[some.start]
             for first in range(0, n_sweeps, step):
                 if long and self._stopped():
                     return
                 count = min(step, n_sweeps - first)
-                total = update(self._up[c], queue, graph, pull, self._streams[c], leaps(), count)
-                self._sizes[c] += total
+                update(self._up[some], queue, graph, pull, self._streams[some], leaps(), count, self._sizes[some])
+
+    def _alike(self, block: slice, most: int) -> Iterator[slice]:
+        """Yield at most so many chains of a block at a time that have bonds and pulls in common."""
+        first = block.start
+        for c in range(first + 1, block.stop + 1):
+            full = c == block.stop or c - first == most
+            if full or self._which[c] != self._which[first] or self._pull[c] is not self._pull[first]:
+                yield slice(first, c)
+                first = c
 
     def _stopped(self) -> bool:
         """Return whether long work is to be left here."""

@@ -199,6 +199,7 @@ def test_threads_change_no_bit(method: str) -> None:
     rows = some_rows(model, 2000)
     gaps = rows.astype(float)
     gaps[:1000, :2], gaps[1000:, 4] = np.nan, np.nan
+    gaps[np.arange(200), generator.integers(2, 9, 200)] = np.nan  # so many lack what few others do
     options: dict[str, Any] = {"method": method, "n_sweeps": 3, "burn_in": 3}
     whole = [bm.transform(model, rows, threads=threads, **options) for threads in (1, 2, 3)]
     filled = [bm.complete(model, gaps, threads=threads, **options) for threads in (1, 2, 3)]

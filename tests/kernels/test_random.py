@@ -172,6 +172,13 @@ def test_first_shifts_the_chains():
     assert np.array_equal(rng.streams(9, 3, first=5), rng.streams(9, 8)[5:])
 
 
+@pytest.mark.parametrize(("n_rows", "n_bytes"), [(2, 9), (70, 3), (70, 1001), (300, 8), (5, 4000)])
+def test_bytes_of_many_keys_are_those_of_their_generators(n_rows: int, n_bytes: int) -> None:
+    found = rng.random_bytes(9, rng.INITIAL, n_rows, n_bytes, first=3)
+    expected = [rng.keyed(9, rng.INITIAL, 3 + r).bytes(n_bytes) for r in range(n_rows)]
+    assert found.tobytes() == b"".join(expected)
+
+
 def test_streams_are_distinct_and_never_zero():
     rows = np.vstack(
         [rng.streams(seed, 200, purpose=purpose) for seed in (0, 1) for purpose in (rng.CHAINS, rng.INITIAL)]

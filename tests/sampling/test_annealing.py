@@ -18,6 +18,7 @@ from tests.twins import schedules as twins
 
 GLASS = bm.models.sherrington_kirkpatrick(30, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
+LAYERS = bm.models.restricted(12, 9, seed=1)
 ROUGH = bm.models.edwards_anderson((6, 6), distribution="gaussian", seed=2)
 
 
@@ -70,9 +71,8 @@ def test_more_betas_than_sweeps_are_refused() -> None:
 
 
 @pairwise(
-    model=[GLASS, LATTICE, ROUGH], rule=["gibbs", "metropolis"], order=["sequential", "random"], n_chains=[2, 20, 70],
-    own_bias=[False, True], step=[1, 4, 10**9], coldest=[3.0, 1e7],
-    kernel=[None, "sparse"],
+    model=[GLASS, LATTICE, ROUGH, LAYERS], rule=["gibbs", "metropolis"], order=["sequential", "random"],
+    n_chains=[2, 20, 70], own_bias=[False, True], step=[1, 4, 10**9], coldest=[3.0, 1e7], kernel=[None, "sparse"],
 )  # fmt: skip
 def test_every_sweep_has_its_beta(
     model: bm.BoltzmannMachine, rule: str, order: str, n_chains: int, own_bias: bool, step: int, coldest: float,
@@ -82,15 +82,28 @@ def test_every_sweep_has_its_beta(
 
     At the coldest of temperatures fields are int64.
     """
-    betas = make_schedule(50, None, [0.1, 0.2, 0.2, 0.3, 1.0, 2.0, coldest])
     bias = 0.1 * np.random.default_rng(1).normal(size=(n_chains, model.n_units)) if own_bias else None
     about: dict[str, Any] = {"rule": rule, "order": order, "seed": 4, "bias": bias, "kernel": kernel}
+    check_every_beta(model, n_chains, [0.1, 0.2, 0.2, 0.3, 1.0, 2.0, coldest], step, about)
+
+
+@pytest.mark.parametrize(("rule", "order"), [("gibbs", "sequential"), ("metropolis", "random")])
+def test_every_sweep_of_chains_as_bits_has_its_beta(rule: str, order: str) -> None:
+    about = {"rule": rule, "order": order, "seed": 4, "kernel": "multispin"}
+    check_every_beta(LATTICE, 576, [0.0, 0.3, 1.0, 5.0], 30, about)
+
+
+def check_every_beta(
+    model: bm.BoltzmannMachine, n_chains: int, knots: list[float], step: int, about: dict[str, Any]
+) -> None:
+    betas = make_schedule(50, None, knots)
     annealed = AnnealedChains(model, n_chains, betas=betas, **about)
-    run(annealed, step)
+    rows = run(annealed, step)
     single = make_chains(model, n_chains, beta=betas[0], highest_beta=betas.max(), **about)
-    for beta in betas:
+    for beta, energies in zip(betas, rows["annealing/energy"], strict=True):
         single.set_beta(np.full(n_chains, beta))
         single.sweep(1)
+        assert np.array_equal(single.energies(), energies)
     assert np.array_equal(annealed.bits(), single.bits())
     assert (annealed.n_flips, annealed.n_swept) == (single.n_flips, 50)
     assert np.array_equal(annealed.engine.beta, single.beta)
@@ -160,7 +173,7 @@ CASES = [
     pytest.param(GLASS, {"rule": "metropolis", "order": "random"}, id="metropolis"),
     pytest.param(LATTICE, {}, id="sparse"),
     pytest.param(LATTICE, {"kernel": "multispin"}, id="multispin"),
-    pytest.param(bm.models.restricted(12, 9, seed=1), {}, id="layered"),
+    pytest.param(LAYERS, {}, id="layered"),
 ]
 
 

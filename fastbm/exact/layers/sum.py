@@ -31,6 +31,7 @@ PIECE_PRODUCTS, PIECE_STATES = 1 << 38, 1 << 20  # of a piece with moments: some
 CHUNK_PRODUCTS, FEWEST, MOST = 1 << 32, 256, 4096  # states that go into one matrix product
 LOST = 1e-18  # share of a piece's weight that its lightest states may have and be left out of averages: below rounding
 BATCH = 8  # blocks for each thread between two looks at a stop
+HELD = 1 << 20  # numbers of matrix products of a thread that are added up together
 
 T = TypeVar("T")
 
@@ -132,11 +133,11 @@ class LayerSum:
 
         size = chunk_states(n)
         pairs, up = np.zeros((n, n)), np.zeros(n)
-        starts = range(0, len(states), size)
-        for at in range(0, len(starts), threads):
+        starts, step = range(0, len(states), size), threads * min(max(HELD // n**2, 1), BATCH)
+        for at in range(0, len(starts), step):
             stop_if_asked(halt)
             with single_threaded_blas():
-                done = fan_out(average, starts[at : at + threads], threads)
+                done = fan_out(average, starts[at : at + step], threads)
             for product, single in done:
                 pairs += product
                 up += single

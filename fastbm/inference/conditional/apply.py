@@ -16,11 +16,12 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ...sampling.chains import couple_chains
 from .completions import sample_gaps
-from .given import How, draws_given, means_given, surely_sampled
+from .given import How, draws_given, listed_means, means_given, surely_listed, surely_sampled
 
 Given = Callable[[Clamped, How, np.ndarray], np.ndarray]
 
 N_SWEEPS, BURN_IN = 100, 100
+SHARED = 16  # rows that lack the same entries, from which on their sums share what does not depend on the row
 
 
 @threads_module.single_threaded_blas()
@@ -184,8 +185,9 @@ def complete(
 
     Notes
     -----
-    Rows that lack the same entries are done together; each such set of entries has a cost of its own, but for rows of a
-    restricted machine that are sampled: these share their matrix products whatever they lack.
+    Rows that lack the same entries are done together; each such set of entries has a cost of its own, but for means by
+    sums over all states of up to 12 missing and hidden units, and for rows of a restricted machine that are sampled:
+    these share their matrix products whatever they lack.
     """
     _check_model(model, beta)
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
@@ -194,23 +196,28 @@ def complete(
     lacking = _lacking(array, missing) | masked
     up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array))
     found = model.convention.values(up, np.int8 if draw else np.float64)
-    pooled = np.zeros(len(up), bool)  # rows whose gaps are sampled together, whatever they are
+    n_gaps, pooled = lacking.sum(axis=1), np.zeros(len(up), bool)  # rows whose gaps are sampled together
     if model.n_hidden and model.hidden_are_independent:
-        pooled = np.array([surely_sampled(int(n), model.n_hidden, how) and n > 0 for n in lacking.sum(axis=1)])
+        pooled = np.array([surely_sampled(int(n), model.n_hidden, how) and n > 0 for n in n_gaps])
     for some in _blocks(len(up), model.n_units):
         chosen = some.start + np.flatnonzero(pooled[some])
         if chosen.size:
             filled = sample_gaps(model, up[chosen], lacking[chosen], _of_block(how, some.start), draw)
             whole = model.convention.values(filled) if draw else model.convention.lo + model.convention.span * filled
             found[chosen] = np.where(lacking[chosen], whole, found[chosen])
-    rest = np.flatnonzero(~pooled)
-    sets, inverse = np.unique(np.packbits(lacking[rest], axis=1), axis=0, return_inverse=True)
-    for k in range(len(sets)):
-        chosen = rest[inverse.ravel() == k]
-        gap = np.flatnonzero(lacking[chosen[0]])
-        if not gap.size:
-            continue
-        there = np.flatnonzero(~lacking[chosen[0]])
+    rest = np.flatnonzero(~pooled & (n_gaps > 0))
+    _, number, sizes = np.unique(np.packbits(lacking[rest], axis=1), axis=0, return_inverse=True, return_counts=True)
+    number = number.ravel()
+    if not draw:
+        listed = (sizes[number] < SHARED) & surely_listed(n_gaps[rest], model, how)
+        alone, rest, number = rest[listed], rest[~listed], number[~listed]
+        for some in _blocks(len(alone), model.n_units):
+            chosen = alone[some]
+            means = model.convention.lo + model.convention.span * listed_means(model, up[chosen], lacking[chosen], how)
+            found[chosen] = np.where(lacking[chosen], means, found[chosen])
+    order = np.argsort(number, kind="stable")
+    for chosen in np.split(rest[order], np.flatnonzero(np.diff(number[order])) + 1) if rest.size else ():
+        gap, there = np.flatnonzero(lacking[chosen[0]]), np.flatnonzero(~lacking[chosen[0]])
         values = model.convention.values(up[np.ix_(chosen, there)], np.float64)
         filled = _given(model, there, values, how, draws_given if draw else means_given, chosen)[:, : gap.size]
         found[np.ix_(chosen, gap)] = model.convention.values(filled) if draw else filled

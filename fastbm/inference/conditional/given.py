@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import expit
 
 from ..._base import checks, rng
 from ..._base.threads import fan_out, single_threaded_blas
+from ...kernels.inference.listed import average_listed
 from ...machine.clamping import Clamped
 from ...machine.couplings import Couplings, row_blocks
+from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling.chains import Chains, couple_chains
 from ..exact.method import forecast_seconds
@@ -25,6 +28,8 @@ from ..methods import run_method
 
 METHODS = ("auto", "exact", "mean-field", "gibbs")
 MOST_LISTED = 12  # free units whose states are listed, for all patterns at once
+MOST_UNITS = 1024  # of a machine whose couplings are made a matrix for that, where rows lack different units
+STATES = 1 << 17  # of rows with gaps of their own, which a thread lists in half a millisecond
 LISTED = 1 << 18  # probabilities of states that a block of patterns may hold
 MOST_SUMMED = 24  # units of the smaller layer beyond which no sum of a restricted machine is tried by "auto"
 EXACT_SECONDS = 20.0  # "auto" takes exact sums up to here, by their forecast
@@ -109,6 +114,33 @@ def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
 def surely_sampled(n_gaps: int, n_hidden: int, how: How) -> bool:
     """Return whether so many missing units of a restricted machine are sampled, without a forecast of the sums."""
     return how.method == "gibbs" or (how.method == "auto" and min(n_gaps, n_hidden) > MOST_SUMMED)
+
+
+def listed_means(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How) -> np.ndarray:
+    """Return P(up) where entries are missing, (n_rows, n_visible), each row with gaps of its own.
+
+    Few units are missing or hidden. Where `lacking` (n_rows, n_visible) is false, what is returned has no meaning, nor
+    has `up`, which are bits, where it is true.
+    """
+    free, down = np.ones((len(up), model.n_units), bool), np.zeros((len(up), model.n_units), np.uint8)
+    free[:, : model.n_visible], down[:, : model.n_visible] = lacking, np.where(lacking, 0, up)
+    units, means = model.convention, np.empty(free.shape)
+    fields = how.beta * units.span * (model.couplings.field(units.values(down, np.float64)) + model.flat_bias)
+    n_states = 1 << free.sum(axis=1)
+    ends = np.flatnonzero(np.diff(np.cumsum(n_states) // STATES, append=-1)) + 1
+
+    def one(first: int, end: int) -> None:
+        some, room = slice(first, end), np.empty((2, n_states[first:end].max()))
+        average_listed(means[some], free[some], fields[some], model.couplings.matrix(), how.beta * units.span**2, room)
+
+    fan_out(lambda ends: one(*ends), pairwise([0, *ends.tolist()]), how.threads)
+    return means[:, : model.n_visible]
+
+
+def surely_listed(n_gaps: np.ndarray, model: BoltzmannMachine, how: How) -> np.ndarray:
+    """Return whether so many missing units, with the hidden ones, have few states, which any way to a mean lists."""
+    listed: np.ndarray = n_gaps + model.n_hidden <= MOST_LISTED
+    return listed & (how.method in ("auto", "exact") and model.n_units <= MOST_UNITS)
 
 
 def _are_independent(couplings: Couplings) -> bool:

@@ -140,7 +140,8 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     if is_even(model, beta):
         _mirror(visited)
     up = visited.reshape(-1, model.n_units)
-    energies = model.energy_of_bits(np.unique(up, axis=0))
+    packed = np.unique(np.packbits(up, axis=1), axis=0)  # in the order of the bits, and soon sorted
+    energies = model.energy_of_bits(np.unpackbits(packed, axis=1, count=model.n_units))
     return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
 
 

@@ -186,3 +186,20 @@ def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
             up[i] &= np.uint8(1)
     put_back(words, marks, stream, at)
     return total
+
+
+@kernel
+def wolff_updates(up, queue, graph, pull, streams, table, n_updates, sums):
+    """Do what `wolff_update` does to one chain after the other, and add what it returns to `sums` (n_chains,).
+
+    Mutates `up` (n_chains, n_units), `queue`, `streams` (n_chains, 4), `sums`.
+    """
+    for c in range(up.shape[0]):
+        sums[c] += wolff_update(up[c], queue, graph, pull, streams[c], table, n_updates)
+
+
+@kernel
+def swendsen_wang_updates(up, queue, graph, pull, streams, table, n_updates, sums):
+    """Do what `wolff_updates` does by `swendsen_wang_update`."""
+    for c in range(up.shape[0]):
+        sums[c] += swendsen_wang_update(up[c], queue, graph, pull, streams[c], table, n_updates)

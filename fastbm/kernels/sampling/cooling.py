@@ -14,6 +14,8 @@ from ..jit import kernel
 from .dense import advance_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
 from .few_dense import advance_dense_few
+from .layered import fill_energies_layers, sweep_layers
+from .multispin import FIRST, LEVELS, WORDS, sweep_multispin
 from .sparse import sweep_sparse
 
 GROUP = 16  # units that are compared at once
@@ -52,6 +54,52 @@ def cool_sparse(up, chains, scales, sites, hold, few, many, n_chains):
             n_flips += sweep_sparse_few(up, graph, scale, streams, sites[row : row + 1], 1, hold)
         if many is not None:
             n_flips += sweep_sparse(up, graph, scale, streams, sites[row : row + 1], 1, hold, n_chains)
+    return n_flips
+
+
+@kernel
+def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, energies):
+    """Do a sweep at each of `scales` (n_sweeps,); return the number of flips.
+
+    Mutates `energies` (n_ends, n_chains), those after so many sweeps as `ends`, which increase, tell; and what
+    `fastbm.kernels.sampling.layered.record_layers` does, whose arguments the others are.
+    """
+    (up, weighed, of_energies), row, flips = weighing, 0, 0
+    for t in range(scales.shape[0]):
+        chains[1][:] = scales[t]
+        flips += sweep_layers(values, chains, machine, room, hold, 1)
+        if row < ends.shape[0] and ends[row] == t + 1:
+            for i in range(up.shape[0]):
+                for lane in range(up.shape[1]):
+                    up[i, lane] = np.float64(values[i, lane])
+            fill_energies_layers(energies[row], up, weighed, of_energies)
+            row += 1
+    return flips
+
+
+@kernel
+def cool_multispin(up, graph, scales, streams, sites, hold, n_words, room):
+    """Do a sweep at each of `scales` (n_sweeps, 2, 4) uint64; return the number of flips.
+
+    Mutates `up`, `streams` and `room`, which takes the tables of a temperature, (2, 1024) uint32, and their thresholds,
+    (2, 64) uint64. `scales` are thresholds for an even and an odd number of neighbours, at every level; `sites` is one
+    row of units for all sweeps, or one for each.
+    All else, and the cost, is that of `fastbm.kernels.sampling.multispin.sweep_multispin`.
+    """
+    (tables, thresholds), n_flips = room, 0
+    for t in range(scales.shape[0]):
+        for odd in range(2):
+            for level in range(LEVELS):
+                number, first = scales[t, odd, level], WORDS * level
+                for w in range(WORDS):
+                    thresholds[odd, first + w] = number
+                for b in range(FIRST):
+                    bit = np.uint32((number >> np.uint64(63 - b)) & np.uint64(1))
+                    for w in range(WORDS):
+                        tables[odd, WORDS * LEVELS * b + first + w] = np.uint32(np.uint32(0) - bit)
+        both = tables[0], thresholds[0], tables[1], thresholds[1]
+        row = t % sites.shape[0]
+        n_flips += sweep_multispin(up, graph, both, streams, sites[row : row + 1], 1, hold, n_words)
     return n_flips
 
 

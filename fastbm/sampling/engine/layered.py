@@ -21,7 +21,7 @@ from ...kernels.sampling.layered import fill_energies_layers, record_layers, swe
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .engine import Engine
+from .cooling import CoolingChains
 from .lanes import BLOCK, LANES, lanes_of
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
@@ -73,7 +73,7 @@ class BitProduct:
         return found
 
 
-class LayeredChains(Engine):
+class LayeredChains(CoolingChains):
     """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.
@@ -118,12 +118,16 @@ class LayeredChains(Engine):
         }
 
     def _rescale(self) -> None:
-        self._scale = []
-        with np.errstate(over="ignore"):
-            betas = np.minimum(np.ldexp(self.beta, self._exponent), float(np.finfo(self.dtype.type).max))
+        self._scale, betas = [], self._scales(self.beta)
         for k, block in enumerate(self.blocks):
             self._scale.append(np.zeros(self.lanes.widths[k], self.dtype))
             self.lanes.write(k, self._scale[k], betas[block])
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            scaled = np.ldexp(betas, self._exponent)
+        found: np.ndarray = np.minimum(scaled, float(np.finfo(self.dtype.type).max)).astype(self.dtype)
+        return found
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
@@ -171,6 +175,15 @@ class LayeredChains(Engine):
         energies, weighing = np.empty(own.shape[:2]), (values.astype(np.float64), *self._weighing(k))
         self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
         packed[:, self.blocks[k]], self.up[k][:] = own, values
+        return energies
+
+    def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
+
+        values, how = self._values[k], (self._chains(k), self._machine(len(scales), k, self._visited))
+        energies, weighing = np.empty((len(ends), self.lanes.used(k))), (np.empty(values.shape), *self._weighing(k))
+        self._flips[k] += cool_layers(values, *how, self._rooms[k], self._hold, scales, ends, weighing, energies)
+        self.up[k][:] = values
         return energies
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:

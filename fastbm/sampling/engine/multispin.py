@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...kernels.sampling.multispin import (
 )
 from ...machine.couplings import Couplings
 from ...machine.units import Units
+from .cooling import CoolingChains
 from .words import Unfit, WordChains, check_words
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     return magnitude, multiples
 
 
-class MultispinChains(WordChains):
+class MultispinChains(CoolingChains, WordChains):
     """Single-spin Gibbs or Metropolis updates of 512 replicas at once; see `fastbm.kernels.sampling.multispin`.
 
     Streams belong to half words of 32 chains: row w of `streams` (n_chains / 32, 4) is of chains 32 w to 32 w + 31.
@@ -122,29 +123,52 @@ class MultispinChains(WordChains):
 
         `beta` is one for all words, or one for each.
         """
-        pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None])
         n_words = WORDS if len(beta) == 1 else len(beta)
         thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
-        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = self._thresholds(2.0 * (beta * pulls))
+        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = self._thresholds(beta)
         tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
         ones = (thresholds[:, None] >> _PLACES) & np.uint64(1)
         np.negative(ones.astype(np.uint32), out=tables.reshape(ones.shape))
         return tables[0], thresholds[0], tables[1], thresholds[1]
 
-    def _thresholds(self, costs: np.ndarray) -> np.ndarray:
-        """Return 2^64 times the probabilities of moves against pulls of `costs` in log-odds."""
-        favour = np.exp(-costs)
+    def _thresholds(self, beta: np.ndarray) -> np.ndarray:
+        """Return 2^64 times the probability of a move against an even or odd number of neighbours, at every level.
+
+        They are (2, LEVELS, len(beta)).
+        """
+        pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None])
+        favour = np.exp(-2.0 * (beta * pulls))
         scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
         return found
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        hold = self.order == "random" if self.rule == "metropolis" else None
-        used = self.lanes.used(k) // 32
+        used, hold = self.lanes.used(k) // 32, self._held
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
                 self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, hold, used
             )
+
+    @property
+    def _held(self) -> bool | None:
+        """Whether one flip in 16 is dropped, None by Gibbs."""
+        return self.order == "random" if self.rule == "metropolis" else None
+
+    def cool(self, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
+        """Do a sweep at each of `betas`: see `fastbm.sampling.engine.cooling.cool`."""
+        energies = super().cool(betas, told)
+        self._rescale()
+        return energies
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self._thresholds(betas).transpose(2, 0, 1))
+
+    def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        from ...kernels.sampling.cooling import cool_multispin  # few chains are cooled
+
+        n, streams, n_words = LEVELS * WORDS, self.lane_streams[k], self.lanes.used(k) // 32
+        room = arrays.zeros((2, FIRST * n), np.uint32), arrays.zeros((2, n), np.uint64)
+        return int(cool_multispin(self.up[k], self._graph, scales, streams, sites, self._held, n_words, room))
 
     def _forget(self) -> None:
         self._steps: Steps | None = None

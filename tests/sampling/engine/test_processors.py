@@ -54,18 +54,21 @@ def digest() -> str:
                         found.update(np.ascontiguousarray(array).tobytes())
                     if kernel != "layered":  # products of energies are BLAS's
                         found.update(chains.energies().tobytes() + chains.quick_energies().tobytes())
-    for array in (*others(glass, layers), *cooled(graph)):
+    for array in (*others(glass, layers), *cooled(graph, glass, layers)):
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
 
-def cooled(graph: bm.BoltzmannMachine) -> Iterator[np.ndarray]:
+def cooled(*machines: bm.BoltzmannMachine) -> Iterator[np.ndarray]:
     """Chains that were cooled."""
-    for kernel, rule, n_chains in itertools.product(("dense", "sparse"), RULES, (3, 70)):
+    graph, glass, layers = machines
+    cases = [(graph, kernel, n_chains) for kernel in ("dense", "sparse") for n_chains in (3, 70)]
+    cases += [(glass, "multispin", 64), (layers, "layered", 70)]
+    for (model, kernel, n_chains), rule in itertools.product(cases, RULES):
         about = {"kernel": kernel, "rule": rule, "order": "sequential", "beta": 0.3, "highest_beta": 30.0}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*periodic")
-            chains = make_chains(graph, n_chains, **about, seed=1, threads=1)
+            chains = make_chains(model, n_chains, **about, seed=1, threads=1)
         for betas in ([0.3, 1.0], np.linspace(1.0, 30.0, 20)):
             cool(chains, np.array(betas))
         yield from chains.state().values()
