@@ -19,16 +19,19 @@ from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
 from .ais.job import FEWEST_WITNESSES, SCOUT
 from .ais.walks import make_walk
-from .ais.weights import average
+from .ais.weights import Average, average
 from .importance_sampling import averages, mix
 from .result import Inference
 from .scout.bases import log_odds
+from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_down, walk_up
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .verdict import Verdict, apart, below_bound, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
 N_DRAWS = 4_000
+PART_AS_BITS = 0.7  # of the time of chains as bits, many ladders of which take their rounds to go round
 WALK_PART = 0.4  # of the method's own time, for walks both ways
+TRAVELLED = 1 / 16  # round trips a ladder, from which a look around is sure
 FEWEST_STEPS, MOST_STEPS = 50, 1_000
 ENERGY_BARS = 5.0
 
@@ -41,13 +44,16 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     log_z, error = _claim(found)
     if found.converged is False or (found.converged is None and log_z is None):
         return found
-    seconds = float(found.detail.get("n_updates", 0)) * attempt_seconds(model)
-    seen = scout(model, beta, SCOUT_PART * seconds, rng.derive(seed, SCOUT), threads)
+    as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
+    each, part = (ATTEMPT_SECONDS, PART_AS_BITS) if as_bits else (attempt_seconds(model), SCOUT_PART)
+    seconds = float(found.detail.get("n_updates", 0)) * each
+    seen = scout(model, beta, part * seconds, rng.derive(seed, SCOUT), threads, as_bits=as_bits)
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = "" if log_z is None else below_bound(log_z, error, seen)
     sure: bool | None = None if seen.up is None else True
     if not reason and found.converged and seen.up is not None:
         check = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
+        check = _walked_as_bits if as_bits else check
         reason, more, sure = check(model, found, seen, beta, seconds, seed, threads)
         facts |= more
     if reason:
@@ -97,12 +103,8 @@ def _walked(
     model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare with walks from the scout's means, and back from its states."""
-    log_z, error = _claim(found)
-    if log_z is None:
-        means = np.array([model.energy_of_bits(one).mean() for one in seen.ladders()])
-        # of four ladders the spread is known badly: Student's quantile is twice the normal one here
-        reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))
-        return reason, {"energy": float(means.mean())}, True
+    if _claim(found)[0] is None:
+        return _energies_of_ladders(model, found, seen)
     each = model.n_units * attempt_seconds(model) * 2.0 * FEWEST_WITNESSES
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
     path = np.linspace(0.0, 1.0, n_steps)
@@ -118,10 +120,48 @@ def _walked(
     walk.load(seen.some(FEWEST_WITNESSES))
     walk.follow(path[::-1])
     down = average(walk.log_w - walk.log_z0)
+    return _compared(model, found, seen, up, down)
+
+
+def _walked_as_bits(
+    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
+) -> tuple[str, dict[str, Any], bool | None]:
+    """Compare with walks from beta = 0 and back, of chains as bits, of which there are more.
+
+    Their machines are even, so that the product model of their means is that of free units.
+    """
+    if _claim(found)[0] is None:
+        return _energies_of_ladders(model, found, seen)
+    each = 2.0 * (model.n_units * WALKERS * ATTEMPT_SECONDS + STEP_SECONDS)
+    n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
+    path = np.linspace(0.0, beta, n_steps)
+    up = average(walk_up(model, path, rng.derive(seed, SCOUT, 1), threads))
+    states = seen.some(WALKERS)
+    down = average(walk_down(model, path, states, rng.derive(seed, SCOUT, 2), threads))
+    return _compared(model, found, seen, up, down)
+
+
+def _energies_of_ladders(
+    model: BoltzmannMachine, found: Inference, seen: Scout
+) -> tuple[str, dict[str, Any], bool | None]:
+    """Compare the energy of a result without log Z with that of the scout's ladders."""
+    means = np.array([model.energy_of_bits(one).mean() for one in seen.ladders()])
+    # of four ladders the spread is known badly: Student's quantile is twice the normal one here
+    reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))
+    return reason, {"energy": float(means.mean())}, True
+
+
+def _compared(
+    model: BoltzmannMachine, found: Inference, seen: Scout, up: Average, down: Average
+) -> tuple[str, dict[str, Any], bool | None]:
+    """Compare with averages of the weights of walks both ways."""
+    log_z, error = _claim(found)
+    assert log_z is not None
     facts = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
     healthy = up.healthy and down.healthy
     if healthy and apart(up.log_mean - log_z, error, up.error):
         return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", facts, True
     if healthy and apart(log_z + down.log_mean, error, down.error):
         return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", facts, True
-    return "", facts, True if healthy or (seen.round_trips and not model.is_layered) else None
+    travelled = seen.round_trips >= TRAVELLED * seen.n_ladders and not model.is_layered
+    return "", facts, True if healthy or travelled else None

@@ -113,7 +113,7 @@ def add_with_tables(fields, tables, words):
     Cost: a look-up and an addition for four rows, a column and 16 lanes.
     """
     for b in range(tables.shape[0]):
-        _add_tabled(fields, COLUMNS * b, tables.ctypes.data + b * tables.strides[0], words)
+        _add_tabled(fields, COLUMNS * b, np.int64(tables.ctypes.data) + b * tables.strides[0], words)
 
 
 def room_of_rows(n_words: int) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ def add_with_rows(fields, weights, words, masks, tables):
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
         column = weights.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
-        _add_tabled(fields, j, tables.ctypes.data, words)
+        _add_tabled(fields, j, np.int64(tables.ctypes.data), words)
 
 
 @borrowing

@@ -17,7 +17,7 @@ import numba
 from llvmlite import ir
 from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, config as _config, event, serialize, types
+from numba.core import cgutils, compiler, config as _config, event, postproc, serialize, transforms, types
 from numba.core.analysis import dead_branch_prune
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from .._base import checks
 from .cache import KernelCache, folder_for
-from .listeners import LISTENERS, compile_seconds, n_compiled
+from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -289,7 +289,8 @@ def _parts_as_code(target: Any) -> Iterator[None]:
     )
     target.get_executable = _entry
     try:
-        yield
+        with found_once(types.BaseFunction, postproc, transforms.canonicalize_cfg):
+            yield
     finally:
         del codegen.create_library, target.get_executable
 

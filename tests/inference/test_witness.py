@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from fastbm.inference.exact.method import Exact
 from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
 from tests.support import machines
-from tests.support.machines import calm, machine
+from tests.support.machines import UNITS, calm, machine
 
 VISIBLE = 60
 TRUTH = float(np.logaddexp(VISIBLE * np.logaddexp(0, -1.0), -210 + VISIBLE * np.logaddexp(0, 4.0)))
@@ -125,6 +126,29 @@ def test_a_base_in_one_of_two_valleys_is_told() -> None:
     assert held.log_z < truth - 0.5 and held.ess > 20 and held.converged is False
     found = bm.infer(model, "ais", beta=1.8)
     assert abs(found.log_z - truth) < 4 * found.log_z_error and found.converged
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_a_look_around_as_bits_contradicts_what_is_wrong(units: str) -> None:
+    """A population of chains as bits is examined by such: ladders and walks, whose averages are known."""
+    glass = bm.models.edwards_anderson((4, 4), seed=1).to_units(units)
+    model, beta = bm.BoltzmannMachine(glass.couplings, glass.flat_bias, units=units, offset=0.7), 1.2
+    truth = bm.infer(model, "exact", beta=beta, energy_variance=True)
+    found = bm.infer(model, "population-annealing", beta=beta)
+    assert found.detail["kernel"] == "multispin" and found.converged is True
+    seen = found.detail["witness"]
+    assert seen["log_z_bound"] <= truth.log_z and min(seen["ess_up"], seen["ess_down"]) > 30
+    assert seen["log_z_up"] == pytest.approx(truth.log_z, abs=0.3)
+    assert seen["log_z_down"] == pytest.approx(truth.log_z, abs=0.3)
+    for log_z in (truth.log_z - 0.8, truth.log_z + 0.8):
+        told = calm(witness.examine, model, replace(found, log_z=log_z), beta, 1, 1)
+        assert told.converged is False
+    one, two = (witness.examine(model, found, beta, 1, threads).detail["witness"] for threads in (1, 2))
+    assert repr(one) == repr(two)
+    ladders = scout(model, beta, 0.0, 1, 1, as_bits=True)
+    means = model.energy_of_bits(ladders.up).reshape(ladders.n_ladders, -1).mean(axis=1)
+    assert abs(means.mean() - truth.energy) < 5 * means.std() / math.sqrt(len(means))
+    np.testing.assert_allclose(ladders.energies, model.energy_of_bits(ladders.up), rtol=1e-12)
 
 
 @pytest.mark.usefixtures("no_sums")

@@ -15,12 +15,11 @@ import numpy as np
 from ..._base import checks
 from ..._base.threads import single_threaded_blas
 from ...machine.machine import BoltzmannMachine
-from .scout import STEEPEST, Scout, visible_biases
+from .scout import RELAXATIONS, STEEPEST, Scout, relaxed, visible_biases
 
 STARTS = ("uniform", "biases", "data", "mean-field", "tempering")
 FAINTEST = 0.01  # probabilities of the mean-field base are kept this far from 0 and 1
 FAINTEST_SEEN = 0.002  # those of means that were observed
-ROUNDS = 100  # of the mean-field equations, whose solution need not be exact
 
 
 def check_start(model: BoltzmannMachine, start: Any, argument: str = "start") -> None:
@@ -103,9 +102,7 @@ def _logit(p: np.ndarray, faintest: float) -> np.ndarray:
 def _mean_field(model: BoltzmannMachine, beta: float) -> np.ndarray:
     """Return the log-odds of mean field, rounded to be the same whatever BLAS does."""
     spin = model.to_units("spin")
-    bias, arguments = spin.flat_bias, np.zeros(model.n_units)
     with single_threaded_blas():
-        for _ in range(ROUNDS):
-            arguments += 0.5 * (beta * (spin.couplings.field(np.tanh(arguments)[None])[0] + bias) - arguments)
+        arguments = relaxed(spin, beta, np.zeros((1, model.n_units)), RELAXATIONS)[0]
     most = math.log((1 - FAINTEST) / FAINTEST)
     return np.clip(2 * arguments, -most, most)

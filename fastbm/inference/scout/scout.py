@@ -22,6 +22,7 @@ from ...sampling.valleys import is_even
 from ..fixed_point.equations import MeanFieldEquations
 from ..fixed_point.iterate import Iterated, starting_means
 from ..fixed_point.mean_field import climb
+from . import bit_tempering
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
@@ -30,6 +31,7 @@ LADDERS = 4
 LEVELS = 40  # of the path on one side of a layered machine
 MOST_ROUNDS, FEWEST_ROUNDS = 250, 25  # on one side of a layered machine
 MOST_IN_TEMPERATURE = 2_000  # rounds of one spin at a time, which go round a ladder slowly
+MOST_OF_BITS = 1_500  # of more ladders at once
 BURN_IN = 0.2  # of the rounds, on top
 ROUND_SECONDS = 3e-4  # that Python takes in a round of tempering in the temperature
 LEAST_SECONDS = 0.1  # that are always granted
@@ -39,6 +41,7 @@ N_CLIMBS = 8  # of mean field
 FROM_STATES = 6  # of these, from states visited
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
+RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
 MEAN_FIELD = Iterated(n_starts=N_CLIMBS, tolerance=1e-6, max_sweeps=60)
 
 
@@ -55,6 +58,8 @@ class Scout:
     kept : (n_ladders, n_rounds, n_kept) uint8 array or None
         Of a layered machine those of its smaller side, `side`.
     round_trips : int
+    energies : (n_states,) array or None
+        Of the states `up`, where they are known.
     """
 
     bound: float
@@ -63,6 +68,8 @@ class Scout:
     kept: np.ndarray | None = None
     side: Marginal | None = None
     round_trips: int = 0
+    energies: np.ndarray | None = None
+    n_ladders: int = LADDERS
 
     def some(self, n_states: int) -> np.ndarray:
         """Return that many states, evenly from all ladders and rounds; fewer where there are not as many."""
@@ -74,7 +81,7 @@ class Scout:
     def ladders(self) -> np.ndarray:
         """Return the states as (n_ladders, n_rounds, n_units)."""
         assert self.up is not None
-        found: np.ndarray = self.up.reshape(LADDERS, -1, self.up.shape[1])
+        found: np.ndarray = self.up.reshape(self.n_ladders, -1, self.up.shape[1])
         return found
 
 
@@ -89,19 +96,23 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 
 
 def scout(
-    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False
-) -> Scout:
+    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False,
+    as_bits: bool = False,
+) -> Scout:  # fmt: skip
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
-    With `must` the fewest rounds are done however long they take.
+    With `must` the fewest rounds are done however long they take; with `as_bits` chains are bits, of a machine for
+    which that is possible.
     """
-    search = _on_one_side if has_marginal(model) else _in_temperature
+    search = _as_bits if as_bits else _on_one_side if has_marginal(model) else _in_temperature
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
     if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
         return found
-    lowest = np.empty((0, model.n_units), np.uint8) if found.up is None else _lowest(model, found.up)
-    bound = mean_field_bound(model, beta, lowest, seed, threads)
+    lowest = np.empty((0, model.n_units), np.uint8)
+    if found.up is not None:
+        lowest = _lowest(found.up, model.energy_of_bits(found.up) if found.energies is None else found.energies)
+    bound = mean_field_bound(model, beta, lowest, seed, threads, relax=as_bits)
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
 
 
@@ -140,9 +151,40 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     if is_even(model, beta):
         _mirror(visited)
     up = visited.reshape(-1, model.n_units)
-    packed = np.unique(np.packbits(up, axis=1), axis=0)  # in the order of the bits, and soon sorted
-    energies = model.energy_of_bits(np.unpackbits(packed, axis=1, count=model.n_units))
-    return Scout(float(logsumexp(-beta * energies)), "states visited", up, round_trips=int(chains.round_trips.sum()))
+    energies = model.energy_of_bits(up)
+    return Scout(
+        _sum_of_distinct(up, -beta * energies),
+        "states visited",
+        up,
+        None,
+        None,
+        int(chains.round_trips.sum()),
+        energies,
+    )
+
+
+def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
+    """Temper a machine in the temperature, from beta = 0, with more ladders, whose chains are bits."""
+    n_ladders, size = bit_tempering.LADDERS, bit_tempering.WALKERS // bit_tempering.LADDERS
+    n_whole = max(round(n_levels(model, beta) / size), 1) * size  # whole blocks, which cost the same when half empty
+    ladder = _ladder(model, beta, n_whole)
+    each = n_ladders * n_whole * model.n_units * bit_tempering.ATTEMPT_SECONDS + bit_tempering.STEP_SECONDS
+    rounds = max(_rounds(seconds, each, MOST_OF_BITS), least)
+    if not rounds:
+        return Scout(-math.inf, "nothing", n_ladders=n_ladders)
+    found = bit_tempering.temper_bits(
+        model, ladder, n_rounds=rounds, burn_in=int(BURN_IN * rounds), seed=seed, threads=threads
+    )
+    _mirror(found.up)
+    up, energies = found.up.reshape(-1, model.n_units), found.energies.ravel() + model.offset
+    bound = _sum_of_distinct(up, -beta * energies)
+    return Scout(bound, "states visited", up, None, None, found.round_trips, energies, n_ladders)
+
+
+def _sum_of_distinct(up: np.ndarray, log_f: np.ndarray) -> float:
+    """Return the logarithm of the sum over all that are different of states, given those of their weights."""
+    _, first = np.unique(np.packbits(up, axis=1), axis=0, return_index=True)
+    return float(logsumexp(log_f[first]))
 
 
 def _mirror(up: np.ndarray) -> None:
@@ -167,8 +209,8 @@ def visible_biases(model: BoltzmannMachine, beta: float) -> np.ndarray:
     return np.clip(found, -STEEPEST, STEEPEST)
 
 
-def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """Return temperatures even in asinh(2 s beta).
+def _ladder(model: BoltzmannMachine, beta: float, n: int | None = None) -> np.ndarray:
+    """Return `n` temperatures, or as many as are needed, even in asinh(2 s beta).
 
     s is the standard deviation of the energy at beta = 0 over sqrt(n_units): there a machine without a transition has a
     thermodynamic length of about sqrt(n_units) asinh(2 s beta) / 2.
@@ -178,7 +220,7 @@ def _ladder(model: BoltzmannMachine, beta: float) -> np.ndarray:
     scale = free_spread(model) / math.sqrt(model.n_units)
     if scale == 0.0:
         return np.array([0.0, beta])
-    betas = np.sinh(np.linspace(0.0, math.asinh(2.0 * scale * beta), n_levels(model, beta))) / (2.0 * scale)
+    betas = np.sinh(np.linspace(0.0, math.asinh(2.0 * scale * beta), n or n_levels(model, beta))) / (2.0 * scale)
     betas[0], betas[-1] = 0.0, beta
     return betas
 
@@ -190,21 +232,39 @@ def n_levels(model: BoltzmannMachine, beta: float) -> int:
     return int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
 
 
-def _lowest(model: BoltzmannMachine, up: np.ndarray) -> np.ndarray:
+def _lowest(up: np.ndarray, energies: np.ndarray) -> np.ndarray:
     """Return the lowest states, one of every part of those visited."""
-    energies = model.energy_of_bits(up)
     parts = np.array_split(np.arange(len(up)), FROM_STATES)
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
 
 
-def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int) -> float:
-    """Return the best bound by mean field, begun at states and at random."""
+def mean_field_bound(
+    model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int, *, relax: bool = False
+) -> float:
+    """Return the best bound by mean field, begun at states and at random.
+
+    With `relax` all means move at once, by products of matrices alone.
+    """
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
     starts[0], starts[1] = STAY, -STAY  # the corners
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
+    if relax:
+        arguments = relaxed(spin, beta, np.arctanh(starts), RELAXATIONS)
+        equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
+        return float(equations.log_z(arguments).max()) - beta * spin.offset
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = climb(MeanFieldEquations, spin, beta, starts, MEAN_FIELD, threads)
     log_z = float(found.equations.log_z(found.arguments[None])[0]) - beta * found.offset
     return log_z if math.isfinite(log_z) else -math.inf
+
+
+def relaxed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, n_rounds: int) -> np.ndarray:
+    """Move means of spins towards the mean-field equations, all at once, by halves of what is missing.
+
+    They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z.
+    """
+    for _ in range(n_rounds):
+        arguments = arguments + 0.5 * (beta * (spin.couplings.field(np.tanh(arguments)) + spin.flat_bias) - arguments)
+    return arguments

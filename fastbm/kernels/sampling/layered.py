@@ -10,8 +10,17 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product, pack_units
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, kernel
+from ..jit import apart, apart_borrowing, inlined, kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
+
+
+@inlined
+def count_moved(moved, n_chains):
+    """Return the flips in the first lanes."""
+    total = 0
+    for lane in range(n_chains):
+        total += moved[lane]
+    return total
 
 
 @kernel
@@ -29,7 +38,7 @@ def gibbs_layer(up, fields, scale, streams, n_chains):
             new = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
             moved[lane] += np.int32(new != up[i, lane])
             up[i, lane] = new
-    return moved[:n_chains].sum()
+    return count_moved(moved, n_chains)
 
 
 @kernel
@@ -49,7 +58,7 @@ def metropolis_layer(up, fields, scale, streams, n_chains):
             flip = rise >= log_of_bits(bits[lane])
             up[i, lane] = one - up[i, lane] if flip else up[i, lane]
             moved[lane] += np.int32(flip)
-    return moved[:n_chains].sum()
+    return count_moved(moved, n_chains)
 
 
 @apart

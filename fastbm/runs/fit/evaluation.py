@@ -13,7 +13,7 @@ from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.ais.method import AIS
 from ...inference.conditional.completions import forecast_of_known
-from ...inference.exact.method import forecast_seconds
+from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...inference.scout.scout import attempt_seconds
 from ...learning.classifier.classifier import BoltzmannClassifier
@@ -180,6 +180,9 @@ class Evaluation:
         options: dict[str, Any] = {"n_betas": self._n_betas, "start": s.ais_start} if self.method == "ais" else {}
         if self._has_bracket:
             options["bracket"] = True
+        # of few units in layers too, whose kernels the fit has
+        if self.method == "exact" and (engine := usual_engine(model, moments=False)):
+            options["engine"] = engine
         seed = rng.derive(s.seed, rng.MONITOR)
         result = run_method(
             model, self.method, beta=s.beta, clamp=None, moments=False, seed=seed, threads=self._threads, **options

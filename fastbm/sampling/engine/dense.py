@@ -89,7 +89,7 @@ class DenseChains(CoolingChains):
         fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
 
         def fill(k: int) -> None:
-            start = np.ascontiguousarray(np.broadcast_to(self._rows(k), fields[k].shape))
+            start = np.array(np.broadcast_to(self._rows(k), fields[k].shape), order="C")
             for c in range(0, len(start), step):
                 if c and self._stopped():
                     return

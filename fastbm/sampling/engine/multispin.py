@@ -174,9 +174,8 @@ class MultispinChains(CoolingChains, WordChains):
         self._steps: Steps | None = None
 
     def _fits(self, n_sweeps: int) -> bool:
-        """Return whether all sweeps of a block, at one temperature, are soon done in one call."""
-        soon = self.n_units * n_sweeps <= self._longest_piece()
-        return soon and self.order in ONE_ROW and bool((self.beta == self.beta[0]).all())
+        """Return whether all sweeps of a block are soon done in one call."""
+        return self.n_units * n_sweeps <= self._longest_piece() and self.order in ONE_ROW
 
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:
         """Do work that calls `resample` again and again, with the same threads in all calls."""
@@ -214,13 +213,21 @@ class MultispinChains(CoolingChains, WordChains):
         if not self._fits(n_sweeps):
             return super().resample(parents, n_sweeps)
         steps = self._known_steps()
-        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._tables[0])
+        steps.begin(np.arange(self.n_chains) if parents is None else parents)
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
-        for first in range(0, len(self.blocks), longest):
-            if first and self._stopped():
-                self._broken = False
-                raise Halted
-            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)))
+        first, n_since = 0, 0  # blocks taken since a stop was looked for
+        while first < len(self.blocks):
+            if n_since >= longest:
+                n_since = 0
+                if self._stopped():
+                    self._broken = False
+                    raise Halted
+            tables, last = self._tables[first], first + 1
+            while last < min(first + longest - n_since, len(self.blocks)) and self._tables[last] is tables:
+                last += 1
+            steps.take(n_sweeps, first, last, tables)
+            n_since += last - first
+            first = last
         self._flips[0] += steps.end(self.n_swept + n_sweeps)
         self.n_swept += n_sweeps
         return self._energies_of(steps.totals.ravel()[: self.n_chains])

@@ -79,14 +79,14 @@ class Steps:
         n_met: int = resample_multispin(*what, (self.totals, self._flips), self._orders, team)
         return n_met
 
-    def begin(self, parents: np.ndarray, tables: tuple[np.ndarray, ...]) -> None:
-        """Begin a step with the parents of all replicas, and the tables of a temperature."""
+    def begin(self, parents: np.ndarray) -> None:
+        """Begin a step with the parents of all replicas."""
         self._parents[:] = parents
-        for own, given in zip(self._model[1], tables, strict=True):
-            own[:] = given
 
-    def take(self, n_sweeps: int, first: int, last: int) -> None:
-        """Take the step of blocks from `first` on, before `last`."""
+    def take(self, n_sweeps: int, first: int, last: int, tables: tuple[np.ndarray, ...] = ()) -> None:
+        """Take the step of blocks from `first` on, before `last`, which have these tables."""
+        for own, given in zip(self._model[1], tables, strict=bool(tables)):
+            own[:] = given
         self._orders[:] = n_sweeps, self._a, first, last
         self._n_met = self._run(0, self.n_threads)
         if self._counter[0] > OPEN:

@@ -16,9 +16,9 @@ def test_resampled_chains_are_those_that_are_gathered_and_swept(kernel: str, rul
     chains, other = (chains_of(kernel, rule, "sequential", threads=threads) for _ in range(2))
     parents = np.random.default_rng(6).integers(0, chains.n_chains, (3, chains.n_chains))
     steps = [(None, 0), (parents[0], 3), (None, 2), (parents[1], 1), (parents[2], 0)]
-    for beta in (0.6, 0.3):
+    for beta in (np.full(2000, 0.6), np.full(2000, 0.3), np.repeat(np.linspace(0.1, 0.6, 40), 64)):
         for one in (chains, other):
-            one.set_beta(np.full(one.n_chains, beta))
+            one.set_beta(beta[: one.n_chains])
         for found, (index, n_sweeps) in zip(
             chains.together(lambda: [chains.resample(*step) for step in steps], 300), steps, strict=True
         ):
