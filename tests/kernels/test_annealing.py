@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 
 from fastbm.kernels.inference.annealing import anneal_dense, anneal_sparse, draw_tempered_layer, follow_layers, scale_of
-from fastbm.kernels.sampling.dense import dense_room, init_fields_dense
+from fastbm.kernels.sampling.dense import init_fields_dense
+from fastbm.sampling.engine.dense import dense_room
 from fastbm.sampling.engine.layered import BitProduct
 from tests.twins import annealing, reference
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings, strategies as st
 from fastbm.kernels.sampling.dense import (
     advance_dense,
     are_blocks_faster,
-    dense_room,
     enter_block,
     init_fields_dense,
     leave_block,
     visit_units,
 )
+from fastbm.sampling.engine.dense import dense_room
 from tests.support.combinations import pairwise
 from tests.twins import reference
 

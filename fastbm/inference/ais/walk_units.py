@@ -14,10 +14,11 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense, energies_sparse
 from ...kernels.inference.annealing import anneal_dense, anneal_sparse
-from ...kernels.sampling.dense import dense_room, init_fields_dense
+from ...kernels.sampling.dense import init_fields_dense
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_bias
 from ...sampling.engine.choice import choose_kernel
+from ...sampling.engine.dense import dense_room
 from ...sampling.engine.fixed_point import dense_integers, sparse_integers
 from ..scout.scout import attempt_seconds
 from .walk import Walk

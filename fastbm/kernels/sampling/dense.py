@@ -17,11 +17,8 @@ part to come is fetched meanwhile. As sums of integers do not depend on their or
 flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or flips rare.
 """
 
-from typing import Any
-
 import numpy as np
 
-from ..._base import arrays
 from ..arrays import copy_row, empty
 from ..bit_vectors import (
     GROUP,
@@ -92,20 +89,6 @@ def are_blocks_faster(n_flips, n_attempts, fields, rises):
     """Return whether to keep a window, after so many flips in so many attempts."""
     n_bytes = fields.itemsize * fields.shape[0] * columns_of(rises)
     return TILED and rises.shape[0] > LEAST_FIELD and n_flips * min(n_bytes, MOST_BYTES) >= FLIP_BYTES * n_attempts
-
-
-def dense_room(up: Any, fields: Any) -> tuple[Any, ...]:
-    """Return room for the limits of some attempts, for lists of flips, and for the window of a block.
-
-    It is not compiled: that would take longer than most kernels do.
-    """
-    n_chains, kind = fields.shape[0], fields.dtype
-    n_groups = -(-n_chains // GROUP)
-    window = arrays.empty((n_groups, COLUMNS + 1, GROUP), kind)
-    moves = arrays.empty((2, n_groups * GROUP), np.uint64)
-    limits, picked = arrays.empty((ROWS, up.shape[1]), kind), arrays.empty((COLUMNS,), kind)
-    flips, distances = arrays.empty((n_chains,), np.int64), arrays.empty((COLUMNS,), np.int64)
-    return limits, (flips, moves, window, picked, distances)
 
 
 @apart_borrowing
@@ -281,13 +264,13 @@ def leave_block(chains, sites, moves, distances):
 def advance_dense(up, chains, sites, n_sweeps, hold, room):
     """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows.
 
-    `chains` is (fields, rises, scale, streams). Mutates `up`, fields, streams, and `room` that `dense_room` has made;
+    `chains` is (fields, rises, scale, streams). Mutates `up`, fields, streams, and `room` of `dense_room`;
     returns the number of flips. Where `hold` is None, units are drawn from their conditional distribution; else flips
     are proposed, and accepted with (1 - hold / 2^32) min(1, exp(-beta dE)), `hold` as for `metropolis_limits`.
 
-    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip. The
-    scale (lanes,) float32 turns log-odds into the units of the fields.
-    They come in multiples of `GROUP` where there are more than `LEAST_FIELD` units.
+    `up` (n_units, lanes) uint8 holds the bits, one lane per chain; lanes beyond the chains draw and never flip, and
+    lanes come in multiples of `GROUP` where there are more than `LEAST_FIELD` units. The scale (lanes,) float32 turns
+    log-odds into the units of the fields.
     Invariant: fields[c] is what `init_fields_dense` gives for column c of `up`.
     Cost: O(lanes) an attempt, plus O(n_units) a flip.
     """

@@ -3,14 +3,11 @@
 Chains take turns after some rows, so that couplings that are in the cache serve them all.
 """
 
-from typing import Any
-
 import numpy as np
 
-from ..._base import arrays
 from ..jit import apart_borrowing, borrowing
 from .dense import columns_of, move_row
-from .few import MOST_ROWS, draw_limits
+from .few import draw_limits
 
 ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
 
@@ -32,17 +29,11 @@ def _visit(up, c, field, rises, sites, limits, hold):
     return n_flips
 
 
-def few_room(fields: Any, rises: Any) -> tuple[Any, ...]:
-    """Return room for the words and the limits of as many attempts as chains take turns after. It is not compiled."""
-    n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
-    return arrays.empty((n_rows,), np.uint32), arrays.empty((n_rows,), fields.dtype)
-
-
 @apart_borrowing
 def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
     """Update the unit at every entry of `sites` (rows, n), row after row, `n_sweeps` rows, in every chain.
 
-    Mutates `up` (n_units, n_chains) uint8, fields, streams, and `room` that `few_room` has made; returns the number of
+    Mutates `up` (n_units, n_chains) uint8, fields, streams, and `room` of `few_room`; returns the number of
     flips. Arguments and the invariant are those of `fastbm.kernels.sampling.dense.advance_dense`, with which it shares
     every bit.
     Cost: O(1) an attempt, plus O(n_units) a flip.

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..._base import arrays
+from ...kernels.bit_vectors import GROUP
 from ...kernels.energy import energies_dense
-from ...kernels.sampling.dense import advance_dense, dense_room, init_fields_dense
-from ...kernels.sampling.few_dense import advance_dense_few, few_room
+from ...kernels.sampling.dense import COLUMNS, advance_dense, init_fields_dense
+from ...kernels.sampling.few import MOST_ROWS
+from ...kernels.sampling.few_dense import ROW_BYTES, advance_dense_few
+from ...kernels.sampling.limits import ROWS
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
@@ -26,6 +30,28 @@ from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, sett
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
+
+
+def dense_room(up: np.ndarray, fields: np.ndarray) -> tuple[Any, ...]:
+    """Return room for the limits of some attempts, for lists of flips, and for the window of a block.
+
+    In the window, chains lie side by side in groups, with one row more for what their fields lack.
+    """
+    n_chains, kind = fields.shape[0], fields.dtype
+    n_groups = -(-n_chains // GROUP)
+    limits, picked = arrays.empty((ROWS, up.shape[1]), kind), arrays.empty((COLUMNS,), kind)
+    window, moves = (
+        arrays.empty((n_groups, COLUMNS + 1, GROUP), kind),
+        arrays.empty((2, n_groups * GROUP), np.uint64),
+    )
+    flips, distances = arrays.empty((n_chains,), np.int64), arrays.empty((COLUMNS,), np.int64)
+    return limits, (flips, moves, window, picked, distances)
+
+
+def few_room(fields: np.ndarray, rises: np.ndarray) -> tuple[Any, ...]:
+    """Return room for the words and the limits of as many attempts as chains take turns after."""
+    n_rows = min(MOST_ROWS, max(16, ROW_BYTES // (rises.itemsize * rises.shape[1])))
+    return arrays.empty((n_rows,), np.uint32), arrays.empty((n_rows,), fields.dtype)
 
 
 class DenseChains(CoolingChains):
