@@ -55,8 +55,8 @@ class CoolingChains(Engine):
         if told:
             self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
-        energies = np.empty((len(told), self.n_chains))
-        self._for_blocks(partial(self._cool, self._scales(betas), told, energies), len(betas))
+        ends, energies = np.array(told, np.int64), np.empty((len(told), self.n_chains))
+        self._for_blocks(partial(self._cool, self._scales(betas), ends, energies), len(betas))
         self.n_swept += len(betas)
         self.beta = np.full(self.n_chains, betas[-1])
         return energies
@@ -65,18 +65,27 @@ class CoolingChains(Engine):
         """Return betas as chains have them in kernels."""
         return self._point.scales(betas).astype(np.float32)
 
-    def _cool(self, scales: np.ndarray, told: Sequence[int], energies: np.ndarray, k: int) -> None:
+    def _cool(self, scales: np.ndarray, ends: np.ndarray, energies: np.ndarray, k: int) -> None:
         """Cool block `k`, some sweeps at a time, until a stop is asked for. Mutates its part of `energies`."""
-        step, t = self._longest_piece() // self.n_units, 0
-        for row, end in enumerate([*told, len(scales)]):
-            while t < end:
-                some = scales[t : min(t + step, end)]
-                if self._must_stop(k, self.n_units * len(some)):
-                    return
-                self._flips[k] += self._cool_block(k, self._rows_of(self.n_swept + t, len(some)), some)
-                t += len(some)
-            if row < len(told):
-                energies[row, self.blocks[k]] = self._energies_block(k)
+        step = self._longest_piece() // self.n_units
+        for t in range(0, len(scales), step):
+            some = scales[t : t + step]
+            if self._must_stop(k, self.n_units * len(some)):
+                return
+            sites, rows = self._rows_of(self.n_swept + t, len(some)), (t < ends) & (ends <= t + step)
+            energies[rows, self.blocks[k]] = self._cool_piece(k, sites, some, ends[rows] - t)
+
+    def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Cool block `k` as `_cool_block` does; return its energies after the sweeps of `ends`."""
+        energies, first = np.empty((len(ends), self.lanes.used(k))), 0
+        for row, end in enumerate([*ends.tolist(), len(scales)]):
+            if first < end:
+                own = sites if len(sites) == 1 else sites[first:end]
+                self._flips[k] += self._cool_block(k, own, scales[first:end])
+                first = end
+            if row < len(ends):
+                energies[row] = self._energies_block(k)
+        return energies
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         """Do a sweep of block `k` at each of `scales`, rows of `sites` as `_rows_of` has them; return the flips."""

@@ -177,13 +177,14 @@ class LayeredChains(CoolingChains):
         packed[:, self.blocks[k]], self.up[k][:] = own, values
         return energies
 
-    def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+    def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
 
         values, how = self._values[k], (self._chains(k), self._machine(len(scales), k, self._visited))
-        n_flips = int(cool_layers(values, *how, self._rooms[k], self._hold, scales))
+        energies, weighing = np.empty((len(ends), self.lanes.used(k))), (np.empty(values.shape), *self._weighing(k))
+        self._flips[k] += cool_layers(values, *how, self._rooms[k], self._hold, scales, ends, weighing, energies)
         self.up[k][:] = values
-        return n_flips
+        return energies
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""
