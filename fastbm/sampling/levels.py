@@ -11,6 +11,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import couple_chains, make_chains, resolve_order, start_bits
 from .engine.lookup import LookupChains
+from .engine.rounds import Ladders, Samples, TemperingChains
 
 
 class ByReplica:
@@ -42,6 +43,7 @@ class ByReplica:
             initial=_of_ladders(initial, len(betas)),
             first_chain=first_ladder * len(betas),
             bias=bias[0] if len(bias) == 1 else np.repeat(bias, len(betas), axis=0),
+            together=len(betas),
             **settings,
         )
 
@@ -58,9 +60,22 @@ class ByReplica:
         """Let replicas that stood at levels `before` stand at `level`."""
         self.restore(level)
 
-    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
-        """Do nothing; tell so."""
-        return False
+    def advance(self, n_sweeps: int, ladders: Ladders, n_ladders: int) -> bool:
+        """Do some of `n_sweeps` sweeps and their swaps in few calls; tell whether it could be done."""
+        engine = self.engine
+        if not isinstance(engine, TemperingChains) or not engine.tempers(n_sweeps):
+            return False
+        engine.temper(ladders, n_sweeps)
+        return True
+
+    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
+        """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done."""
+        engine = self.engine
+        if not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
+            return None
+        samples = Samples(n_samples, *ladders.level.shape, -(-engine.n_units // 8), whole=whole)
+        engine.temper(ladders, n_samples * thin, thin, samples)
+        return samples
 
     def restore(self, level: np.ndarray) -> None:
         """Give lanes the temperatures that go with levels."""
@@ -129,22 +144,29 @@ class ByLevel:
         risen[before[ladder, replica], ladder] = 1
         self.engine.exchange(np.packbits(risen, axis=1, bitorder="little").view("<u4"))
 
-    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
-        """Do some of `n_rounds` times so many sweeps, and swaps after each, in one call; tell whether it could be done.
-
-        The arguments are as `LookupChains.temper` takes them.
+    def advance(self, n_sweeps: int, ladders: Ladders, n_ladders: int) -> bool:
+        """Do some of `n_sweeps` sweeps and their swaps in one call; tell whether it could be done.
 
         Raises
         ------
         Halted
             If a stop is asked for and the work takes longer than that between two looks for one.
         """
-        most = self.engine.most_rounds(n_sweeps)
+        every, n_swept = ladders.swap_every, self.engine.n_swept
+        if n_swept % every or n_sweeps < every:
+            return False
+        most, n_rounds = self.engine.most_rounds(every), n_sweeps // every
         if not most:
             return False
         if n_rounds > most and self.engine.halt():
             raise Halted
-        return self.engine.temper(n_sweeps, min(most, n_rounds), parity, ladders)
+        level, streams, counts, end, trips, betas, _ = ladders
+        of_rounds = (level, streams, counts, end, trips, betas, n_ladders)
+        return self.engine.temper(every, min(most, n_rounds), n_swept // every % 2, of_rounds)
+
+    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
+        """Do nothing; return None."""
+        return None
 
     def restore(self, level: np.ndarray) -> None:
         """Do nothing: lanes keep their temperatures."""

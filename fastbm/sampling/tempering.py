@@ -22,6 +22,7 @@ from .chains import threads_between
 from .clamped import Conditioned
 from .engine.choice import looks_up_ladders, why_no_ladders
 from .engine.lookup import MOST_NEIGHBOURS
+from .engine.rounds import Ladders, Samples
 from .houdayer import HoudayerMoves, check_pairs, levels_that_pay
 from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
@@ -165,20 +166,17 @@ class TemperedChains(Adapter):
         """Advance every replica by `n_sweeps` sweeps, with the swaps that fall among them."""
         end = self.n_swept + n_sweeps
         while self.n_swept < end:
-            if self._swept_and_swapped(end - self.n_swept):
+            left = end - self.n_swept
+            if self._moves is None and self._place.advance(left, self._ladders(), self.n_chains):
                 continue
             to_swap = self.swap_every - self.n_swept % self.swap_every
-            self.engine.sweep(min(to_swap, end - self.n_swept))
+            self.engine.sweep(min(to_swap, left))
             if self.n_swept % self.swap_every == 0:
                 self._swap()
 
-    def _swept_and_swapped(self, n_sweeps: int) -> bool:
-        """Do some of `n_sweeps` sweeps and their swaps in one call; tell whether it could be done."""
-        every = self.swap_every
-        if self._moves is not None or self.n_swept % every or n_sweeps < every:
-            return False
-        ladders = (self.level, self._swaps, self._counts, self._end, self._trips, self.betas, self.n_chains)
-        return self._place.rounds(every, n_sweeps // every, self.n_swept // every % 2, ladders)
+    def _ladders(self) -> Ladders:
+        """Return what moves where temperatures are swapped."""
+        return Ladders(self.level, self._swaps, self._counts, self._end, self._trips, self.betas, self.swap_every)
 
     def _swap(self) -> None:
         """Move clusters, then try to swap every second pair of neighbouring temperatures."""
@@ -221,27 +219,36 @@ class TemperedChains(Adapter):
             ``tempering/round_trips``: the attributes. Where the whole ladder is recorded, ``ladder/states`` (n_samples,
             n_chains, n_betas, ceil(n_units / 8)) besides.
         """
+        if self._moves is None:
+            where = self._ladders(), self.n_chains
+            samples = self._place.record(n_samples, thin, *where, whole=self._whole)
+        else:
+            samples = None
+        if samples is None:
+            samples = self._record_one_by_one(n_samples, thin)
         rows: dict[str, np.ndarray] = {
-            "samples/states": np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8),
-            "samples/energy": np.empty((n_samples, self.n_chains)),
-            **{name: np.empty((n_samples, *s.shape), s.numpy_dtype) for name, s in self.streams.items()},
+            "samples/states": samples.states,
+            "samples/energy": np.ascontiguousarray(samples.energies[..., -1]),
+            "tempering/energy": samples.energies + self._offset,
+            "tempering/accepted": np.ascontiguousarray(samples.counts[:, 1]),
+            "tempering/attempted": np.ascontiguousarray(samples.counts[:, 0]),
+            "tempering/round_trips": samples.trips,
         }
-        if self._whole:
-            shape = (n_samples, self.n_chains, len(self.betas), -(-self.n_units // 8))
-            rows["ladder/states"] = np.empty(shape, np.uint8)
+        return rows if samples.whole is None else rows | {"ladder/states": samples.whole}
+
+    def _record_one_by_one(self, n_samples: int, thin: int) -> Samples:
+        shape = self.n_chains, len(self.betas), -(-self.n_units // 8)
+        samples = Samples(n_samples, *shape, whole=self._whole)
         for t in range(n_samples):
             self.sweep(thin)
             lanes = self.lanes
-            energies, packed = self.engine.energies()[lanes], self.engine.packed(None if self._whole else lanes[:, -1])
-            rows["samples/states"][t] = packed[lanes[:, -1]] if self._whole else packed
-            if self._whole:
-                rows["ladder/states"][t] = packed[lanes]
-            rows["samples/energy"][t] = energies[:, -1]
-            rows["tempering/energy"][t] = energies + self._offset
-            rows["tempering/accepted"][t] = self.accepted
-            rows["tempering/attempted"][t] = self.attempted
-            rows["tempering/round_trips"][t] = self.round_trips
-        return rows
+            packed = self.engine.packed(None if self._whole else lanes[:, -1])
+            samples.states[t] = packed[lanes[:, -1]] if self._whole else packed
+            if samples.whole is not None:
+                samples.whole[t] = packed[lanes]
+            samples.energies[t], samples.counts[t] = self.engine.energies()[lanes], self._counts
+            samples.trips[t] = self.round_trips
+        return samples
 
     def energies(self) -> np.ndarray:
         """Return energies without offset at the target, (n_chains,), in float64 from the user's couplings."""

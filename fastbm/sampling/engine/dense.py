@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,15 @@ from .cooling import CoolingChains
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
 from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
+from .rounds import Found, TemperingChains
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
+ONE = np.ones(1)
 
 
-class DenseChains(CoolingChains):
+class DenseChains(CoolingChains, TemperingChains):
     """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"
@@ -119,6 +122,35 @@ class DenseChains(CoolingChains):
         if k == 0:
             self._told = None
         return int(cool_dense(self.up[k], self._chains(k), scales, sites, self._hold, *self._ways, self._rooms[k]))
+
+    def _prepare_swaps(self) -> None:
+        """Do nothing: fields are at hand."""
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        return self._point.scales(betas).astype(np.float32)
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+        from ...kernels.sampling.ladders import temper_dense  # few chains are replicas
+
+        up, (packed, energies, told), units = self.up[k], found, fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
+        constants, rows = np.ascontiguousarray(self._all_down[self.blocks[k]]), self._rows(k).astype(np.int64)
+        coarse = (rows, constants, (float(units[0][0]), units[1]), np.empty(len(constants)))
+        refined = summed = None
+        if not self._by_fields:
+            values, bias = self._room_for_values(k)
+            summed = (self._weights, bias, (float(self.units.lo), float(self.units.span)), values)
+        elif self._refined:
+            refined = self._refined[k].arrays
+        else:  # no energies are asked for
+            refined = Refined(np.zeros((0, 0, 0), np.int8), rows, len(constants)).arrays
+        visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
+        room = room_of_record(up, len(constants), self._rooms[k])
+        how = (visits, (self._hold, *self._ways), ladders, coarse, (refined, summed))
+        self._flips[k] += temper_dense(up, self._chains(k), *how, (packed, energies, told, room))
+        if self._by_fields:
+            energies[:] = self._above_all_down(k, energies)
+        if k == 0:
+            self._told = float(energies[-1, 0]) if len(energies) else None
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""

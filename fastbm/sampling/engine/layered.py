@@ -21,8 +21,8 @@ from ...kernels.sampling.layered import fill_energies_layers, record_layers, swe
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .engine import Engine
 from .lanes import BLOCK, LANES, lanes_of
+from .rounds import Found, TemperingChains
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -73,7 +73,7 @@ class BitProduct:
         return found
 
 
-class LayeredChains(Engine):
+class LayeredChains(TemperingChains):
     """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.
@@ -118,12 +118,15 @@ class LayeredChains(Engine):
         }
 
     def _rescale(self) -> None:
-        self._scale = []
-        with np.errstate(over="ignore"):
-            betas = np.minimum(np.ldexp(self.beta, self._exponent), float(np.finfo(self.dtype.type).max))
+        self._scale, scales = [], self._scales(self.beta)
         for k, block in enumerate(self.blocks):
             self._scale.append(np.zeros(self.lanes.widths[k], self.dtype))
-            self.lanes.write(k, self._scale[k], betas[block])
+            self.lanes.write(k, self._scale[k], scales[block])
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            scales = np.minimum(np.ldexp(betas, self._exponent), float(np.finfo(self.dtype.type).max))
+        return scales.astype(self.dtype)
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
@@ -172,6 +175,14 @@ class LayeredChains(Engine):
         self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
         packed[:, self.blocks[k]], self.up[k][:] = own, values
         return energies
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+        from ...kernels.sampling.ladders import temper_layers  # few chains are replicas
+
+        values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
+        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), (values.astype(np.float64), *self._weighing(k))
+        self._flips[k] += temper_layers(values, self._chains(k), *how, ladders, weighing, found)
+        self.up[k][:] = values
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""

@@ -5,6 +5,8 @@ Few chains are swept one after the other; once so many sweeps are asked for that
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...kernels.energy import energies_sparse
@@ -16,6 +18,7 @@ from .cooling import CoolingChains
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
+from .rounds import Found, TemperingChains
 
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
@@ -24,7 +27,7 @@ KEPT, FLIP = 2.0, (18.0, 0.45)
 MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
 
 
-class SparseChains(CoolingChains):
+class SparseChains(CoolingChains, TemperingChains):
     """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`.
 
     Chains that are cooled keep their fields as long as few attempts are flips: that takes less time, and all bits are
@@ -167,6 +170,25 @@ class SparseChains(CoolingChains):
         )
         packed[:, self.blocks[k]] = own
         return energies
+
+    def tempers(self, n_sweeps: int) -> bool:
+        """Return whether so many sweeps, with swaps, are done in few calls."""
+        self._ask(n_sweeps)
+        return self._levels is None and super().tempers(n_sweeps)
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        return self._point.scales(betas).astype(np.float32)
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+        from ...kernels.sampling.ladders import temper_sparse  # few chains are replicas
+
+        self._kept[k] = None
+        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
+        visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
+        machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        self._flips[k] += temper_sparse(
+            self.up[k], chains, visits, (self._hold, *self._ways), ladders, machine, found
+        )
 
     def _energies_block(self, k: int) -> np.ndarray:
         used = self.lanes.used(k)

@@ -1,0 +1,135 @@
+"""Ladders of replicas that keep their lanes: sweeps, swaps of temperatures and samples, many of them in one call.
+
+A block holds whole ladders and goes its way without waiting for the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .engine import Engine
+
+# of samples of a block: states (n_samples, chains, n_bytes), energies, and where replicas stand, counts, trips
+Found = tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+class Ladders(NamedTuple):
+    """What moves where temperatures are swapped, and how they are.
+
+    Arrays are as `fastbm.kernels.sampling.tempering` takes them; counts are those of all ladders together.
+    """
+
+    level: np.ndarray
+    streams: np.ndarray
+    counts: np.ndarray
+    end: np.ndarray
+    trips: np.ndarray
+    betas: np.ndarray
+    swap_every: int
+
+    def of_block(self, block: slice, counts: np.ndarray, scales: np.ndarray, n_swept: int) -> tuple[np.ndarray, ...]:
+        """Return what kernels take of the ladders in a block of lanes, with counts of their own."""
+        n_betas = len(self.betas)
+        own = slice(block.start // n_betas, block.stop // n_betas)
+        parity = np.array([n_swept // self.swap_every % 2])
+        return self.level[own], self.streams[own], counts, self.end[own], self.trips[own], self.betas, scales, parity
+
+
+class Samples:
+    """Rows of samples, as `TemperedChains.record` has them: `states`, and of every level `energies` and `whole`."""
+
+    def __init__(self, n_samples: int, n_ladders: int, n_betas: int, n_bytes: int, *, whole: bool) -> None:
+        self.states = np.empty((n_samples, n_ladders, n_bytes), np.uint8)
+        self.energies = np.empty((n_samples, n_ladders, n_betas))
+        self.whole = np.empty((n_samples, n_ladders, n_betas, n_bytes), np.uint8) if whole else None
+        self.trips = np.empty((n_samples, n_ladders), np.int64)
+        self.counts = np.zeros((n_samples, 2, n_betas - 1), np.int64)
+
+    def write(self, t: int, c: int, found: Found) -> None:
+        """Write samples from number `t` on of ladders from `c` on, without what was counted of them."""
+        packed, energies, (levels, _, trips) = found
+        n_samples, n_ladders, _ = levels.shape
+        some, ladders = slice(t, t + n_samples), slice(c, c + n_ladders)
+        replicas = np.argsort(levels, axis=2)
+        by_level = np.take_along_axis(energies.reshape(levels.shape), replicas, axis=2)
+        packed = packed.reshape(*levels.shape, -1)
+        self.energies[some, ladders], self.trips[some, ladders] = by_level, trips
+        if self.whole is not None:
+            self.whole[some, ladders] = np.take_along_axis(packed, replicas[..., None], axis=2)
+        places = np.ix_(np.arange(n_samples), np.arange(n_ladders))
+        self.states[some, ladders] = packed[*places, replicas[..., -1]]
+
+
+class TemperingChains(Engine):
+    """Chains that may be replicas of ladders; a sweep of them must not be too long to be cut."""
+
+    def tempers(self, n_sweeps: int) -> bool:
+        """Return whether so many sweeps, with swaps, are done in few calls."""
+        return bool(self.n_units <= self._longest_piece())
+
+    def _prepare_swaps(self) -> None:
+        """Make what energies need that swaps are decided by."""
+        self._prepare_energies()
+
+    def _scales(self, betas: np.ndarray) -> np.ndarray:
+        """Return what lanes have at each of some temperatures."""
+        raise NotImplementedError
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+        """Do what `legs` tell of block `k` from sweep `first` on, as kernels do it that take `ladders`.
+
+        Mutates `ladders`, and `found`: states, energies and what is told of samples.
+        """
+        raise NotImplementedError
+
+    def temper(self, ladders: Ladders, n_sweeps: int, thin: int = 0, samples: Samples | None = None) -> None:
+        """Do sweeps with the swaps that fall among them, and take a sample after every `thin` if there are to be any.
+
+        Mutates all but `betas` of `ladders`, and `samples`.
+        """
+        self._prepare()
+        self._prepare_swaps()
+        if samples is not None:
+            self._prepare_energies()
+        self._since_check = [0] * len(self.blocks)
+        n_samples, n_betas = 0 if samples is None else len(samples.counts), len(ladders.betas)
+        scales, step = self._scales(ladders.betas), self._longest_piece() // self.n_units
+        step = step // thin * thin if 0 < thin < step else step
+        counts = np.zeros((len(self.blocks), 1 + n_samples, 2, n_betas - 1), np.int64)  # in all, and at each sample
+
+        def advance(k: int) -> None:
+            own, t = ladders.of_block(self.blocks[k], counts[k, 0], scales, self.n_swept), 0
+            for first in range(self.n_swept, self.n_swept + n_sweeps, step):
+                end = min(first + step, self.n_swept + n_sweeps)
+                legs = _legs(first, end, ladders.swap_every, self.n_swept, thin)
+                n = int(legs[:, 2].sum())
+                if self._must_stop(k, self.n_units * (end - first)):
+                    return
+                found = self._room_of_samples(k, own, counts[k, 1 + t : 1 + t + n])
+                self._temper_block(k, first, legs, own, found)
+                if samples is not None and n:
+                    samples.write(t, self.blocks[k].start // n_betas, found)
+                t += n
+
+        self._for_blocks(advance, n_sweeps)
+        if samples is not None:
+            samples.counts[:] = ladders.counts + counts[:, 1:].sum(axis=0)
+        ladders.counts[:] += counts[:, 0].sum(axis=0)
+        self.beta = ladders.betas[ladders.level].ravel()
+        self.n_swept += n_sweeps
+
+    def _room_of_samples(self, k: int, ladders: tuple[Any, ...], counts: np.ndarray) -> Found:
+        """Return room for as many samples of block `k` as there are rows of `counts`."""
+        shape, level = (len(counts), self.lanes.used(k)), ladders[0]
+        told = np.empty((len(counts), *level.shape), np.int64), counts, np.empty((len(counts), len(level)), np.int64)
+        return np.empty((*shape, -(-self.n_units // 8)), np.uint8), np.empty(shape), told
+
+
+def _legs(first: int, end: int, every: int, start: int, thin: int) -> np.ndarray:
+    """Return sweeps from `first` to `end` as kernels take them: (sweeps, whether to swap, whether to take a sample)."""
+    swaps = np.arange(first // every + 1, end // every + 1) * every
+    taken = start + np.arange((first - start) // thin + 1, (end - start) // thin + 1) * thin if thin else swaps[:0]
+    ends = np.union1d(np.append(swaps, end), taken)
+    return np.stack([np.diff(ends, prepend=first), ends % every == 0, np.isin(ends, taken)], axis=1).astype(np.int64)
