@@ -17,6 +17,8 @@ from .engine.rounds import Ladders, Samples, TemperingChains
 class ByReplica:
     """Replicas keep their lanes, and temperatures move: lane ``n_betas * ladder + r`` holds replica r.
 
+    Those of a ladder are on one thread, which does many rounds in one call, if they are to be kept `together`.
+
     Attributes
     ----------
     engine : Engine
@@ -33,9 +35,10 @@ class ByReplica:
         first_ladder: int,
         initial: Any,
         bias: np.ndarray,
+        together: bool,
         **settings: Any,
     ) -> None:
-        self.n_ladders, self._betas = n_ladders, betas
+        self.n_ladders, self._betas, self._together = n_ladders, betas, together
         self.engine = make_chains(
             model,
             n_ladders * len(betas),
@@ -43,7 +46,7 @@ class ByReplica:
             initial=_of_ladders(initial, len(betas)),
             first_chain=first_ladder * len(betas),
             bias=bias[0] if len(bias) == 1 else np.repeat(bias, len(betas), axis=0),
-            together=len(betas),
+            together=len(betas) if together else 1,
             **settings,
         )
 
@@ -63,7 +66,7 @@ class ByReplica:
     def advance(self, n_sweeps: int, ladders: Ladders, n_ladders: int) -> bool:
         """Do some of `n_sweeps` sweeps and their swaps in few calls; tell whether it could be done."""
         engine = self.engine
-        if not isinstance(engine, TemperingChains) or not engine.tempers(n_sweeps):
+        if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_sweeps):
             return False
         engine.temper(ladders, n_sweeps)
         return True
@@ -71,9 +74,10 @@ class ByReplica:
     def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
         """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done."""
         engine = self.engine
-        if not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
+        if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
             return None
-        samples = Samples(n_samples, *ladders.level.shape, -(-engine.n_units // 8), whole=whole)
+        n_ladders, n_betas = ladders.level.shape
+        samples = Samples(n_samples, n_ladders, n_betas, -(-engine.n_units // 8), whole=whole)
         engine.temper(ladders, n_samples * thin, thin, samples)
         return samples
 
@@ -103,6 +107,7 @@ class ByLevel:
         kernel: str | None,
         seed: int,
         threads: int | None,
+        together: bool,
     ) -> None:
         self.n_ladders = n_all = -(-n_ladders // LookupChains.word_chains) * LookupChains.word_chains
         n_betas = len(betas)

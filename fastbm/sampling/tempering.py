@@ -28,6 +28,10 @@ from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
 from .settings import Cooled, SampleSettings, ladder
 
+AT_ONCE = 64  # sweeps that chains are mostly asked for in one call
+WORTH_A_ROUND = 1e-3  # seconds of sweeps between swaps, from which on threads may share all replicas, round by round
+UNEVEN = 1.1  # times the ladders that each thread would have if they could be cut, above which threads do
+
 
 class TemperedChains(Adapter):
     """Ladders of replicas that swap temperatures; the chains are those at the target, the last beta.
@@ -91,9 +95,12 @@ class TemperedChains(Adapter):
         self.n_chains, self.n_units, self.swap_every, self._whole = n_chains, model.n_units, swap_every, whole
         n_betas = len(self.betas)
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
+        n_threads = threads_between(model, n_chains * n_betas, max(swap_every, AT_ONCE), threads)
+        alone = threads_between(model, n_chains * n_betas, swap_every, threads, WORTH_A_ROUND)  # of each round
+        together = alone == 1 or -(-n_chains // alone) * alone <= UNEVEN * n_chains
         self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
             model, n_chains, self.betas, first_ladder=first_chain, initial=initial, bias=bias, rule=rule, order=order,
-            kernel=kernel, seed=seed, threads=threads_between(model, n_chains * n_betas, swap_every, threads),
+            kernel=kernel, seed=seed, threads=n_threads, together=together,
         )  # fmt: skip
         self.engine = self._place.engine
         n_ladders = self._place.n_ladders

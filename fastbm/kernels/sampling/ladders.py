@@ -4,7 +4,8 @@ Between two swaps of small machines there is less work than a call takes. A bloc
 nothing but time has in common with those of other blocks.
 
 `legs` (n, 3) int64 tell what is done: so many sweeps, then whether temperatures are swapped, then whether a sample is
-taken. `visits` is (sites, legs), `sites` being one row for all sweeps or one for each.
+taken, or, where it is `MEASURED`, energies alone are written that swaps would be decided by. `visits` is (sites, legs),
+`sites` being one row for all sweeps or one for each.
 """
 
 import numpy as np
@@ -21,6 +22,8 @@ from .layered import fill_energies_layers, sweep_layers
 from .record import write_rows
 from .sparse import sweep_sparse
 from .tempering import count_round_trips, swap_neighbours
+
+MEASURED = 2
 
 
 @apart
@@ -113,12 +116,16 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
         first = end
         if legs[leg, 1] or legs[leg, 2]:
             words_of_units(up, words, room_of_words)
-        if legs[leg, 1]:
+        if legs[leg, 1] or legs[leg, 2] == MEASURED:
             sum_fields(words, fields, start, 1, here)
             for c in range(here.shape[0]):
                 here[c] = -0.5 * here[c] * one * other + constants[c]
+        if legs[leg, 1]:
             swap_lanes(ladders, here, scale)
-        if legs[leg, 2]:
+        if legs[leg, 2] == MEASURED:
+            copy_row(energies[t], here)
+            t += 1
+        elif legs[leg, 2]:
             write_rows(words, octets, packed[t])
             _weigh(up, fields, words, refined, summed, t, energies)
             _note(ladders, told, t)
@@ -152,14 +159,15 @@ def temper_sparse(up, chains, visits, ways, ladders, machine, found):
         if legs[leg, 1]:
             swap_lanes(ladders, total, scale)
         if legs[leg, 2]:
-            if few is not None:
-                for c in range(n_chains):
-                    pack_lane(up, c, packed[t, c])
-            if many is not None:
-                pack_units(up, packed[t])
             for c in range(n_chains):
                 energies[t, c] = total[c]
-            _note(ladders, told, t)
+            if legs[leg, 2] != MEASURED:
+                if few is not None:
+                    for c in range(n_chains):
+                        pack_lane(up, c, packed[t, c])
+                if many is not None:
+                    pack_units(up, packed[t])
+                _note(ladders, told, t)
             t += 1
     return n_flips
 
@@ -185,8 +193,9 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
         if legs[leg, 1]:
             swap_lanes(ladders, here, chains[1])
         if legs[leg, 2]:
-            pack_units(values, packed[t])
             copy_row(energies[t], here)
-            _note(ladders, told, t)
+            if legs[leg, 2] != MEASURED:
+                pack_units(values, packed[t])
+                _note(ladders, told, t)
             t += 1
     return n_flips

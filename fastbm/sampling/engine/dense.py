@@ -147,10 +147,10 @@ class DenseChains(CoolingChains, TemperingChains):
         room = room_of_record(up, len(constants), self._rooms[k])
         how = (visits, (self._hold, *self._ways), ladders, coarse, (refined, summed))
         self._flips[k] += temper_dense(up, self._chains(k), *how, (packed, energies, told, room))
-        if self._by_fields:
+        if self._by_fields and len(packed):
             energies[:] = self._above_all_down(k, energies)
         if k == 0:
-            self._told = float(energies[-1, 0]) if len(energies) else None
+            self._told = float(energies[-1, 0]) if len(packed) else None
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""

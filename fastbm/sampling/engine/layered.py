@@ -126,7 +126,8 @@ class LayeredChains(TemperingChains):
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
             scales = np.minimum(np.ldexp(betas, self._exponent), float(np.finfo(self.dtype.type).max))
-        return scales.astype(self.dtype)
+        found: np.ndarray = scales.astype(self.dtype)
+        return found
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]

@@ -14,6 +14,8 @@ from .engine import Engine
 # of samples of a block: states (n_samples, chains, n_bytes), energies, and where replicas stand, counts, trips
 Found = tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]
 
+ONE_MEASURED = np.array([1, 0, 2])  # legs of `fastbm.kernels.sampling.ladders`: a sweep, then `MEASURED`
+
 
 class Ladders(NamedTuple):
     """What moves where temperatures are swapped, and how they are.
@@ -28,6 +30,16 @@ class Ladders(NamedTuple):
     trips: np.ndarray
     betas: np.ndarray
     swap_every: int
+
+    @classmethod
+    def of_single_chains(cls, n_chains: int) -> Ladders:
+        """Return as many ladders of one replica, of which nothing is swapped."""
+        level, counts, trips = (
+            np.zeros((n_chains, 1), np.int64),
+            np.zeros((2, 0), np.int64),
+            np.zeros(n_chains, np.int64),
+        )
+        return cls(level, np.ones((n_chains, 4), np.uint32), counts, level.astype(np.uint8), trips, np.ones(1), 1)
 
     def of_block(self, block: slice, counts: np.ndarray, scales: np.ndarray, n_swept: int) -> tuple[np.ndarray, ...]:
         """Return what kernels take of the ladders in a block of lanes, with counts of their own."""
@@ -60,6 +72,17 @@ class Samples:
             self.whole[some, ladders] = np.take_along_axis(packed, replicas[..., None], axis=2)
         places = np.ix_(np.arange(n_samples), np.arange(n_ladders))
         self.states[some, ladders] = packed[*places, replicas[..., -1]]
+
+
+def measure(engine: Engine, n_sweeps: int) -> np.ndarray:
+    """Advance by `n_sweeps` sweeps; return what `quick_energies` does after each, (n_sweeps, n_chains)."""
+    if isinstance(engine, TemperingChains) and engine.tempers(n_sweeps):
+        return engine.measure(n_sweeps)
+    found = np.empty((n_sweeps, engine.n_chains))
+    for t in range(n_sweeps):
+        engine.sweep(1)
+        found[t] = engine.quick_energies()
+    return found
 
 
 class TemperingChains(Engine):
@@ -120,6 +143,29 @@ class TemperingChains(Engine):
         self.beta = ladders.betas[ladders.level].ravel()
         self.n_swept += n_sweeps
 
+    def measure(self, n_sweeps: int) -> np.ndarray:
+        """Do what `measure` does; each block goes its way without waiting for the others."""
+        self._prepare()
+        self._prepare_swaps()
+        self._since_check = [0] * len(self.blocks)
+        energies, step = np.empty((n_sweeps, self.n_chains)), self._longest_piece() // self.n_units
+        alone = Ladders.of_single_chains(self.n_chains)
+
+        def advance(k: int) -> None:
+            own = alone.of_block(self.blocks[k], alone.counts, self._scales(alone.betas), 0)
+            found = self._room_of_samples(k, own, np.zeros((0, *alone.counts.shape), np.int64))
+            for first in range(0, n_sweeps, step):
+                some = np.empty((min(step, n_sweeps - first), self.lanes.used(k)))
+                if self._must_stop(k, self.n_units * len(some)):
+                    return
+                legs = np.tile(ONE_MEASURED, (len(some), 1))
+                self._temper_block(k, self.n_swept + first, legs, own, (found[0], some, found[2]))
+                energies[first : first + len(some), self.blocks[k]] = some
+
+        self._for_blocks(advance, n_sweeps)
+        self.n_swept += n_sweeps
+        return energies
+
     def _room_of_samples(self, k: int, ladders: tuple[Any, ...], counts: np.ndarray) -> Found:
         """Return room for as many samples of block `k` as there are rows of `counts`."""
         shape, level = (len(counts), self.lanes.used(k)), ladders[0]
@@ -129,7 +175,11 @@ class TemperingChains(Engine):
 
 def _legs(first: int, end: int, every: int, start: int, thin: int) -> np.ndarray:
     """Return sweeps from `first` to `end` as kernels take them: (sweeps, whether to swap, whether to take a sample)."""
-    swaps = np.arange(first // every + 1, end // every + 1) * every
-    taken = start + np.arange((first - start) // thin + 1, (end - start) // thin + 1) * thin if thin else swaps[:0]
-    ends = np.union1d(np.append(swaps, end), taken)
-    return np.stack([np.diff(ends, prepend=first), ends % every == 0, np.isin(ends, taken)], axis=1).astype(np.int64)
+    marks = np.zeros((end - first, 2), np.bool_)  # after which sweeps
+    marks[every - 1 - first % every :: every, 0] = True
+    if thin:
+        marks[thin - 1 - (first - start) % thin :: thin, 1] = True
+    ends = np.union1d(np.flatnonzero(marks.any(axis=1)), end - first - 1)
+    legs = np.empty((len(ends), 3), np.int64)
+    legs[:, 0], legs[:, 1:] = np.diff(ends, prepend=-1), marks[ends]
+    return legs

@@ -186,9 +186,7 @@ class SparseChains(CoolingChains, TemperingChains):
         chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
         visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
         machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
-        self._flips[k] += temper_sparse(
-            self.up[k], chains, visits, (self._hold, *self._ways), ladders, machine, found
-        )
+        self._flips[k] += temper_sparse(self.up[k], chains, visits, (self._hold, *self._ways), ladders, machine, found)
 
     def _energies_block(self, k: int) -> np.ndarray:
         used = self.lanes.used(k)
