@@ -92,7 +92,7 @@ def energy_profile(
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),
-        threads=threads_between(model, n_chains, SWEEPS // 2, threads),
+        threads=threads_between(model, n_chains, 1, threads),
     )
     if halt is not None:
         chains.halt = halt
@@ -118,10 +118,7 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
     chains.set_beta(np.full(chains.n_chains, beta))
     if chains.halt():
         raise Halted
-    n_measured = -(-n_sweeps // 2)
-    if n_sweeps > n_measured:
-        chains.sweep(n_sweeps - n_measured)
-    found = measure(chains, n_measured)
+    found = measure(chains, n_sweeps // 2, -(-n_sweeps // 2))
     return float(np.mean(found)), spread_of(found)
 
 

@@ -28,7 +28,7 @@ from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
 from .settings import Cooled, SampleSettings, ladder
 
-AT_ONCE = 64  # sweeps that chains are mostly asked for in one call
+AT_ONCE, FEWEST = 64, 4  # sweeps that are mostly asked for in one call, and that are worth being prepared together
 WORTH_A_ROUND = 1e-3  # seconds of sweeps between swaps, from which on threads may share all replicas, round by round
 UNEVEN = 1.1  # times the ladders that each thread would have if they could be cut, above which threads do
 
@@ -56,6 +56,8 @@ class TemperedChains(Adapter):
         Have `record` return the states at every level.
     offset : float or (n_chains,) array, optional
         In place of the model's, where `bias` is.
+    at_once : int
+        Sweeps that are mostly asked for in one call; how chains are dealt to threads depends on it.
 
     Attributes
     ----------
@@ -90,17 +92,18 @@ class TemperedChains(Adapter):
         whole: bool = False,
         bias: np.ndarray | None = None,
         offset: Any = None,
+        at_once: int = AT_ONCE,
     ) -> None:
         self.betas = np.array(betas, np.float64)
         self.n_chains, self.n_units, self.swap_every, self._whole = n_chains, model.n_units, swap_every, whole
-        n_betas = len(self.betas)
+        n_betas, at_once = len(self.betas), 1 if cluster else at_once
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
-        n_threads = threads_between(model, n_chains * n_betas, max(swap_every, AT_ONCE), threads)
+        n_threads = threads_between(model, n_chains * n_betas, max(swap_every, at_once), threads)
         alone = threads_between(model, n_chains * n_betas, swap_every, threads, WORTH_A_ROUND)  # of each round
-        together = alone == 1 or -(-n_chains // alone) * alone <= UNEVEN * n_chains
+        even = alone == 1 or -(-n_chains // alone) * alone <= UNEVEN * n_chains
         self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
             model, n_chains, self.betas, first_ladder=first_chain, initial=initial, bias=bias, rule=rule, order=order,
-            kernel=kernel, seed=seed, threads=n_threads, together=together,
+            kernel=kernel, seed=seed, threads=n_threads, together=even and at_once >= FEWEST,
         )  # fmt: skip
         self.engine = self._place.engine
         n_ladders = self._place.n_ladders

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...machine.machine import BoltzmannMachine
-from ...sampling.chains import threads_between
 from ...sampling.tempering import TemperedChains
 from ..moments import PhaseMoments, from_values
 from .gibbs import average_states
@@ -28,14 +27,14 @@ class FreeTempering(Phase):
     def prepare(self, model: BoltzmannMachine) -> None:
         """Make the ladders, in random states."""
         s = self.settings
-        at_once = s.n_sweeps if model.is_layered else 1
         self._chains = TemperedChains(
             model,
             s.n_chains,
             np.linspace(0.0, s.beta, s.n_betas),
             order="sequential",
             seed=s.seed,
-            threads=threads_between(model, s.n_chains * s.n_betas, at_once, s.threads),
+            threads=s.threads,
+            at_once=s.n_sweeps if model.is_layered else 1,
         )
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:

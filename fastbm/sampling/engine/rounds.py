@@ -14,7 +14,7 @@ from .engine import Engine
 # of samples of a block: states (n_samples, chains, n_bytes), energies, and where replicas stand, counts, trips
 Found = tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]
 
-ONE_MEASURED = np.array([1, 0, 2])  # legs of `fastbm.kernels.sampling.ladders`: a sweep, then `MEASURED`
+MEASURED = 2  # in legs, as `fastbm.kernels.sampling.ladders` has them
 
 
 class Ladders(NamedTuple):
@@ -74,11 +74,13 @@ class Samples:
         self.states[some, ladders] = packed[*places, replicas[..., -1]]
 
 
-def measure(engine: Engine, n_sweeps: int) -> np.ndarray:
-    """Advance by `n_sweeps` sweeps; return what `quick_energies` does after each, (n_sweeps, n_chains)."""
-    if isinstance(engine, TemperingChains) and engine.tempers(n_sweeps):
-        return engine.measure(n_sweeps)
+def measure(engine: Engine, n_before: int, n_sweeps: int) -> np.ndarray:
+    """Do sweeps, then `n_sweeps` more; return what `quick_energies` does after each of these, (n_sweeps, n_chains)."""
+    if isinstance(engine, TemperingChains) and engine.tempers(n_before + n_sweeps):
+        return engine.measure(n_before, n_sweeps)
     found = np.empty((n_sweeps, engine.n_chains))
+    if n_before:
+        engine.sweep(n_before)
     for t in range(n_sweeps):
         engine.sweep(1)
         found[t] = engine.quick_energies()
@@ -120,15 +122,17 @@ class TemperingChains(Engine):
         n_samples, n_betas = 0 if samples is None else len(samples.counts), len(ladders.betas)
         scales, step = self._scales(ladders.betas), self._longest_piece() // self.n_units
         step = step // thin * thin if 0 < thin < step else step
+        begin, end = self.n_swept, self.n_swept + n_sweeps
+        groups = [(first, min(first + step, end)) for first in range(begin, end, step)]
+        legs_of = {first: _legs(first, stop, ladders.swap_every, begin, thin) for first, stop in groups}
         counts = np.zeros((len(self.blocks), 1 + n_samples, 2, n_betas - 1), np.int64)  # in all, and at each sample
 
         def advance(k: int) -> None:
-            own, t = ladders.of_block(self.blocks[k], counts[k, 0], scales, self.n_swept), 0
-            for first in range(self.n_swept, self.n_swept + n_sweeps, step):
-                end = min(first + step, self.n_swept + n_sweeps)
-                legs = _legs(first, end, ladders.swap_every, self.n_swept, thin)
+            own, t = ladders.of_block(self.blocks[k], counts[k, 0], scales, begin), 0
+            for first, stop in groups:
+                legs = legs_of[first]
                 n = int(legs[:, 2].sum())
-                if self._must_stop(k, self.n_units * (end - first)):
+                if self._must_stop(k, self.n_units * (stop - first)):
                     return
                 found = self._room_of_samples(k, own, counts[k, 1 + t : 1 + t + n])
                 self._temper_block(k, first, legs, own, found)
@@ -143,27 +147,30 @@ class TemperingChains(Engine):
         self.beta = ladders.betas[ladders.level].ravel()
         self.n_swept += n_sweeps
 
-    def measure(self, n_sweeps: int) -> np.ndarray:
+    def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
         """Do what `measure` does; each block goes its way without waiting for the others."""
         self._prepare()
         self._prepare_swaps()
         self._since_check = [0] * len(self.blocks)
         energies, step = np.empty((n_sweeps, self.n_chains)), self._longest_piece() // self.n_units
         alone = Ladders.of_single_chains(self.n_chains)
+        legs = np.tile(np.array([1, 0, MEASURED]), (n_before + n_sweeps, 1))
+        legs[:n_before, 2] = 0
 
         def advance(k: int) -> None:
-            own = alone.of_block(self.blocks[k], alone.counts, self._scales(alone.betas), 0)
-            found = self._room_of_samples(k, own, np.zeros((0, *alone.counts.shape), np.int64))
-            for first in range(0, n_sweeps, step):
-                some = np.empty((min(step, n_sweeps - first), self.lanes.used(k)))
+            own, block = alone.of_block(self.blocks[k], alone.counts, self._scales(alone.betas), 0), self.blocks[k]
+            packed, _, told = self._room_of_samples(k, own, np.zeros((0, *alone.counts.shape), np.int64))
+            for first in range(0, len(legs), step):
+                some = legs[first : first + step]
                 if self._must_stop(k, self.n_units * len(some)):
                     return
-                legs = np.tile(ONE_MEASURED, (len(some), 1))
-                self._temper_block(k, self.n_swept + first, legs, own, (found[0], some, found[2]))
-                energies[first : first + len(some), self.blocks[k]] = some
+                found = np.empty((int((some[:, 2] > 0).sum()), self.lanes.used(k)))
+                self._temper_block(k, self.n_swept + first, some, own, (packed, found, told))
+                row = max(first - n_before, 0)
+                energies[row : row + len(found), block] = found
 
-        self._for_blocks(advance, n_sweeps)
-        self.n_swept += n_sweeps
+        self._for_blocks(advance, len(legs))
+        self.n_swept += len(legs)
         return energies
 
     def _room_of_samples(self, k: int, ladders: tuple[Any, ...], counts: np.ndarray) -> Found:
@@ -176,10 +183,11 @@ class TemperingChains(Engine):
 def _legs(first: int, end: int, every: int, start: int, thin: int) -> np.ndarray:
     """Return sweeps from `first` to `end` as kernels take them: (sweeps, whether to swap, whether to take a sample)."""
     marks = np.zeros((end - first, 2), np.bool_)  # after which sweeps
+    last = np.arange(first + 1, end + 1) == end
     marks[every - 1 - first % every :: every, 0] = True
     if thin:
         marks[thin - 1 - (first - start) % thin :: thin, 1] = True
-    ends = np.union1d(np.flatnonzero(marks.any(axis=1)), end - first - 1)
+    ends = np.flatnonzero(marks[:, 0] | marks[:, 1] | last)
     legs = np.empty((len(ends), 3), np.int64)
-    legs[:, 0], legs[:, 1:] = np.diff(ends, prepend=-1), marks[ends]
+    legs[0, 0], legs[1:, 0], legs[:, 1:] = ends[0] + 1, ends[1:] - ends[:-1], marks[ends]
     return legs
