@@ -19,7 +19,6 @@ from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .layered import fill_energies_layers, sweep_layers
-from .record import write_rows
 from .sparse import sweep_sparse
 from .tempering import count_round_trips, swap_neighbours
 
@@ -46,14 +45,19 @@ def swap_lanes(ladders, energies, scale):
 
 
 @borrowing
-def _note(ladders, told, t):
-    """Write where replicas stand, and what was counted, as sample `t`. Mutates `told`."""
-    levels, counts, trips = told
-    for c in range(levels.shape[1]):
-        copy_row(levels[t, c], ladders[0][c])
-        trips[t, c] = ladders[4][c]
-    for k in range(2):
-        copy_row(counts[t, k], ladders[2][k])
+def _note(ladders, told):
+    """Write where replicas stand and what was counted as a sample. Mutates `told` (n_ladders + 2, n_betas + 1).
+
+    Rows are those of ladders, with their trips behind the levels, then those of counts.
+    """
+    level, counts, trips = ladders[0], ladders[2], ladders[4]
+    n_ladders, n_betas = level.shape
+    for c in range(n_ladders):
+        for r in range(n_betas):
+            told[c, r] = level[c, r]
+        told[c, n_betas] = trips[c]
+    for k in range(n_betas - 1):
+        told[n_ladders, k], told[n_ladders + 1, k] = counts[0, k], counts[1, k]
 
 
 @apart_borrowing
@@ -97,16 +101,16 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
     """Do what `visits` tell of replicas on dense couplings; return the number of flips.
 
     Mutates `up`, fields, scale and streams of `chains`, which are as `advance_dense` takes them, what `swap_lanes`
-    does, and of `found` (packed, energies, told, room) the rows of samples: `packed` (n_samples, n_chains, n_bytes),
-    `energies` (n_samples, n_chains), and `told` (where replicas stand, counts, trips).
+    does, and of `found` (words, energies, told, room) the rows of samples: `words` (n_samples + 1, n_chains, n_words)
+    uint64, the last row being room, `energies` (n_samples, n_chains), and `told` as `_note` writes it.
     `ways` is as for `record_refined`. `coarse` is (start, constants, (one, other), energies): swaps are decided by
     energies of the fields, a product with both numbers above a constant for each chain. `weighing` is (refined,
     summed), of which one is None: `remainders` of `record_refined`, and energies are then in the units of the fields;
     or weights, biases, (lo, span) and room for values, of which energies are summed anew.
     Cost: that of sweeps and energies, and O(n_units) a replica and swap.
     """
-    (sites, legs), (hold, few, many), (packed, energies, told, room) = visits, ways, found
-    (start, constants, (one, other), here), (words, octets, room_of_words, of_sweeps) = coarse, room
+    (sites, legs), (hold, few, many), (states, energies, told, room) = visits, ways, found
+    (start, constants, (one, other), here), (octets, of_sweeps) = coarse, room
     (refined, summed), fields, scale = weighing, chains[0], chains[2]
     n_flips, first, t = 0, 0, 0
     for leg in range(legs.shape[0]):
@@ -114,8 +118,9 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
         rows = sites[first:end] if sites.shape[0] > 1 else sites
         n_flips += _advance(up, chains, rows, legs[leg, 0], hold, few, many, of_sweeps)
         first = end
+        words = states[t if legs[leg, 2] == 1 else states.shape[0] - 1]
         if legs[leg, 1] or legs[leg, 2]:
-            words_of_units(up, words, room_of_words)
+            words_of_units(up, words, octets)
         if legs[leg, 1] or legs[leg, 2] == MEASURED:
             sum_fields(words, fields, start, 1, here)
             for c in range(here.shape[0]):
@@ -126,9 +131,8 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
             copy_row(energies[t], here)
             t += 1
         elif legs[leg, 2]:
-            write_rows(words, octets, packed[t])
             _weigh(up, fields, words, refined, summed, t, energies)
-            _note(ladders, told, t)
+            _note(ladders, told[t])
             t += 1
     return n_flips
 
@@ -137,6 +141,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
 def temper_sparse(up, chains, visits, ways, ladders, machine, found):
     """Do what `temper_dense` does of replicas on sparse couplings, with energies as `energies_sparse` has them.
 
+    Of `found` states are bytes, (n_samples, n_chains, n_bytes), and there is no room.
     `chains`, with edges in fours where chains are few, and `machine` (graph, bias, units) are as for `record_sparse`.
     """
     (sites, legs), (hold, few, many), (packed, energies, told) = visits, ways, found
@@ -167,7 +172,7 @@ def temper_sparse(up, chains, visits, ways, ladders, machine, found):
                         pack_lane(up, c, packed[t, c])
                 if many is not None:
                     pack_units(up, packed[t])
-                _note(ladders, told, t)
+                _note(ladders, told[t])
             t += 1
     return n_flips
 
@@ -196,6 +201,6 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
             copy_row(energies[t], here)
             if legs[leg, 2] != MEASURED:
                 pack_units(values, packed[t])
-                _note(ladders, told, t)
+                _note(ladders, told[t])
             t += 1
     return n_flips

@@ -44,7 +44,7 @@ def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[
 
 
 @borrowing
-def write_rows(words, octets, rows):
+def _write_rows(words, octets, rows):
     """Write the first bytes of each chain's words to its row. Mutates `rows` (n_chains, n_bytes), one after another.
 
     What a row's last word writes beyond it is written again by the next row, unless rows are shorter than a word.
@@ -81,7 +81,7 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
         for t in range(first, end):
             n_flips += _advance(up, chains, visits, t, hold, few, many, of_sweeps)
             words_of_units(up, words, room_of_words)
-            write_rows(words, octets, packed[t])
+            _write_rows(words, octets, packed[t])
             sum_fields(words, chains[0], start, STEPS[rest.shape[0]], energies[t])
             if rest.shape[0]:
                 write_bits(up, (t - first) * n_chains, n_chains, bits)

@@ -129,10 +129,12 @@ class DenseChains(CoolingChains, TemperingChains):
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         return self._point.scales(betas).astype(np.float32)
 
-    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
         from ...kernels.sampling.ladders import temper_dense  # few chains are replicas
 
-        up, (packed, energies, told), units = self.up[k], found, fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
+        up, units = self.up[k], fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
+        packed, energies, told = self._room_of_samples(k, legs, ladders)
+        words = np.empty((len(packed) + 1, packed.shape[1], -(-self.n_units // 64)), np.uint64)
         constants, rows = np.ascontiguousarray(self._all_down[self.blocks[k]]), self._rows(k).astype(np.int64)
         coarse = (rows, constants, (float(units[0][0]), units[1]), np.empty(len(constants)))
         refined = summed = None
@@ -144,13 +146,16 @@ class DenseChains(CoolingChains, TemperingChains):
         else:  # no energies are asked for
             refined = Refined(np.zeros((0, 0, 0), np.int8), rows, len(constants)).arrays
         visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
-        room = room_of_record(up, len(constants), self._rooms[k])
+        room = np.empty((8, up.shape[1]), np.uint8), self._rooms[k]
         how = (visits, (self._hold, *self._ways), ladders, coarse, (refined, summed))
-        self._flips[k] += temper_dense(up, self._chains(k), *how, (packed, energies, told, room))
-        if self._by_fields and len(packed):
+        self._flips[k] += temper_dense(up, self._chains(k), *how, (words, energies, told, room))
+        packed[:] = words[:-1].astype("<u8", copy=False).view(np.uint8)[..., : packed.shape[2]]
+        is_sample = (legs[:, 2] == 1).any()
+        if self._by_fields and is_sample:
             energies[:] = self._above_all_down(k, energies)
         if k == 0:
-            self._told = float(energies[-1, 0]) if len(packed) else None
+            self._told = float(energies[-1, 0]) if is_sample else None
+        return packed, energies, told
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""

@@ -177,13 +177,15 @@ class LayeredChains(TemperingChains):
         packed[:, self.blocks[k]], self.up[k][:] = own, values
         return energies
 
-    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
         from ...kernels.sampling.ladders import temper_layers  # few chains are replicas
 
         values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
         how, weighing = ((legs, self._hold), (machine, self._rooms[k])), (values.astype(np.float64), *self._weighing(k))
+        found = self._room_of_samples(k, legs, ladders)
         self._flips[k] += temper_layers(values, self._chains(k), *how, ladders, weighing, found)
         self.up[k][:] = values
+        return found
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""

@@ -5,14 +5,15 @@ A block holds whole ladders and goes its way without waiting for the others.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .engine import Engine
 
-# of samples of a block: states (n_samples, chains, n_bytes), energies, and where replicas stand, counts, trips
-Found = tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]
+# of samples of a block: states (n_samples, chains, n_bytes), energies, and what is told of ladders
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 MEASURED = 2  # in legs, as `fastbm.kernels.sampling.ladders` has them
 
@@ -34,18 +35,13 @@ class Ladders(NamedTuple):
     @classmethod
     def of_single_chains(cls, n_chains: int) -> Ladders:
         """Return as many ladders of one replica, of which nothing is swapped."""
-        level, counts, trips = (
-            np.zeros((n_chains, 1), np.int64),
-            np.zeros((2, 0), np.int64),
-            np.zeros(n_chains, np.int64),
-        )
-        return cls(level, np.ones((n_chains, 4), np.uint32), counts, level.astype(np.uint8), trips, np.ones(1), 1)
+        level, streams = np.zeros((n_chains, 1), np.int64), np.ones((n_chains, 4), np.uint32)
+        return cls(level, streams, level[:0].T, level.astype(np.uint8), level[:, 0], np.ones(1), 1)
 
-    def of_block(self, block: slice, counts: np.ndarray, scales: np.ndarray, n_swept: int) -> tuple[np.ndarray, ...]:
+    def of_block(self, block: slice, scales: np.ndarray, n_swept: int) -> tuple[np.ndarray, ...]:
         """Return what kernels take of the ladders in a block of lanes, with counts of their own."""
-        n_betas = len(self.betas)
-        own = slice(block.start // n_betas, block.stop // n_betas)
-        parity = np.array([n_swept // self.swap_every % 2])
+        n_betas, parity = len(self.betas), np.array([n_swept // self.swap_every % 2])
+        own, counts = slice(block.start // n_betas, block.stop // n_betas), np.zeros_like(self.counts)
         return self.level[own], self.streams[own], counts, self.end[own], self.trips[own], self.betas, scales, parity
 
 
@@ -58,10 +54,12 @@ class Samples:
         self.whole = np.empty((n_samples, n_ladders, n_betas, n_bytes), np.uint8) if whole else None
         self.trips = np.empty((n_samples, n_ladders), np.int64)
         self.counts = np.zeros((n_samples, 2, n_betas - 1), np.int64)
+        self._adding = Lock()  # what threads add to
 
     def write(self, t: int, c: int, found: Found) -> None:
-        """Write samples from number `t` on of ladders from `c` on, without what was counted of them."""
-        packed, energies, (levels, _, trips) = found
+        """Write samples from number `t` on of ladders from `c` on; their counts are added to those of others."""
+        packed, energies, told = found
+        levels, trips, counts = told[:, :-2, :-1], told[:, :-2, -1], told[:, -2:, :-2]
         n_samples, n_ladders, _ = levels.shape
         some, ladders = slice(t, t + n_samples), slice(c, c + n_ladders)
         replicas = np.argsort(levels, axis=2)
@@ -72,6 +70,8 @@ class Samples:
             self.whole[some, ladders] = np.take_along_axis(packed, replicas[..., None], axis=2)
         places = np.ix_(np.arange(n_samples), np.arange(n_ladders))
         self.states[some, ladders] = packed[*places, replicas[..., -1]]
+        with self._adding:
+            self.counts[some] += counts
 
 
 def measure(engine: Engine, n_before: int, n_sweeps: int) -> np.ndarray:
@@ -102,10 +102,11 @@ class TemperingChains(Engine):
         """Return what lanes have at each of some temperatures."""
         raise NotImplementedError
 
-    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
         """Do what `legs` tell of block `k` from sweep `first` on, as kernels do it that take `ladders`.
 
-        Mutates `ladders`, and `found`: states, energies and what is told of samples.
+        Mutates `ladders`; returns states, energies and what is told of samples, of which energies alone have a meaning
+        where they are `MEASURED`.
         """
         raise NotImplementedError
 
@@ -119,65 +120,58 @@ class TemperingChains(Engine):
         if samples is not None:
             self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
-        n_samples, n_betas = 0 if samples is None else len(samples.counts), len(ladders.betas)
         scales, step = self._scales(ladders.betas), self._longest_piece() // self.n_units
         step = step // thin * thin if 0 < thin < step else step
         begin, end = self.n_swept, self.n_swept + n_sweeps
         groups = [(first, min(first + step, end)) for first in range(begin, end, step)]
         legs_of = {first: _legs(first, stop, ladders.swap_every, begin, thin) for first, stop in groups}
-        counts = np.zeros((len(self.blocks), 1 + n_samples, 2, n_betas - 1), np.int64)  # in all, and at each sample
+        if samples is not None:
+            samples.counts[:] = ladders.counts
 
-        def advance(k: int) -> None:
-            own, t = ladders.of_block(self.blocks[k], counts[k, 0], scales, begin), 0
+        def advance(k: int) -> np.ndarray:
+            own, t = ladders.of_block(self.blocks[k], scales, begin), 0
             for first, stop in groups:
                 legs = legs_of[first]
-                n = int(legs[:, 2].sum())
                 if self._must_stop(k, self.n_units * (stop - first)):
-                    return
-                found = self._room_of_samples(k, own, counts[k, 1 + t : 1 + t + n])
-                self._temper_block(k, first, legs, own, found)
-                if samples is not None and n:
-                    samples.write(t, self.blocks[k].start // n_betas, found)
-                t += n
+                    break
+                found = self._temper_block(k, first, legs, own)
+                if samples is not None and len(found[1]):
+                    samples.write(t, self.blocks[k].start // len(ladders.betas), found)
+                t += len(found[1])
+            return own[2]
 
-        self._for_blocks(advance, n_sweeps)
-        if samples is not None:
-            samples.counts[:] = ladders.counts + counts[:, 1:].sum(axis=0)
-        ladders.counts[:] += counts[:, 0].sum(axis=0)
+        counts = self._for_blocks(advance, n_sweeps)
+        ladders.counts[:] += np.sum(counts, axis=0)
         self.beta = ladders.betas[ladders.level].ravel()
         self.n_swept += n_sweeps
 
     def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
         """Do what `measure` does; each block goes its way without waiting for the others."""
+        legs = np.tile(np.array([1, 0, MEASURED]), (n_before + n_sweeps, 1))
+        legs[:n_before, 2] = 0
         self._prepare()
         self._prepare_swaps()
         self._since_check = [0] * len(self.blocks)
-        energies, step = np.empty((n_sweeps, self.n_chains)), self._longest_piece() // self.n_units
-        alone = Ladders.of_single_chains(self.n_chains)
-        legs = np.tile(np.array([1, 0, MEASURED]), (n_before + n_sweeps, 1))
-        legs[:n_before, 2] = 0
+        alone, step = Ladders.of_single_chains(self.n_chains), self._longest_piece() // self.n_units
 
-        def advance(k: int) -> None:
-            own, block = alone.of_block(self.blocks[k], alone.counts, self._scales(alone.betas), 0), self.blocks[k]
-            packed, _, told = self._room_of_samples(k, own, np.zeros((0, *alone.counts.shape), np.int64))
+        def advance(k: int) -> np.ndarray:
+            own, found = alone.of_block(self.blocks[k], self._scales(alone.betas), 0), []
             for first in range(0, len(legs), step):
                 some = legs[first : first + step]
                 if self._must_stop(k, self.n_units * len(some)):
-                    return
-                found = np.empty((int((some[:, 2] > 0).sum()), self.lanes.used(k)))
-                self._temper_block(k, self.n_swept + first, some, own, (packed, found, told))
-                row = max(first - n_before, 0)
-                energies[row : row + len(found), block] = found
+                    break
+                found.append(self._temper_block(k, self.n_swept + first, some, own)[1])
+            return np.concatenate(found)
 
-        self._for_blocks(advance, len(legs))
+        energies = self._for_blocks(advance, len(legs))
         self.n_swept += len(legs)
-        return energies
+        return np.concatenate(energies, axis=1)
 
-    def _room_of_samples(self, k: int, ladders: tuple[Any, ...], counts: np.ndarray) -> Found:
-        """Return room for as many samples of block `k` as there are rows of `counts`."""
-        shape, level = (len(counts), self.lanes.used(k)), ladders[0]
-        told = np.empty((len(counts), *level.shape), np.int64), counts, np.empty((len(counts), len(level)), np.int64)
-        return np.empty((*shape, -(-self.n_units // 8)), np.uint8), np.empty(shape), told
+    def _room_of_samples(self, k: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
+        """Return room for the samples of block `k` that legs tell of."""
+        n_samples, (n_ladders, n_betas), n_chains = int((legs[:, 2] > 0).sum()), ladders[0].shape, self.lanes.used(k)
+        packed = np.empty((n_samples, n_chains, -(-self.n_units // 8)), np.uint8)
+        return packed, np.empty((n_samples, n_chains)), np.empty((n_samples, n_ladders + 2, n_betas + 1), np.int64)
 
 
 def _legs(first: int, end: int, every: int, start: int, thin: int) -> np.ndarray:

@@ -179,14 +179,16 @@ class SparseChains(CoolingChains, TemperingChains):
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         return self._point.scales(betas).astype(np.float32)
 
-    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...], found: Found) -> None:
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
         from ...kernels.sampling.ladders import temper_sparse  # few chains are replicas
 
         self._kept[k] = None
         chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
         visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
         machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        found = self._room_of_samples(k, legs, ladders)
         self._flips[k] += temper_sparse(self.up[k], chains, visits, (self._hold, *self._ways), ladders, machine, found)
+        return found
 
     def _energies_block(self, k: int) -> np.ndarray:
         used = self.lanes.used(k)
