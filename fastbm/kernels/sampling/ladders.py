@@ -12,36 +12,37 @@ import numpy as np
 
 from ..arrays import copy_row, empty
 from ..bits import pack_lane, pack_units
-from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
-from ..jit import apart, apart_borrowing, borrowing, kernel
+from ..energy import fill_energies_few, fill_energies_sparse
+from ..jit import apart_borrowing, borrowing, kernel
 from .dense import advance_dense
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .layered import fill_energies_layers, sweep_layers
 from .sparse import sweep_sparse
-from .tempering import count_round_trips, swap_neighbours
+from .tempering import count_round_trips, swap_in_room
 
 MEASURED = 2
 
 
-@apart
+@apart_borrowing
 def swap_lanes(ladders, energies, scale):
     """Try to swap every second pair of neighbouring temperatures, and give lanes what goes with theirs.
 
-    Mutates `scale` (lanes,) and of `ladders` (level, streams, counts, end, trips, betas, scales, parity) all arrays but
-    `betas` and `scales` (n_betas,), what goes with each temperature; `parity` (1,) is that of the first pair. Others
-    are as for `swap_neighbours` and `count_round_trips`. Lane n_betas c + r is replica r of ladder c.
+    Mutates `scale` (lanes,) and of `ladders` (level, streams, counts, end, trips, betas, scales, room) all arrays but
+    `betas` and `scales` (n_betas,), what goes with each temperature; `room` (n_betas + 1,) int64 begins with the parity
+    of the first pair. Others are as for `swap_neighbours` and `count_round_trips`. Replica r of ladder c is lane
+    n_betas c + r.
     """
-    level, streams, counts, end, trips, betas, scales, parity = ladders
+    level, streams, counts, end, trips, betas, scales, room = ladders
     n_ladders, n_betas = level.shape
     of_replicas = energies[: n_ladders * n_betas].reshape((n_ladders, n_betas))
-    if swap_neighbours(level, streams, counts, betas, of_replicas, parity[0]):
+    if swap_in_room(level, streams, counts, betas, of_replicas, room[0], room[1:]):
         count_round_trips(end, trips, level)
         for c in range(n_ladders):
             for r in range(n_betas):
                 scale[c * n_betas + r] = scales[level[c, r]]
-    parity[0] = 1 - parity[0]
+    room[0] = 1 - room[0]
 
 
 @borrowing
@@ -71,47 +72,34 @@ def _advance(up, chains, rows, n_sweeps, hold, few, many, room):
     return n_flips
 
 
-@apart
-def _weigh(up, fields, words, refined, summed, t, energies):
-    """Write the energies of sample `t` as `temper_dense` has them. Mutates `energies` and what is room."""
-    n_chains = energies.shape[1]
-    if refined is not None:
-        rest, start, bits, sums, wholes = refined
-        place = t % (bits.shape[0] * bits.shape[2] // n_chains)  # among the samples that are added together
-        sum_fields(words, fields, start, STEPS[rest.shape[0]], energies[t])
-        if rest.shape[0]:
-            write_bits(up, place * n_chains, n_chains, bits)
-        if (place + 1) * n_chains + n_chains > bits.shape[0] * bits.shape[2] or t == energies.shape[0] - 1:
-            add_remainders(rest, bits, sums, wholes, energies[t - place : t + 1])
-    if summed is not None:
-        weights, bias, units, values = summed
-        lo, span = units
-        for i in range(up.shape[0]):
-            for lane in range(up.shape[1]):
-                values[i, lane] = lo + span * up[i, lane]
-        total = empty(values.shape[1], np.float64)
-        total[:] = 0.0
-        energies_dense(values, weights, bias, total, 0, up.shape[0])
-        for c in range(n_chains):
-            energies[t, c] = total[c]
+@apart_borrowing
+def _weigh(up, fields, words, remainders, t, energies):
+    """Write the energies of sample `t` as `record_refined` has them. Mutates `energies` and what is room."""
+    rest, start, bits, sums, wholes = remainders
+    n_chains, n_lanes = energies.shape[1], bits.shape[0] * bits.shape[2]
+    place = t % (n_lanes // n_chains)  # among the samples that are added together
+    sum_fields(words, fields, start, STEPS[rest.shape[0]], energies[t])
+    if rest.shape[0]:
+        write_bits(up, place * n_chains, n_chains, bits)
+    if (place + 2) * n_chains > n_lanes or t == energies.shape[0] - 1:
+        add_remainders(rest, bits, sums, wholes, energies[t - place : t + 1])
 
 
-@kernel
-def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
+@borrowing
+def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
     """Do what `visits` tell of replicas on dense couplings; return the number of flips.
 
     Mutates `up`, fields, scale and streams of `chains`, which are as `advance_dense` takes them, what `swap_lanes`
     does, and of `found` (words, energies, told, room) the rows of samples: `words` (n_samples + 1, n_chains, n_words)
     uint64, the last row being room, `energies` (n_samples, n_chains), and `told` as `_note` writes it.
     `ways` is as for `record_refined`. `coarse` is (start, constants, (one, other), energies): swaps are decided by
-    energies of the fields, a product with both numbers above a constant for each chain. `weighing` is (refined,
-    summed), of which one is None: `remainders` of `record_refined`, and energies are then in the units of the fields;
-    or weights, biases, (lo, span) and room for values, of which energies are summed anew.
+    energies of the fields, a product with both numbers above a constant for each chain. Those of samples are in the
+    units of the fields, as `remainders` tell, or are not told where they are None.
     Cost: that of sweeps and energies, and O(n_units) a replica and swap.
     """
     (sites, legs), (hold, few, many), (states, energies, told, room) = visits, ways, found
     (start, constants, (one, other), here), (octets, of_sweeps) = coarse, room
-    (refined, summed), fields, scale = weighing, chains[0], chains[2]
+    fields, scale = chains[0], chains[2]
     n_flips, first, t = 0, 0, 0
     for leg in range(legs.shape[0]):
         end = first + legs[leg, 0]
@@ -131,7 +119,8 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, weighing, found):
             copy_row(energies[t], here)
             t += 1
         elif legs[leg, 2]:
-            _weigh(up, fields, words, refined, summed, t, energies)
+            if remainders is not None:
+                _weigh(up, fields, words, remainders, t, energies)
             _note(ladders, told[t])
             t += 1
     return n_flips

@@ -40,9 +40,10 @@ class Ladders(NamedTuple):
 
     def of_block(self, block: slice, scales: np.ndarray, n_swept: int) -> tuple[np.ndarray, ...]:
         """Return what kernels take of the ladders in a block of lanes, with counts of their own."""
-        n_betas, parity = len(self.betas), np.array([n_swept // self.swap_every % 2])
+        n_betas, room = len(self.betas), np.zeros(1 + len(self.betas), np.int64)
+        room[0] = n_swept // self.swap_every % 2  # the parity of the next swaps
         own, counts = slice(block.start // n_betas, block.stop // n_betas), np.zeros_like(self.counts)
-        return self.level[own], self.streams[own], counts, self.end[own], self.trips[own], self.betas, scales, parity
+        return self.level[own], self.streams[own], counts, self.end[own], self.trips[own], self.betas, scales, room
 
 
 class Samples:
