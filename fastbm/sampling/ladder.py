@@ -22,7 +22,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import make_chains, threads_between
 from .engine.engine import Engine
-from .engine.rounds import measure
+from .engine.temperatures import measure
 
 SWAP_RATE = 0.3
 MOST_BETAS = 64

@@ -11,7 +11,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import couple_chains, make_chains, resolve_order, start_bits
 from .engine.lookup import LookupChains
-from .engine.rounds import Ladders, Samples, TemperingChains
+from .engine.temperatures import Ladders, Samples, TemperingChains
 
 
 class ByReplica:
@@ -71,7 +71,7 @@ class ByReplica:
         engine.temper(ladders, n_sweeps)
         return True
 
-    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
+    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
         """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done."""
         engine = self.engine
         if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
@@ -169,7 +169,7 @@ class ByLevel:
         of_rounds = (level, streams, counts, end, trips, betas, n_ladders)
         return self.engine.temper(every, min(most, n_rounds), n_swept // every % 2, of_rounds)
 
-    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
+    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
         """Do nothing; return None."""
         return None
 

@@ -22,7 +22,7 @@ from .chains import threads_between
 from .clamped import Conditioned
 from .engine.choice import looks_up_ladders, why_no_ladders
 from .engine.lookup import MOST_NEIGHBOURS
-from .engine.rounds import Ladders, Samples
+from .engine.temperatures import Ladders, Samples
 from .houdayer import HoudayerMoves, check_pairs, levels_that_pay
 from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
@@ -229,22 +229,11 @@ class TemperedChains(Adapter):
             ``tempering/round_trips``: the attributes. Where the whole ladder is recorded, ``ladder/states`` (n_samples,
             n_chains, n_betas, ceil(n_units / 8)) besides.
         """
+        samples = None
         if self._moves is None:
-            where = self._ladders(), self.n_chains
-            samples = self._place.record(n_samples, thin, *where, whole=self._whole)
-        else:
-            samples = None
-        if samples is None:
-            samples = self._record_one_by_one(n_samples, thin)
-        rows: dict[str, np.ndarray] = {
-            "samples/states": samples.states,
-            "samples/energy": np.ascontiguousarray(samples.energies[..., -1]),
-            "tempering/energy": samples.energies + self._offset,
-            "tempering/accepted": np.ascontiguousarray(samples.counts[:, 1]),
-            "tempering/attempted": np.ascontiguousarray(samples.counts[:, 0]),
-            "tempering/round_trips": samples.trips,
-        }
-        return rows if samples.whole is None else rows | {"ladder/states": samples.whole}
+            samples = self._place.record(n_samples, thin, self._ladders(), whole=self._whole)
+        samples = samples or self._record_one_by_one(n_samples, thin)
+        return samples.rows(self._offset)
 
     def _record_one_by_one(self, n_samples: int, thin: int) -> Samples:
         shape = self.n_chains, len(self.betas), -(-self.n_units // 8)

@@ -19,11 +19,10 @@ from ...kernels.sampling.few_dense import advance_dense_few, few_room
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
-from .cooling import CoolingChains
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
 from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
-from .rounds import Found, TemperingChains
+from .temperatures import CoolingChains, Found, TemperingChains
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew

@@ -22,7 +22,7 @@ from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
 from .lanes import BLOCK, LANES, lanes_of
-from .rounds import Found, TemperingChains
+from .temperatures import Found, TemperingChains
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache

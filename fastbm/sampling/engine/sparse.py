@@ -14,11 +14,10 @@ from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
-from .cooling import CoolingChains
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
-from .rounds import Found, TemperingChains
+from .temperatures import CoolingChains, Found, TemperingChains
 
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one

@@ -1,16 +1,20 @@
-"""Ladders of replicas that keep their lanes: sweeps, swaps of temperatures and samples, many of them in one call.
+"""Chains at many temperatures: cooled, or replicas of ladders that keep their lanes, in few calls.
 
-A block holds whole ladders and goes its way without waiting for the others.
+Where chains are cooled every sweep has a temperature of its own, all chains the same. A block of replicas holds whole
+ladders; it goes its way, with sweeps, swaps of temperatures and samples, without waiting for the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .engine import Engine
+from .fixed_point import FixedPoint
 
 # of samples of a block: states (n_samples, chains, n_bytes), energies, and what is told of ladders
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -73,6 +77,18 @@ class Samples:
         self.states[some, ladders] = packed[*places, replicas[..., -1]]
         with self._adding:
             self.counts[some] += counts
+
+    def rows(self, offset: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the rows of every stream, with `offset` (n_ladders, 1) in the energies of levels."""
+        rows: dict[str, np.ndarray] = {
+            "samples/states": self.states,
+            "samples/energy": np.ascontiguousarray(self.energies[..., -1]),
+            "tempering/energy": self.energies + offset,
+            "tempering/accepted": np.ascontiguousarray(self.counts[:, 1]),
+            "tempering/attempted": np.ascontiguousarray(self.counts[:, 0]),
+            "tempering/round_trips": self.trips,
+        }
+        return rows if self.whole is None else rows | {"ladder/states": self.whole}
 
 
 def measure(engine: Engine, n_before: int, n_sweeps: int) -> np.ndarray:
@@ -186,3 +202,71 @@ def _legs(first: int, end: int, every: int, start: int, thin: int) -> np.ndarray
     legs = np.empty((len(ends), 3), np.int64)
     legs[0, 0], legs[1:, 0], legs[:, 1:] = ends[0] + 1, ends[1:] - ends[:-1], marks[ends]
     return legs
+
+
+def cool(engine: Engine, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
+    """Do a sweep at each of `betas` (n_sweeps,), none above the engine's `highest_beta`; all lanes are alike.
+
+    Returns
+    -------
+    (len(told), n_chains) array
+        Energies without offset after so many of these sweeps, increasing numbers from 1 on.
+    """
+    if isinstance(engine, CoolingChains) and engine.cools:
+        return engine.cool(betas, told)
+    energies = np.empty((len(told), engine.n_chains))
+    ends = np.append(np.flatnonzero(np.diff(betas)) + 1, len(betas))
+    first = 0
+    for end in np.union1d(ends, told).astype(np.int64).tolist():
+        if (engine.beta != betas[first]).any():
+            engine.set_beta(np.full(engine.n_chains, betas[first]))
+        engine.sweep(end - first)
+        first = end
+        if end in told:
+            energies[told.index(end)] = engine.energies()
+    return energies
+
+
+class CoolingChains(Engine):
+    """Chains that take many temperatures in one call; a sweep of them must not be too long to be cut."""
+
+    _point: FixedPoint
+
+    @property
+    def _ways(self) -> tuple[bool | None, bool | None]:
+        """Whether chains are few, and whether many, as kernels take it that compile only what is not None."""
+        return (True, None) if self._one_by_one else (None, True)
+
+    @property
+    def cools(self) -> bool:
+        """Whether a sweep fits into a piece between two looks for a stop."""
+        return bool(self.n_units <= self._longest_piece())
+
+    def cool(self, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
+        """Do what `cool` does; each block goes its way without waiting for the others."""
+        self._prepare()
+        if told:
+            self._prepare_energies()
+        self._since_check = [0] * len(self.blocks)
+        scales, energies = self._point.scales(betas).astype(np.float32), np.empty((len(told), self.n_chains))
+        self._for_blocks(partial(self._cool, scales, told, energies), len(betas))
+        self.n_swept += len(betas)
+        self.beta = np.full(self.n_chains, betas[-1])
+        return energies
+
+    def _cool(self, scales: np.ndarray, told: Sequence[int], energies: np.ndarray, k: int) -> None:
+        """Cool block `k`, some sweeps at a time, until a stop is asked for. Mutates its part of `energies`."""
+        step, t = self._longest_piece() // self.n_units, 0
+        for row, end in enumerate([*told, len(scales)]):
+            while t < end:
+                some = scales[t : min(t + step, end)]
+                if self._must_stop(k, self.n_units * len(some)):
+                    return
+                self._flips[k] += self._cool_block(k, self._rows_of(self.n_swept + t, len(some)), some)
+                t += len(some)
+            if row < len(told):
+                energies[row, self.blocks[k]] = self._energies_block(k)
+
+    def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
+        """Do a sweep of block `k` at each of `scales`, rows of `sites` as `_rows_of` has them; return the flips."""
+        raise NotImplementedError
