@@ -317,7 +317,7 @@ def test_threads_and_pieces_do_not_matter(model: bm.BoltzmannMachine, options: d
 def test_rounds_of_whole_ladders_are_those_one_by_one(
     model: bm.BoltzmannMachine, n_chains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few lanes and many, energies of fields and summed anew; threads have blocks of ladders, whatever that is worth."""
+    """Few lanes and many, energies of fields and summed anew; threads have blocks of ladders whatever that is worth."""
     bias = model.flat_bias + 0.1 * np.arange(n_chains)[:, None]
     monkeypatch.setattr(engine, "WORTH_A_THREAD", 0.0)
     monkeypatch.setattr(engine, "SHORTEST_BLOCK", 0.0)
