@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Listener = Callable[[str, int, int], None]
+SOON = 0.05  # seconds between two tellings, about, of steps that take less
 
 
 class _Here(threading.local):

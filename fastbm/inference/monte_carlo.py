@@ -11,12 +11,13 @@ import numpy as np
 
 from .. import diagnostics
 from .._base.options import Least, options
-from .._base.steps import tell
+from .._base.steps import SOON, tell
 from ..data.rows import pack_rows
 from ..kernels.bits import count_pairs
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.chains import threads_between
+from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import rarely, unseen
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
@@ -43,13 +44,26 @@ def find_burn_in(chains: Sweeping, longest: int) -> int:
 
     Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
     """
-    bins = diagnostics.LogBins(1, chains.n_chains)
-    for t in range(1, longest + 1):
-        tell("sweep of the burn-in", t - 1, longest)
-        chains.sweep(1)
-        if bins.add(chains.energies()[None]):
-            return t
-    return longest
+    bins, n = diagnostics.LogBins(1, chains.n_chains), 0
+    while n < longest:
+        tell("sweep of the burn-in", n, longest)
+        # looks are taken at the end of a unit
+        rows = _energies_after(chains, min(bins.unit - n % bins.unit, longest - n))
+        n += len(rows)
+        looks = [bins.add(row[None]) for row in rows]
+        if looks[-1]:
+            break
+    return n
+
+
+def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
+    """Advance by at most so many sweeps, as many as are soon done in one call; return energies after each."""
+    if isinstance(chains, TemperedChains):
+        n = min(most, max(1, int(SOON / chains.sweep_seconds)))
+        found: np.ndarray = chains.record(n, 1)["samples/energy"]
+        return found
+    chains.sweep(1)
+    return chains.energies()[None]
 
 
 class PairCounts:

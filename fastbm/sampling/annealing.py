@@ -16,7 +16,7 @@ from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .chains import make_chains
 from .clamped import Conditioned
-from .engine.cooling import cool
+from .engine.temperatures import cool
 from .ladder import MOST_BETAS, energy_profile, equal_steps
 from .settings import Cooled, SampleSettings, Updates, knots
 

@@ -63,11 +63,13 @@ def make_chains(
     first_chain: int = 0,
     bias: np.ndarray | None = None,
     highest_beta: float | None = None,
+    **of_engine: Any,
 ) -> Chains:
     """Return chains of `model`, checked and ready to sweep.
 
     `kernel` is the fastest one unless given; `bias`, trusted, replaces that of the model, (n_chains, n_units);
-    `highest_beta` is the largest that `set_beta` will be told, of chains that do not stay at one temperature.
+    `highest_beta` is the largest that `set_beta` will be told, of chains that do not stay at one temperature;
+    `of_engine` are further settings of `Engine`.
     """
     n_chains = checks.whole("n_chains", n_chains, least=1)
     rule = checks.choice("sampler", rule, RULES)
@@ -81,17 +83,18 @@ def make_chains(
         kernel = check_kernel(kernel, *machine, beta=betas, order=chosen, first_chain=first_chain)
     return start_chains(
         model, bias, betas, rule=rule, order=chosen, kernel=kernel, seed=seed, initial=initial,
-        threads=threads_module.resolve(threads), first_chain=first_chain, highest_beta=highest_beta,
+        threads=threads_module.resolve(threads), first_chain=first_chain, highest_beta=highest_beta, **of_engine,
     )  # fmt: skip
 
 
 def start_chains(
     model: BoltzmannMachine, bias: np.ndarray, beta: np.ndarray, *, rule: str, order: str, kernel: str, seed: int,
-    initial: Any, threads: int, first_chain: int, highest_beta: float | None, one_by_one: bool | None = None,
+    initial: Any, threads: int, first_chain: int, highest_beta: float | None, **of_engine: Any,
 ) -> Chains:  # fmt: skip
     """Return chains, one for each of `beta` (n_chains,), of arguments that `make_chains` would have checked.
 
-    Whether they are swept `one_by_one`, which gives the same bits, depends on how many there are unless given.
+    Whether they are swept `one_by_one`, one of the engine's settings, changes no bit and depends on how many there are
+    unless given.
     """
     if rule == "metropolis" and order != "random" and highest_beta is None:
         _warn_if_periodic(model, order, float(beta.min()))
@@ -108,7 +111,7 @@ def start_chains(
         seed=seed,
         threads=threads,
         highest_beta=highest_beta,
-        one_by_one=one_by_one,
+        **of_engine,
     )
 
 

@@ -22,6 +22,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import make_chains, threads_between
 from .engine.engine import Engine
+from .engine.temperatures import measure
 
 SWAP_RATE = 0.3
 MOST_BETAS = 64
@@ -115,14 +116,10 @@ def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
 def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
     """Return mean and standard deviation of the energy over all chains and the last half of some sweeps."""
     chains.set_beta(np.full(chains.n_chains, beta))
-    kept = []
-    for t in range(n_sweeps):
-        if chains.halt():
-            raise Halted
-        chains.sweep(1)
-        if 2 * t >= n_sweeps - 1:
-            kept.append(chains.quick_energies())
-    return float(np.mean(kept)), spread_of(np.array(kept))
+    if chains.halt():
+        raise Halted
+    found = measure(chains, n_sweeps // 2, -(-n_sweeps // 2))
+    return float(np.mean(found)), spread_of(found)
 
 
 def spread_of(energies: np.ndarray) -> float:

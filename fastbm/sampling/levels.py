@@ -11,10 +11,13 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import couple_chains, make_chains, resolve_order, start_bits
 from .engine.lookup import LookupChains
+from .engine.temperatures import Ladders, Samples, TemperingChains
 
 
 class ByReplica:
     """Replicas keep their lanes, and temperatures move: lane ``n_betas * ladder + r`` holds replica r.
+
+    Those of a ladder are on one thread, which does many rounds in one call, if they are to be kept `together`.
 
     Attributes
     ----------
@@ -32,9 +35,10 @@ class ByReplica:
         first_ladder: int,
         initial: Any,
         bias: np.ndarray,
+        together: bool,
         **settings: Any,
     ) -> None:
-        self.n_ladders, self._betas = n_ladders, betas
+        self.n_ladders, self._betas, self._together = n_ladders, betas, together
         self.engine = make_chains(
             model,
             n_ladders * len(betas),
@@ -42,6 +46,7 @@ class ByReplica:
             initial=_of_ladders(initial, len(betas)),
             first_chain=first_ladder * len(betas),
             bias=bias[0] if len(bias) == 1 else np.repeat(bias, len(betas), axis=0),
+            together=len(betas) if together else 1,
             **settings,
         )
 
@@ -58,9 +63,23 @@ class ByReplica:
         """Let replicas that stood at levels `before` stand at `level`."""
         self.restore(level)
 
-    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
-        """Do nothing; tell so."""
-        return False
+    def advance(self, n_sweeps: int, ladders: Ladders, n_ladders: int) -> bool:
+        """Do some of `n_sweeps` sweeps and their swaps in few calls; tell whether it could be done."""
+        engine = self.engine
+        if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_sweeps):
+            return False
+        engine.temper(ladders, n_sweeps)
+        return True
+
+    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
+        """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done."""
+        engine = self.engine
+        if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
+            return None
+        n_ladders, n_betas = ladders.level.shape
+        samples = Samples(n_samples, n_ladders, n_betas, -(-engine.n_units // 8), whole=whole)
+        engine.temper(ladders, n_samples * thin, thin, samples)
+        return samples
 
     def restore(self, level: np.ndarray) -> None:
         """Give lanes the temperatures that go with levels."""
@@ -88,6 +107,7 @@ class ByLevel:
         kernel: str | None,
         seed: int,
         threads: int | None,
+        together: bool,
     ) -> None:
         self.n_ladders = n_all = -(-n_ladders // LookupChains.word_chains) * LookupChains.word_chains
         n_betas = len(betas)
@@ -129,22 +149,29 @@ class ByLevel:
         risen[before[ladder, replica], ladder] = 1
         self.engine.exchange(np.packbits(risen, axis=1, bitorder="little").view("<u4"))
 
-    def rounds(self, n_sweeps: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
-        """Do some of `n_rounds` times so many sweeps, and swaps after each, in one call; tell whether it could be done.
-
-        The arguments are as `LookupChains.temper` takes them.
+    def advance(self, n_sweeps: int, ladders: Ladders, n_ladders: int) -> bool:
+        """Do some of `n_sweeps` sweeps and their swaps in one call; tell whether it could be done.
 
         Raises
         ------
         Halted
             If a stop is asked for and the work takes longer than that between two looks for one.
         """
-        most = self.engine.most_rounds(n_sweeps)
+        every, n_swept = ladders.swap_every, self.engine.n_swept
+        if n_swept % every or n_sweeps < every:
+            return False
+        most, n_rounds = self.engine.most_rounds(every), n_sweeps // every
         if not most:
             return False
         if n_rounds > most and self.engine.halt():
             raise Halted
-        return self.engine.temper(n_sweeps, min(most, n_rounds), parity, ladders)
+        level, streams, counts, end, trips, betas, _ = ladders
+        of_rounds = (level, streams, counts, end, trips, betas, n_ladders)
+        return self.engine.temper(every, min(most, n_rounds), n_swept // every % 2, of_rounds)
+
+    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
+        """Do nothing; return None."""
+        return None
 
     def restore(self, level: np.ndarray) -> None:
         """Do nothing: lanes keep their temperatures."""

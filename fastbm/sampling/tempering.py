@@ -22,10 +22,15 @@ from .chains import threads_between
 from .clamped import Conditioned
 from .engine.choice import looks_up_ladders, why_no_ladders
 from .engine.lookup import MOST_NEIGHBOURS
+from .engine.temperatures import Ladders, Samples
 from .houdayer import HoudayerMoves, check_pairs, levels_that_pay
 from .ladder import energy_profile, equal_steps
 from .levels import ByLevel, ByReplica
 from .settings import Cooled, SampleSettings, ladder
+
+AT_ONCE, FEWEST = 64, 4  # sweeps that are mostly asked for in one call, and that are worth being prepared together
+WORTH_A_ROUND = 1e-3  # seconds of sweeps between swaps, from which on threads may share all replicas, round by round
+UNEVEN = 1.1  # times the ladders that each thread would have if they could be cut, above which threads do
 
 
 class TemperedChains(Adapter):
@@ -51,6 +56,8 @@ class TemperedChains(Adapter):
         Have `record` return the states at every level.
     offset : float or (n_chains,) array, optional
         In place of the model's, where `bias` is.
+    at_once : int
+        Sweeps that are mostly asked for in one call; how chains are dealt to threads depends on it.
 
     Attributes
     ----------
@@ -85,14 +92,18 @@ class TemperedChains(Adapter):
         whole: bool = False,
         bias: np.ndarray | None = None,
         offset: Any = None,
+        at_once: int = AT_ONCE,
     ) -> None:
         self.betas = np.array(betas, np.float64)
         self.n_chains, self.n_units, self.swap_every, self._whole = n_chains, model.n_units, swap_every, whole
-        n_betas = len(self.betas)
+        n_betas, at_once = len(self.betas), 1 if cluster else at_once
         bias = np.atleast_2d(model.flat_bias if bias is None else bias)
+        n_threads = threads_between(model, n_chains * n_betas, max(swap_every, at_once), threads)
+        alone = threads_between(model, n_chains * n_betas, swap_every, threads, WORTH_A_ROUND)  # of each round
+        even = alone == 1 or -(-n_chains // alone) * alone <= UNEVEN * n_chains
         self._place: ByLevel | ByReplica = (ByLevel if kernel == "lookup" else ByReplica)(
             model, n_chains, self.betas, first_ladder=first_chain, initial=initial, bias=bias, rule=rule, order=order,
-            kernel=kernel, seed=seed, threads=threads_between(model, n_chains * n_betas, swap_every, threads),
+            kernel=kernel, seed=seed, threads=n_threads, together=even and at_once >= FEWEST,
         )  # fmt: skip
         self.engine = self._place.engine
         n_ladders = self._place.n_ladders
@@ -165,20 +176,17 @@ class TemperedChains(Adapter):
         """Advance every replica by `n_sweeps` sweeps, with the swaps that fall among them."""
         end = self.n_swept + n_sweeps
         while self.n_swept < end:
-            if self._swept_and_swapped(end - self.n_swept):
+            left = end - self.n_swept
+            if self._moves is None and self._place.advance(left, self._ladders(), self.n_chains):
                 continue
             to_swap = self.swap_every - self.n_swept % self.swap_every
-            self.engine.sweep(min(to_swap, end - self.n_swept))
+            self.engine.sweep(min(to_swap, left))
             if self.n_swept % self.swap_every == 0:
                 self._swap()
 
-    def _swept_and_swapped(self, n_sweeps: int) -> bool:
-        """Do some of `n_sweeps` sweeps and their swaps in one call; tell whether it could be done."""
-        every = self.swap_every
-        if self._moves is not None or self.n_swept % every or n_sweeps < every:
-            return False
-        ladders = (self.level, self._swaps, self._counts, self._end, self._trips, self.betas, self.n_chains)
-        return self._place.rounds(every, n_sweeps // every, self.n_swept // every % 2, ladders)
+    def _ladders(self) -> Ladders:
+        """Return what moves where temperatures are swapped."""
+        return Ladders(self.level, self._swaps, self._counts, self._end, self._trips, self.betas, self.swap_every)
 
     def _swap(self) -> None:
         """Move clusters, then try to swap every second pair of neighbouring temperatures."""
@@ -221,27 +229,25 @@ class TemperedChains(Adapter):
             ``tempering/round_trips``: the attributes. Where the whole ladder is recorded, ``ladder/states`` (n_samples,
             n_chains, n_betas, ceil(n_units / 8)) besides.
         """
-        rows: dict[str, np.ndarray] = {
-            "samples/states": np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8),
-            "samples/energy": np.empty((n_samples, self.n_chains)),
-            **{name: np.empty((n_samples, *s.shape), s.numpy_dtype) for name, s in self.streams.items()},
-        }
-        if self._whole:
-            shape = (n_samples, self.n_chains, len(self.betas), -(-self.n_units // 8))
-            rows["ladder/states"] = np.empty(shape, np.uint8)
+        samples = None
+        if self._moves is None:
+            samples = self._place.record(n_samples, thin, self._ladders(), whole=self._whole)
+        samples = samples or self._record_one_by_one(n_samples, thin)
+        return samples.rows(self._offset)
+
+    def _record_one_by_one(self, n_samples: int, thin: int) -> Samples:
+        shape = self.n_chains, len(self.betas), -(-self.n_units // 8)
+        samples = Samples(n_samples, *shape, whole=self._whole)
         for t in range(n_samples):
             self.sweep(thin)
             lanes = self.lanes
-            energies, packed = self.engine.energies()[lanes], self.engine.packed(None if self._whole else lanes[:, -1])
-            rows["samples/states"][t] = packed[lanes[:, -1]] if self._whole else packed
-            if self._whole:
-                rows["ladder/states"][t] = packed[lanes]
-            rows["samples/energy"][t] = energies[:, -1]
-            rows["tempering/energy"][t] = energies + self._offset
-            rows["tempering/accepted"][t] = self.accepted
-            rows["tempering/attempted"][t] = self.attempted
-            rows["tempering/round_trips"][t] = self.round_trips
-        return rows
+            packed = self.engine.packed(None if self._whole else lanes[:, -1])
+            samples.states[t] = packed[lanes[:, -1]] if self._whole else packed
+            if samples.whole is not None:
+                samples.whole[t] = packed[lanes]
+            samples.energies[t], samples.counts[t] = self.engine.energies()[lanes], self._counts
+            samples.trips[t] = self.round_trips
+        return samples
 
     def energies(self) -> np.ndarray:
         """Return energies without offset at the target, (n_chains,), in float64 from the user's couplings."""

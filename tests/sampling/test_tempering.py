@@ -13,8 +13,9 @@ from fastbm._base import rng
 from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.tempering import count_round_trips, swap_neighbours
 from fastbm.sampling import houdayer
-from fastbm.sampling.engine import edges, lookup
+from fastbm.sampling.engine import edges, engine, lookup
 from fastbm.sampling.engine.lookup import LookupChains
+from fastbm.sampling.engine.temperatures import TemperingChains
 from fastbm.sampling.ladder import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
 from tests.support import machines
@@ -22,7 +23,7 @@ from tests.support.combinations import pairwise
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
 from tests.twins import reference, schedules as twins
 
-GLASS = bm.models.sherrington_kirkpatrick(40, seed=1)
+GLASS, LARGER_GLASS = (bm.models.sherrington_kirkpatrick(n, seed=1) for n in (40, 100))
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
 BETAS = [0.2, 0.5, 0.9, 1.4]
 
@@ -309,6 +310,33 @@ def test_threads_and_pieces_do_not_matter(model: bm.BoltzmannMachine, options: d
     for name, rows in expected.items():
         assert np.array_equal(np.concatenate([found[name], *(part[name] for part in later)]), rows), name
     assert_same_state(one.state(), other.state())
+
+
+@pytest.mark.parametrize("n_chains", [1, 2, 5])
+@pytest.mark.parametrize("model", [GLASS, LARGER_GLASS, LATTICE, bm.models.restricted(12, 9, seed=1)])
+def test_rounds_of_whole_ladders_are_those_one_by_one(
+    model: bm.BoltzmannMachine, n_chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few lanes and many, energies of fields and summed anew; threads have blocks of ladders whatever that is worth."""
+    bias = model.flat_bias + 0.1 * np.arange(n_chains)[:, None]
+    monkeypatch.setattr(engine, "WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr(engine, "SHORTEST_BLOCK", 0.0)
+
+    def ladders(betas: Any) -> TemperedChains:
+        options: dict[str, Any] = {"threads": 2, "at_once": 1 << 30, "swap_every": 2, "whole": True}
+        return TemperedChains(model, n_chains, betas, seed=5, bias=bias, **options)
+
+    for betas in (BETAS, np.linspace(0.1, 1.5, 17)):
+        found, plain = ladders(betas), ladders(betas)
+        assert len(found.engine.blocks) >= min(2, n_chains)
+        found.sweep(3)
+        rows = found.record(7, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(TemperingChains, "tempers", lambda *_: False)
+            plain.sweep(3)
+            expected = plain.record(7, 3)
+        assert_same_state(rows, expected)
+        assert_same_state(found.state(), plain.state())
 
 
 @pytest.mark.parametrize(("model", "options"), CASES)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..._base import rng
-from ..._base.steps import tell
+from ..._base.steps import SOON, tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import free_spread
@@ -144,10 +144,11 @@ def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: 
     chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads)
     chains.sweep(int(BURN_IN * rounds))
     visited = np.empty((LADDERS, rounds, model.n_units), np.uint8)
-    for t in range(rounds):
+    piece = max(1, int(SOON / chains.sweep_seconds))
+    for t in range(0, rounds, piece):
         tell("round of a look around", t, rounds)
-        chains.sweep(1)
-        visited[:, t] = chains.bits()
+        packed = chains.record(min(piece, rounds - t), 1)["samples/states"].swapaxes(0, 1)
+        visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
     if is_even(model, beta):
         _mirror(visited)
     up = visited.reshape(-1, model.n_units)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import diagnostics
 from ..._base.options import Least, options
-from ..._base.steps import tell
+from ..._base.steps import SOON, tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
@@ -104,15 +104,15 @@ class Tempering(Examined):
         else:
             ladder = make_levels(path, self.n_betas, seed, threads)
         of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": self.swap_every}
+        gathered = moments and path is None and means_fit(self.n_chains, len(ladder), model.n_units)
         chains: TemperedChains | BasedChains
         chains = (
-            TemperedChains(model, self.n_chains, ladder, **of_chains)
+            TemperedChains(model, self.n_chains, ladder, whole=gathered, **of_chains)
             if path is None
             else BasedChains(path, self.n_chains, ladder, **of_chains)
         )
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-        gathered = moments and path is None and means_fit(self.n_chains, len(ladder), model.n_units)
         up = np.zeros((self.n_chains, len(ladder), model.n_units)) if gathered else None
         energies, at_target = _record(chains, n_samples, self.thin, target, up)
         attempted, accepted, trips = (
@@ -173,31 +173,20 @@ def _record(
     energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
     at_target = np.empty((n_samples, chains.n_chains))
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
+    if up is not None:
+        piece = max(1, min(piece // len(chains.betas), int(SOON / (thin * chains.sweep_seconds))))
     for start in range(0, n_samples, piece):
-        step = min(piece, n_samples - start)
+        some = slice(start, min(start + piece, n_samples))
         tell("sweep", start * thin, n_samples * thin)
-        if up is None:
-            rows = [chains.record(step, thin)]
-        else:
-            rows = [_counted(chains, thin, up, start + t, n_samples) for t in range(step)]
-        energies[start : start + step] = np.concatenate([row["tempering/energy"] for row in rows])
-        at_target[start : start + step] = np.concatenate([row["samples/energy"] for row in rows])
+        row = chains.record(some.stop - start, thin)
+        energies[some], at_target[some] = row["tempering/energy"], row["samples/energy"]
         if target is not None:
-            target.add(np.concatenate([row["samples/states"] for row in rows]))
+            target.add(row["samples/states"])
+        if up is not None:
+            up += np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little").sum(axis=0)
     if up is not None:
         up /= n_samples
     return energies, at_target
-
-
-def _counted(
-    chains: TemperedChains | BasedChains, thin: int, up: np.ndarray, t: int, n_samples: int
-) -> dict[str, np.ndarray]:
-    """Record sample `t` of `n_samples`, and count the units that are up at every level."""
-    tell("sweep", t * thin, n_samples * thin)
-    row = chains.record(1, thin)
-    assert isinstance(chains, TemperedChains)
-    up += chains.engine.bits()[chains.lanes]
-    return row
 
 
 def _errors(terms: np.ndarray) -> np.ndarray:

@@ -15,24 +15,16 @@ import numpy as np
 
 from ..arrays import empty, sum_row, zeros
 from ..functions import LANES, exp_float64
-from ..jit import apart, kernel
+from ..jit import apart, apart_borrowing, kernel
 from ..random import log_of_bits, next_word
 
 _FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
 
 
-@apart
-def swap_neighbours(level, streams, counts, betas, energies, parity):
-    """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, and so on.
-
-    Return the number of swaps. Mutates `level` (n_ladders, n_betas) int64, `streams` (n_ladders, 4) and `counts` (2,
-    n_betas - 1): those attempted and those accepted.
-    Accepts with min(1, exp((beta_a - beta_b) (E_a - E_b))); `energies` (n_ladders, n_betas) are those of the replicas.
-    Invariant: every row of `level` is a permutation; one word a pair is drawn, whatever the energies.
-    Cost: O(n_ladders n_betas).
-    """
+@apart_borrowing
+def swap_in_room(level, streams, counts, betas, energies, parity, holder):
+    """Do what `swap_neighbours` does. Mutates `holder` (n_betas,) int64 besides."""
     n_ladders, n_betas = level.shape
-    holder = empty(n_betas, np.int64)
     n_swaps = 0
     for c in range(n_ladders):
         for r in range(n_betas):
@@ -51,6 +43,19 @@ def swap_neighbours(level, streams, counts, betas, energies, parity):
 
 
 @apart
+def swap_neighbours(level, streams, counts, betas, energies, parity):
+    """Try to swap levels k and k + 1 of every ladder, k = `parity`, `parity` + 2, and so on.
+
+    Return the number of swaps. Mutates `level` (n_ladders, n_betas) int64, `streams` (n_ladders, 4) and `counts` (2,
+    n_betas - 1): those attempted and those accepted.
+    Accepts with min(1, exp((beta_a - beta_b) (E_a - E_b))); `energies` (n_ladders, n_betas) are those of the replicas.
+    Invariant: every row of `level` is a permutation; one word a pair is drawn, whatever the energies.
+    Cost: O(n_ladders n_betas).
+    """
+    return swap_in_room(level, streams, counts, betas, energies, parity, empty(level.shape[1], np.int64))
+
+
+@apart_borrowing
 def count_round_trips(end, n_round_trips, level):
     """Note which end of the ladder every replica saw last, and count those that came back.
 

@@ -34,6 +34,7 @@ class FreeTempering(Phase):
             order="sequential",
             seed=s.seed,
             threads=s.threads,
+            at_once=s.n_sweeps if model.is_layered else 1,
         )
 
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:

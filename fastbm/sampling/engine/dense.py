@@ -22,14 +22,16 @@ from ...kernels.sampling.limits import ROWS
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
-from .cooling import CoolingChains
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
 from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
+from .temperatures import CoolingChains, Found, TemperingChains
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
+ONE = np.ones(1)
+SUMMED_BYTES = 1 << 18  # of values of samples whose energies are summed anew together
 
 
 def dense_room(up: np.ndarray, fields: np.ndarray) -> tuple[Any, ...]:
@@ -54,7 +56,7 @@ def few_room(fields: np.ndarray, rises: np.ndarray) -> tuple[Any, ...]:
     return arrays.empty((n_rows,), np.uint32), arrays.empty((n_rows,), fields.dtype)
 
 
-class DenseChains(CoolingChains):
+class DenseChains(CoolingChains, TemperingChains):
     """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"
@@ -145,6 +147,53 @@ class DenseChains(CoolingChains):
         if k == 0:
             self._told = None
         return int(cool_dense(self.up[k], self._chains(k), scales, sites, self._hold, *self._ways, self._rooms[k]))
+
+    def _prepare_swaps(self) -> None:
+        """Do nothing: fields are at hand."""
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
+        from ...kernels.sampling.ladders import temper_dense  # few chains are replicas
+
+        up, units = self.up[k], fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
+        packed, energies, told = self._room_of_samples(k, legs, ladders)
+        words = np.empty((len(packed) + 1, packed.shape[1], -(-self.n_units // 64)), np.uint64)
+        constants, rows = np.ascontiguousarray(self._all_down[self.blocks[k]]), self._rows(k).astype(np.int64)
+        coarse = (rows, constants, (float(units[0][0]), units[1]), np.empty(len(constants)))
+        refined = None
+        if self._refined:
+            refined = self._refined[k].arrays
+        elif self._by_fields:  # no energies are asked for
+            refined = Refined(np.zeros((0, 0, 0), np.int8), rows, len(constants)).arrays
+        visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
+        room = np.empty((8, up.shape[1]), np.uint8), self._rooms[k]
+        how = (visits, (self._hold, *self._ways), ladders, coarse, refined)
+        self._flips[k] += temper_dense(up, self._chains(k), *how, (words, energies, told, room))
+        packed[:] = words[:-1].astype("<u8", copy=False).view(np.uint8)[..., : packed.shape[2]]
+        is_sample = (legs[:, 2] == 1).any()
+        if is_sample and self._by_fields:
+            energies[:] = self._above_all_down(k, energies)
+        elif is_sample:
+            self._sum_samples(k, packed, energies)
+        if k == 0:
+            self._told = float(energies[-1, 0]) if is_sample else None
+        return packed, energies, told
+
+    def _sum_samples(self, k: int, packed: np.ndarray, energies: np.ndarray) -> None:
+        """Sum energies of samples of block `k` as `_summed` does, as many as fit into the cache in one call."""
+        n_chains = packed.shape[1]
+        together = max(1, SUMMED_BYTES // (8 * self.n_units * n_chains))
+        for t in range(0, len(packed), together):
+            some = packed[t : t + together].reshape(-1, packed.shape[2])
+            values = np.zeros((self.n_units, lanes_of(len(some))))
+            up = np.unpackbits(some, axis=1, count=self.n_units, bitorder="little").T
+            values[:, : len(some)] = self.units.values(up, np.float64)
+            bias = np.ascontiguousarray(self.bias.T)
+            if len(self.bias) > 1:
+                bias = np.zeros_like(values)
+                bias[:, : len(some)] = np.tile(self.bias[self.blocks[k]].T, len(some) // n_chains)
+            found = np.zeros(values.shape[1])
+            energies_dense(values, self._weights, bias, found, 0, self.n_units)
+            energies[t : t + together] = found[: len(some)].reshape(-1, n_chains)
 
     def _prepare_energies(self) -> None:
         """Make the fields that only energies need, where these are told from fields."""

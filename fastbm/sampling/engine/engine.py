@@ -20,7 +20,7 @@ from ...data.rows import pack_rows
 from ...kernels.bits import pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .lanes import BLOCK, LANES, Lanes, lanes_of
+from .lanes import BLOCK, LANES, Lanes, lanes_of, whole_groups
 from .orders import hold_of, sites, visit_order
 
 WORTH_A_THREAD = 4e-4  # seconds of work below which handing blocks to threads costs more than it saves
@@ -69,6 +69,7 @@ class Engine:
         threads: int,
         highest_beta: float | None = None,
         one_by_one: bool | None = None,
+        together: int = 1,
     ) -> None:
         n_chains, n_units = up.shape
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
@@ -76,6 +77,8 @@ class Engine:
         few = self._are_few(n_chains, order) if one_by_one is None else one_by_one
         self._hold, self._one_by_one = hold_of(rule, order), few or None  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
+        if together > 1:  # consecutive chains that are to be in one block
+            size = whole_groups(size, n_chains, together, threads)
         self.lanes = Lanes(n_chains, size, 1 if self._one_by_one else LANES)
         self.blocks = self.lanes.blocks
         self.beta = np.full(n_chains, beta, np.float64)

@@ -18,6 +18,16 @@ def lanes_of(n_chains: int, step: int = LANES) -> int:
     return -(-n_chains // step) * step
 
 
+def whole_groups(size: int, n_chains: int, together: int, threads: int) -> int:
+    """Return about `size` chains of a block, so many of them together.
+
+    As few lanes are idle as can be, and threads have a block each if there are as many groups.
+    """
+    most = -(-n_chains // (together * threads))
+    sizes = [together * min(most, max(1, n_groups)) for n_groups in (size // together, size // together + 1)]
+    return min(sizes, key=lambda size: -(-n_chains // size) * lanes_of(size))
+
+
 class Lanes:
     """The lanes of `n_chains` chains, in blocks of `size`; those of a block come in multiples of `step`.
 

@@ -21,8 +21,8 @@ from ...kernels.sampling.layered import fill_energies_layers, record_layers, swe
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .cooling import CoolingChains
 from .lanes import BLOCK, LANES, lanes_of
+from .temperatures import CoolingChains, Found, TemperingChains
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -73,7 +73,7 @@ class BitProduct:
         return found
 
 
-class LayeredChains(CoolingChains):
+class LayeredChains(CoolingChains, TemperingChains):
     """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.
@@ -118,15 +118,15 @@ class LayeredChains(CoolingChains):
         }
 
     def _rescale(self) -> None:
-        self._scale, betas = [], self._scales(self.beta)
+        self._scale, scales = [], self._scales(self.beta)
         for k, block in enumerate(self.blocks):
             self._scale.append(np.zeros(self.lanes.widths[k], self.dtype))
-            self.lanes.write(k, self._scale[k], betas[block])
+            self.lanes.write(k, self._scale[k], scales[block])
 
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            scaled = np.ldexp(betas, self._exponent)
-        found: np.ndarray = np.minimum(scaled, float(np.finfo(self.dtype.type).max)).astype(self.dtype)
+            scales = np.minimum(np.ldexp(betas, self._exponent), float(np.finfo(self.dtype.type).max))
+        found: np.ndarray = scales.astype(self.dtype)
         return found
 
     def _forget(self) -> None:
@@ -185,6 +185,16 @@ class LayeredChains(CoolingChains):
         self._flips[k] += cool_layers(values, *how, self._rooms[k], self._hold, scales, ends, weighing, energies)
         self.up[k][:] = values
         return energies
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
+        from ...kernels.sampling.ladders import temper_layers  # few chains are replicas
+
+        values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
+        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), (values.astype(np.float64), *self._weighing(k))
+        found = self._room_of_samples(k, legs, ladders)
+        self._flips[k] += temper_layers(values, self._chains(k), *how, ladders, weighing, found)
+        self.up[k][:] = values
+        return found
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""

@@ -19,7 +19,7 @@ from ...kernels.sampling.multispin import (
 )
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .cooling import CoolingChains
+from .temperatures import CoolingChains
 from .words import Unfit, WordChains, check_words
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class MultispinChains(CoolingChains, WordChains):
         return self.order == "random" if self.rule == "metropolis" else None
 
     def cool(self, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
-        """Do a sweep at each of `betas`: see `fastbm.sampling.engine.cooling.cool`."""
+        """Do a sweep at each of `betas`: see `fastbm.sampling.engine.temperatures.cool`."""
         energies = super().cool(betas, told)
         self._rescale()
         return energies

@@ -5,6 +5,8 @@ Few chains are swept one after the other; once so many sweeps are asked for that
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...kernels.energy import energies_sparse
@@ -12,10 +14,10 @@ from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
-from .cooling import CoolingChains
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
+from .temperatures import CoolingChains, Found, TemperingChains
 
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
@@ -24,7 +26,7 @@ KEPT, FLIP = 2.0, (18.0, 0.45)
 MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
 
 
-class SparseChains(CoolingChains):
+class SparseChains(CoolingChains, TemperingChains):
     """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`.
 
     Chains that are cooled keep their fields as long as few attempts are flips: that takes less time, and all bits are
@@ -167,6 +169,22 @@ class SparseChains(CoolingChains):
         )
         packed[:, self.blocks[k]] = own
         return energies
+
+    def tempers(self, n_sweeps: int) -> bool:
+        """Return whether so many sweeps, with swaps, are done in few calls."""
+        self._ask(n_sweeps)
+        return self._levels is None and super().tempers(n_sweeps)
+
+    def _temper_block(self, k: int, first: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
+        from ...kernels.sampling.ladders import temper_sparse  # few chains are replicas
+
+        self._kept[k] = None
+        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
+        visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
+        machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        found = self._room_of_samples(k, legs, ladders)
+        self._flips[k] += temper_sparse(self.up[k], chains, visits, (self._hold, *self._ways), ladders, machine, found)
+        return found
 
     def _energies_block(self, k: int) -> np.ndarray:
         used = self.lanes.used(k)

@@ -17,8 +17,8 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm.sampling import make_chains
-from fastbm.sampling.engine.cooling import cool
 from fastbm.sampling.engine.orders import ORDERS
+from fastbm.sampling.engine.temperatures import cool
 
 ROOT = Path(__file__).parents[3]
 PROCESSORS = [("haswell", ""), ("haswell", "+avx2"), ("generic", "")]
