@@ -10,8 +10,9 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product, pack_units
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
+from .layer_energies import fill_energies_of_fields, pack_sample
 
 
 @kernel
@@ -57,20 +58,30 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     """Draw layers given their neighbours, `n_sweeps` times; return the number of flips.
 
     Mutates `values` (n_units, lanes) of 0 or 1, of the fields' type, the streams, and `room`.
-    `chains` are the streams, beta (hi - lo) of each lane, and the number of lanes that count; `machine` the units where
-    layers begin and where the last one ends, the layers in the order of a sweep, the fields where all units are down,
-    (n_units, lanes) or (n_units, 1), and the products of `fastbm.kernels.bits.add_product`, from each layer to the next
-    and back; `room` the fields of a layer, and what these products need. `hold` is None for Gibbs.
+    `chains` are the streams, beta (hi - lo) of each lane, and the number of lanes that count; `machine` the plan of
+    layers (the units where they begin and where the last one ends, the rows of their fields in `room`, and where one
+    begins that is used for a while, and their ranks in a sweep), the layers to draw, in this order, the fields where
+    all units are down, (n_units, lanes) or (n_units, 1), and the products of `fastbm.kernels.bits.add_product`, from
+    each layer to the next and back; `room` fields, and what these products need. `hold` is None for Gibbs.
+    On exit the rows of layers that have any neighbour drawn before them hold the fields given those.
     """
     streams, scale, n_chains = chains
-    starts, visited, start, products = machine
+    (starts, places, ranks), visited, start, products = machine
     fields, words, tables = room
     flips = 0
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = starts[layer], starts[layer + 1]
-            field = fields[: end - first]
-            add_fields(field, layer, values, starts, start, products, words, tables)
+            field = fields[places[layer] : places[layer] + end - first]
+            early = add_neighbours(field, layer, values, machine, words, tables, True)
+            lower = layer > 0 and ranks[layer - 1] > ranks[layer]
+            upper = layer + 2 < starts.shape[0] and ranks[layer + 1] > ranks[layer]
+            if early and (lower or upper):
+                whole = fields[places[-1] : places[-1] + end - first]
+                for i in range(field.shape[0]):
+                    copy_row(whole[i], field[i])
+                field = whole
+            add_neighbours(field, layer, values, machine, words, tables, False)
             if hold is None:
                 flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
             else:
@@ -78,15 +89,39 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     return flips
 
 
-@apart_borrowing
-def add_fields(fields, layer, values, starts, start, products, words, tables):
-    """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
+@borrowing
+def add_neighbours(field, layer, values, machine, words, tables, early):
+    """Compute the fields of a layer given neighbours that are drawn before it, or add those drawn later.
+
+    Mutates `field`; tells whether there are any.
+    """
+    (starts, _, ranks), _, start, products = machine
     first, end = starts[layer], starts[layer + 1]
+    lower = layer > 0 and (ranks[layer - 1] < ranks[layer]) == early
+    upper = layer + 2 < starts.shape[0] and (ranks[layer + 1] < ranks[layer]) == early
+    if early:
+        _start_fields(field, first, start)
+    if lower:
+        add_product(field, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
+    if upper:
+        add_product(field, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
+    return lower or upper
+
+
+@borrowing
+def _start_fields(fields, first, start):
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
             fields[i, :] = start[first + i, 0]
         else:
             copy_row(fields[i], start[first + i])
+
+
+@apart_borrowing
+def add_fields(fields, layer, values, starts, start, products, words, tables):
+    """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
+    first, end = starts[layer], starts[layer + 1]
+    _start_fields(fields, first, start)
     if layer > 0:
         add_product(fields, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
     if layer + 2 < starts.shape[0]:
@@ -124,23 +159,42 @@ def fill_energies_layers(energies, up, machine, room):
 
 
 @kernel
-def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
+def record_layers(values, chains, machine, room, hold, thin, told, summed, packed, energies):
     """Take samples after every `thin` sweeps; return the number of flips.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
-    `sweep_layers` does. `weighing` are room for `values` in float64, the machine of `fill_energies_layers`, and its
-    room.
+    `sweep_layers` does. Energies are those of `fill_energies_of_fields`, `told` being words of all units and what that
+    takes beside, or of `fill_energies_layers` if it is None; `summed` are then room for `values` in float64, the
+    machine of that, and its room.
     """
-    up, weighed, of_energies = weighing
     flips = 0
     for t in range(packed.shape[0]):
         flips += sweep_layers(values, chains, machine, room, hold, thin)
-        pack_units(values, packed[t])
-        for i in range(up.shape[0]):
-            for lane in range(up.shape[1]):
-                up[i, lane] = np.float64(values[i, lane])
-        fill_energies_layers(energies[t], up, weighed, of_energies)
+        if told is not None:
+            words, about, of_energies = told
+            pack_sample(values, words, packed[t])
+            fill_energies_of_fields(energies[t], values, words, machine, about, of_energies)
+        if summed is not None:
+            up, weighed, of_sums = summed
+            pack_units(values, packed[t])
+            for i in range(up.shape[0]):
+                for lane in range(up.shape[1]):
+                    up[i, lane] = np.float64(values[i, lane])
+            fill_energies_layers(energies[t], up, weighed, of_sums)
     return flips
+
+
+@kernel
+def tell_energies_layers(values, machine, room, told, packed, energies):
+    """Write what `record_layers` does of a sample, once fields are computed. Mutates `packed`, `energies`, `room`."""
+    (starts, places, _), visited, _, _ = machine
+    fields, of_words, tables = room
+    words, about, of_energies = told
+    for layer in visited:
+        field = fields[places[layer] : places[layer] + starts[layer + 1] - starts[layer]]
+        add_neighbours(field, layer, values, machine, of_words, tables, True)
+    pack_sample(values, words, packed)
+    fill_energies_of_fields(energies, values, words, machine, about, of_energies)
 
 
 @kernel
