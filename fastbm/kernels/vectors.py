@@ -32,8 +32,8 @@ def has_look_up() -> bool:
     return "+avx512f" in features.split(",")
 
 
-def _tile(n_vectors: int, kind: Any = _VECTOR) -> Any:
-    """Make a function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes of a `kind`.
+def _tile(n_vectors: int) -> Any:
+    """Make a function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
 
     Its arguments are addresses and distances in bytes: of the fields and from row to row; of the tables; of the words
     that say which units are on, and from word to word; and the number of words.
@@ -47,21 +47,21 @@ def _tile(n_vectors: int, kind: Any = _VECTOR) -> Any:
             fields, next_field, tables, words, next_word, n_words = args
             code = _Code(builder)
             places = [
-                [code.at(fields, kind, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
+                [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
             ]
-            sums = [[code.kept(place, kind) for place in row] for row in places]
+            sums = [[code.kept(place) for place in row] for row in places]
             with cgutils.for_range(builder, n_words) as loop:
                 bits = [code.load(words, _WORDS, (loop.index, next_word), 64 * v) for v in range(n_vectors)]
                 held = [[builder.load(register) for register in row] for row in sums]
                 for group in range(ROWS // 4):
                     here = [
-                        code.load(tables, kind, (loop.index, TABLES), 64 * (COLUMNS * group + j))
+                        code.load(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
                         for j in range(COLUMNS)
                     ]
                     for v in range(n_vectors):
                         entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
                         for j in range(COLUMNS):
-                            held[j][v] = code.sum(held[j][v], code.look_up(here[j], entries))
+                            held[j][v] = builder.fadd(held[j][v], code.look_up(here[j], entries))
                 for row, values in zip(sums, held, strict=True):
                     for register, value in zip(row, values, strict=True):
                         builder.store(value, register)
@@ -125,23 +125,17 @@ class _Code:
     def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
 
-    def kept(self, place: Any, kind: Any = _VECTOR) -> Any:
+    def kept(self, place: Any) -> Any:
         """Return a register that starts with the vector that is at a place."""
-        register = cgutils.alloca_once(self._builder, kind)
+        register = cgutils.alloca_once(self._builder, _VECTOR)
         self._builder.store(self._builder.load(place, align=4), register)
         return register
 
     def look_up(self, table: Any, entries: Any) -> Any:
         """Every lane's entry of a table; bits of its index above the fourth have no meaning."""
-        kind, name = table.type, "sf" if table.type == _VECTOR else "si"
-        of = ir.FunctionType(kind, [kind, _WORDS])
-        permute = cgutils.get_or_insert_function(self._builder.module, of, f"llvm.x86.avx512.permvar.{name}.512")
+        kind = ir.FunctionType(_VECTOR, [_VECTOR, _WORDS])
+        permute = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
         return self._builder.call(permute, [table, entries])
-
-    def sum(self, one: Any, other: Any) -> Any:
-        """Return the sum of two vectors, of integers modulo 2^32."""
-        add = self._builder.fadd if one.type == _VECTOR else self._builder.add
-        return add(one, other)
 
     def everywhere(self, value: Any, kind: Any = _VECTOR) -> Any:
         """Return a vector of which every lane is one number."""
@@ -153,8 +147,6 @@ class _Code:
 
 add_tabled_wide = _tile(4)
 add_tabled = _tile(1)
-add_tabled_integers_wide = _tile(4, _WORDS)
-add_tabled_integers = _tile(1, _WORDS)
 
 
 def _plain_tile(kind: Any) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 from ..bit_vectors import store_word
 from ..bits import NARROW, ROWS, WIDE, pack_lanes, pack_units
 from ..jit import apart_borrowing, borrowing, kernel
-from ..vectors import COLUMNS, add_tabled_integers, add_tabled_integers_wide, has_look_up
+from ..vector_forms import add_forms, add_forms_wide
+from ..vectors import COLUMNS, has_look_up
 
 GRAIN = 16  # units of a layer that are summed together
 TURN = 2.0**32
@@ -53,28 +54,50 @@ def _pack_unless_whole(words, values, first, end):
 
 
 @borrowing
-def _add_integers(sums, form, column, up, words):
-    """Add to `sums` (4, lanes) int32 what units of a layer that are up add to four units, from `column` on."""
-    integers, tables = form
-    if LOOK_UP and tables.shape[0]:
-        table = tables.ctypes.data + column // COLUMNS * tables.strides[0]
-        here, bits = sums.ctypes.data, words.ctypes.data
-        wide = sums.shape[1] // WIDE * WIDE
-        for lane in range(0, wide, WIDE):
-            add_tabled_integers_wide(
-                here + 4 * lane, sums.strides[0], table, bits + 4 * lane, words.strides[0], words.shape[0]
-            )
-        for lane in range(wide, sums.shape[1], NARROW):
-            add_tabled_integers(
-                here + 4 * lane, sums.strides[0], table, bits + 4 * lane, words.strides[0], words.shape[0]
-            )
-        return
-    for k in range(COLUMNS):
-        for i in range(up.shape[0]):
-            integer = integers[i, column + k]
-            for lane in range(sums.shape[1]):
-                more = np.int64(integer) if up[i, lane] != 0 else np.int64(0)
-                sums[k, lane] = np.int32(np.int64(sums[k, lane]) + more)
+def _add_looked_up(near, rest, units, below, above):
+    """Do what `_add_unit` does for `COLUMNS` units; `below` and `above` are tables and words of layers beside.
+
+    `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
+    """
+    (fields, up, start), (tables, words), (others, marks) = units, below, above
+    sums, addends, beside = near.ctypes.data, rest.ctypes.data, start.ctypes.data
+    wide = near.shape[0] // WIDE * WIDE
+    for lane in range(0, wide, WIDE):
+        at = 4 * lane
+        add_forms_wide(
+            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
+            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
+            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+        )  # fmt: skip
+    for lane in range(wide, near.shape[0], NARROW):
+        at = 4 * lane
+        add_forms(
+            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
+            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
+            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+        )  # fmt: skip
+
+
+@borrowing
+def _add_unit(near, rest, sums, unit, below, above):
+    """Add the field of a unit, where it is up, to `near`, and what is added to it in integers to `rest`.
+
+    Mutates both, and `sums` (lanes,) int32, which is room; `unit` are its field, what it is, and what is added to its
+    field where all units are down; `below` and `above` are the integers that units of layers beside add, and these.
+    """
+    field, up, start = unit
+    for lane in range(sums.shape[0]):
+        sums[lane] = start[lane]
+    for integers, others in (below, above):
+        for i in range(others.shape[0]):
+            integer = np.int64(integers[i])
+            for lane in range(sums.shape[0]):
+                more = integer if others[i, lane] != 0 else np.int64(0)
+                sums[lane] = np.int32(np.int64(sums[lane]) + more)
+    for lane in range(sums.shape[0]):
+        near[lane] += field[lane] * up[lane]
+        more = np.int64(sums[lane]) if up[lane] != 0 else np.int64(0)
+        rest[lane] = np.int32(np.int64(rest[lane]) + more)
 
 
 @borrowing
@@ -96,19 +119,19 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
     `values` and `machine` are as for `fastbm.kernels.sampling.layered.sweep_layers`, and `words` as `pack_sample` gives
     them; `told` are the fields of layers given those drawn before them, those where all units are down in float64, and
     what is added to these in integers modulo 2^32: for all units down, and for each product of the machine, (n, m) and
-    as tables; and the units (n_units,) of these, none for float64. `room` are sums (lanes,) of float64 and (4, lanes)
-    of int32, (lanes,) of float32 and int32, and words of layers.
+    as tables; and the units (n_units,) of these, none for float64. `room` are (lanes,) of float64, of
+    int32 twice and of float32, and words of layers.
     Cost: half of the products of a sweep.
     """
     (starts, places, ranks), _, _, _ = machine
     fields, start, integers, forms, grains = told
-    total, sums, near, rest, own = room
+    total, sums, rest, near, own = room
     total[:] = 0.0
     for layer in range(starts.shape[0] - 1):
         first, end = starts[layer], starts[layer + 1]
         lower = layer > 0 and ranks[layer - 1] < ranks[layer]
         upper = layer + 2 < starts.shape[0] and ranks[layer + 1] < ranks[layer]
-        if not (lower or upper):
+        if not lower:  # then nor is the one above, in any order
             for i in range(first, end):
                 for lane in range(values.shape[1]):
                     total[lane] += start[i, lane if start.shape[1] > 1 else 0] * np.float64(values[i, lane])
@@ -119,39 +142,29 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
                 for lane in range(values.shape[1]):
                     total[lane] += field[i, lane] * values[first + i, lane]
             continue
-        below = above = own
-        if LOOK_UP:
-            n_below = 0
-            if lower:
-                begin = starts[layer - 1]
-                n_below = (first - begin + ROWS - 1) // ROWS
-                below = own[:n_below]
-                if not _pack_unless_whole(below, values, begin, first):  # bits beyond its end pick zeros
-                    below = words[begin // ROWS : begin // ROWS + n_below]
-            if upper:
-                last = starts[layer + 2]
-                n_above = (last - end + ROWS - 1) // ROWS
-                above = own[n_below : n_below + n_above]
-                if not _pack_unless_whole(above, values, end, last):
-                    above = words[end // ROWS : end // ROWS + n_above]
+        begin, last = starts[layer - 1], starts[layer + 2] if upper else end
+        form, other = forms[2 * layer - 2], forms[2 * layer + 1 if upper else 2 * layer - 2]
+        words_below, words_above = own[:0], own[:0]
+        if LOOK_UP:  # bits beyond the end of a layer pick zeros
+            n_below, n_above = (first - begin + ROWS - 1) // ROWS, (last - end + ROWS - 1) // ROWS
+            words_below, words_above = own[:n_below], own[n_below : n_below + n_above]
+            if not _pack_unless_whole(words_below, values, begin, first):
+                words_below = words[begin // ROWS : begin // ROWS + n_below]
+            if not _pack_unless_whole(words_above, values, end, last):
+                words_above = words[end // ROWS : end // ROWS + n_above]
+        tabled = field.shape[0] // COLUMNS * COLUMNS if LOOK_UP and form[1].shape[0] else 0
         near[:] = 0.0
         rest[:] = 0
-        for j in range(0, field.shape[0], COLUMNS):
-            n = min(COLUMNS, field.shape[0] - j)
-            for k in range(n):
-                for lane in range(sums.shape[1]):
-                    sums[k, lane] = integers[first + j + k, lane if integers.shape[1] > 1 else 0]
-            if lower:
-                _add_integers(sums, forms[2 * layer - 2], j, values[starts[layer - 1] : first], below)
-            if upper:
-                _add_integers(sums, forms[2 * layer + 1], j, values[end : starts[layer + 2]], above)
-            for k in range(n):
-                for lane in range(sums.shape[1]):
-                    up = values[first + j + k, lane]
-                    near[lane] += field[j + k, lane] * up
-                    more = np.int64(sums[k, lane]) if up != 0 else np.int64(0)
-                    rest[lane] = np.int32(np.int64(rest[lane]) + more)
-            if (j + COLUMNS) % GRAIN == 0 or j + COLUMNS >= field.shape[0]:
-                _add_grains(total, near, rest, grains[first + j])
+        for j in range(0, field.shape[0], GRAIN):
+            stop = min(j + GRAIN, field.shape[0])
+            for k in range(j, min(stop, tabled), COLUMNS):
+                i, b = first + k, k // COLUMNS
+                units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
+                _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
+            for k in range(min(max(j, tabled), stop), stop):
+                i = first + k
+                below, above = (form[0][:, k], values[begin:first]), (other[0][:, k], values[end:last])
+                _add_unit(near, rest, sums, (field[k], values[i], integers[i]), below, above)
+            _add_grains(total, near, rest, grains[first + j])
     for c in range(energies.shape[0]):
         energies[c] = total[c]

@@ -116,9 +116,10 @@ class LayerEnergies:
         """Return words of all units, and what `fill_energies_of_fields` takes of block `k`, for so many energies."""
         width, single, n_units = lanes.widths[k], self._dtype == np.float32, len(self._grains)
         forms = tuple(form.arrays(n_uses if single else 0) for form in self._forms)
-        integers, grains = lanes.spread(k, self._integers), self._grains[: n_units * single]
+        integers, grains = arrays.zeros((n_units, width), np.int32), self._grains[: n_units * single]
+        integers[:] = lanes.spread(k, self._integers)
         n_words = sum(-(-int(n) // ROWS) for n in np.diff(self._starts))
         words, own = (arrays.empty((n, width), np.uint32) for n in (-(-n_units // ROWS), n_words))
-        room = (np.zeros(width), arrays.zeros((COLUMNS, width), np.int32))
-        room += (np.zeros(width, np.float32), np.zeros(width, np.int32), own)
+        total, sums, rest, near = (np.zeros(width, kind) for kind in (np.float64, np.int32, np.int32, np.float32))
+        room = total, sums, rest, near, own
         return words, (fields, lanes.spread(k, self._field), integers, forms, grains), room
