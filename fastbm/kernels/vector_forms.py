@@ -14,7 +14,7 @@ _FLOATS, _WORDS = ir.VectorType(ir.FloatType(), 16), ir.VectorType(_INDEX, 16)
 def _forms(n_vectors: int) -> Any:
     """Make a function that adds `COLUMNS` units' fields, where they are up, to sums of `n_vectors` vectors of lanes.
 
-    The arguments are addresses and distances in bytes: of the sums `near` float32 and `rest` int32; of the units' fields,
+    The arguments are addresses and distances in bytes: of the sums `near` float32 and `rest` int32; of the fields,
     from row to row; of what they are, 0 or 1, float32; and of what is added to these fields in integers, where all
     units are down; then, for each of two layers beside, of the tables of sums of its units, of the words that say which
     of them are up, and the number of words; and from word to word.

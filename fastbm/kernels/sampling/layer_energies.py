@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..bit_vectors import store_word
-from ..bits import NARROW, ROWS, WIDE, pack_lanes, pack_units
+from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
 from ..jit import apart_borrowing, borrowing, kernel
 from ..vector_forms import add_forms, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
+from .layered import compute_fields, sweep_layers
 
 GRAIN = 16  # units of a layer that are summed together
 TURN = 2.0**32
@@ -168,3 +169,71 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
             _add_grains(total, near, rest, grains[first + j])
     for c in range(energies.shape[0]):
         energies[c] = total[c]
+
+
+@apart_borrowing
+def fill_energies_layers(energies, up, machine, room):
+    """Write energies without offset of the first lanes. Mutates `energies` (n_chains,) and `room` (rows, lanes).
+
+    `up` (n_units, lanes) float64 of 0 and 1; `machine` are the units where layers begin and end, the biases (n_units,
+    lanes) or (n_units, 1), the products from each layer to the next in float64, sums of all rows of each, the value of
+    units that are down, and by how much that of others is above it. Terms are added unit by unit, layer by layer.
+    """
+    starts, bias, products, whole, low, span = machine
+    fields, total = room[1:], room[0]
+    total[:] = 0.0
+    for i in range(up.shape[0]):
+        for lane in range(up.shape[1]):
+            total[lane] += bias[i, lane if bias.shape[1] > 1 else 0] * (low + span * up[i, lane])
+    for lane in range(energies.shape[0]):
+        energies[lane] = -total[lane]
+    for layer in range(starts.shape[0] - 2):
+        first, begin, end = starts[layer], starts[layer + 1], starts[layer + 2]
+        field = fields[: end - begin]
+        field[:] = 0.0
+        add_product(field, products[layer], up[first:begin], None, None)
+        total[:] = 0.0
+        for j in range(end - begin):
+            for lane in range(up.shape[1]):
+                here = span * field[j, lane] + low * whole[begin + j]
+                total[lane] += here * (low + span * up[begin + j, lane])
+        for lane in range(energies.shape[0]):
+            energies[lane] -= total[lane]
+
+
+@kernel
+def record_layers(values, chains, machine, room, hold, thin, told, summed, packed, energies):
+    """Take samples after every `thin` sweeps; return the number of flips.
+
+    Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
+    `sweep_layers` does. Energies are those of `fill_energies_of_fields`, `told` being words of all units and what that
+    takes beside, or of `fill_energies_layers` if it is None; `summed` are then room for `values` in float64, the
+    machine of that, and its room.
+    """
+    flips = 0
+    for t in range(packed.shape[0]):
+        flips += sweep_layers(values, chains, machine, room, hold, thin)
+        if told is not None:
+            words, about, of_energies = told
+            pack_sample(values, words, packed[t])
+            fill_energies_of_fields(energies[t], values, words, machine, about, of_energies)
+        if summed is not None:
+            up, weighed, of_sums = summed
+            pack_units(values, packed[t])
+            for i in range(up.shape[0]):
+                for lane in range(up.shape[1]):
+                    up[i, lane] = np.float64(values[i, lane])
+            fill_energies_layers(energies[t], up, weighed, of_sums)
+    return flips
+
+
+@kernel
+def tell_energies_layers(values, machine, room, told, packed, energies):
+    """Write what `record_layers` does of a sample, once fields are computed. Mutates `packed`, `energies`, `room`."""
+    _, visited, _, _ = machine
+    fields, of_words, tables = room
+    words, about, of_energies = told
+    for layer in visited:
+        compute_fields(fields, layer, values, machine, of_words, tables, 1)
+    pack_sample(values, words, packed)
+    fill_energies_of_fields(energies, values, words, machine, about, of_energies)

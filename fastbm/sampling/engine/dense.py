@@ -19,10 +19,19 @@ from ...kernels.sampling.record import record_refined, record_summed, room_of_re
 from ...machine.up_form import up_bias
 from . import fixed_point
 from .cooling import CoolingChains
-from .energy_check import ENERGY_ERROR, check_energy, energy_all_down, size_of
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
-from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
+from .remainders import (
+    ENERGY_ERROR,
+    Refined,
+    Remainders,
+    check_energy,
+    coarse_energies,
+    energy_all_down,
+    fewest_bytes,
+    settled_bytes,
+    size_of,
+)
 
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes

@@ -9,6 +9,7 @@ are summed in float64.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -94,7 +95,9 @@ class LayerEnergies:
             if self._dtype == np.float64:
                 self.error += 2.0**-53 * n_sums * size
                 continue
-            self._grains[some] = grain = 2.0**-24 * 1.001 * n_sums * size / MOST_UNITS
+            least = 2.0**-24 * 1.001 * n_sums * size / MOST_UNITS
+            # a power of two, of which couplings with few digits are multiples
+            self._grains[some] = grain = math.ldexp(1.0, math.frexp(least)[1])
             self.error += 0.5 * grain * (some.stop - some.start) * (sum(widths) + 1)
 
     @cached_property

@@ -1,8 +1,8 @@
 """Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
 What the units of one layer that are on add to the fields of another is a product of bits with the weights, a sum of
-rows (`fastbm.kernels.bits`). Energies come from the fields that a sweep has left, where that is exact to 1e-9 (sum |W| +
-sum |b|) in any state; at commits one is held against its sum in float64.
+rows (`fastbm.kernels.bits`). Energies come from the fields that a sweep has left, where that is exact to 1e-9 (sum |W|
++ sum |b|) in any state; at commits one is held against its sum in float64.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._base import arrays
 from ...kernels.bits import MASKS, NARROW, fill_tables, room_of_rows
-from ...kernels.sampling.layered import fill_energies_layers, record_layers, sweep_layers, tell_energies_layers
+from ...kernels.sampling.layered import sweep_layers
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .energy_check import ENERGY_ERROR, check_energy, energy_all_down, size_of
 from .engine import Engine
 from .fixed_point import scaled_to
 from .lanes import BLOCK, LANES, lanes_of
-from .layer_energies import LayerEnergies
+from .remainders import ENERGY_ERROR, check_energy, energy_all_down, size_of
+
+if TYPE_CHECKING:
+    from .layer_energies import LayerEnergies
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -191,6 +193,8 @@ class LayeredChains(Engine):
         self._for_blocks(draw, 1)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling.layer_energies import record_layers  # no others need it
+
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
         own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
         energies, told = np.empty(own.shape[:2]), self._telling(k, len(packed))
@@ -226,16 +230,24 @@ class LayeredChains(Engine):
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
 
     def _energies_block(self, k: int) -> np.ndarray:
+        from ...kernels.sampling.layer_energies import fill_energies_layers, tell_energies_layers
+
         energies = np.empty(self.lanes.used(k))
         if (told := self._telling(k, 1)) is not None:
-            machine, packed = self._machine(1, k, self._visited), np.empty((len(energies), -(-self.n_units // 8)), np.uint8)
+            machine, packed = (
+                self._machine(1, k, self._visited),
+                np.empty((len(energies), -(-self.n_units // 8)), np.uint8),
+            )
             tell_energies_layers(self._values[k], machine, self._rooms[k], told, packed, energies)
-            return self._above_all_down(k, energies[None])[0]
+            found: np.ndarray = self._above_all_down(k, energies[None])[0]
+            return found
         fill_energies_layers(energies, self.up[k].astype(np.float64), *self._weighing(k))
         return energies
 
     def _prepare_energies(self) -> None:
         """Make what energies are told from before blocks run side by side."""
+        from .layer_energies import LayerEnergies
+
         self._prepare()
         if self._told_from is None:
             form, _ = up_form(self.couplings, self.bias, self.units)
