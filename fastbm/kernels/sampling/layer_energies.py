@@ -134,8 +134,13 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
         upper = layer + 2 < starts.shape[0] and ranks[layer + 1] < ranks[layer]
         if not lower:  # then nor is the one above, in any order
             for i in range(first, end):
-                for lane in range(values.shape[1]):
-                    total[lane] += start[i, lane if start.shape[1] > 1 else 0] * np.float64(values[i, lane])
+                if start.shape[1] > 1:
+                    for lane in range(total.shape[0]):
+                        total[lane] += start[i, lane] * np.float64(values[i, lane])
+                else:
+                    pull, up = start[i, 0], values[i]
+                    for lane in range(total.shape[0]):
+                        total[lane] += pull * np.float64(up[lane])
             continue
         field = fields[places[layer] : places[layer] + end - first]
         if not grains.shape[0]:

@@ -196,11 +196,14 @@ class LayeredChains(Engine):
         from ...kernels.sampling.layer_energies import record_layers  # no others need it
 
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
-        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        alone = len(self.blocks) == 1
+        own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
         energies, told = np.empty(own.shape[:2]), self._telling(k, len(packed))
         summed = (values.astype(np.float64), *self._weighing(k)) if told is None else None
         self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, told, summed, own, energies)
-        packed[:, self.blocks[k]], self.up[k][:] = own, values
+        if not alone:
+            packed[:, self.blocks[k]] = own
+        self.up[k][:] = values
         return energies if told is None else self._above_all_down(k, energies)
 
     def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:

@@ -67,8 +67,10 @@ def test_energies_of_fields_of_layers_are_those_of_the_couplings(
         fields = model.couplings.field(values.reshape(-1, n)).reshape(values.shape)
         exact = -(values * (0.5 * fields + chains.bias)).sum(axis=2)
         np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-9 * most)
-    whole = others.record(2, 1), others.record(9, 2)
-    assert all(np.array_equal(a[name], b[name]) for a, b in zip(found, whole, strict=True) for name in a)
+    pieces = [others.record(n_samples, thin) for n_samples, thin in ((2, 1), (3, 2), (6, 2))]
+    for name in found[0]:  # the second piece is too short for tables
+        whole = np.concatenate([one[name] for one in found])
+        assert np.array_equal(whole, np.concatenate([one[name] for one in pieces]))
     assert np.array_equal(chains.energies(), found[1]["samples/energy"][-1])
     chains.state()
 
