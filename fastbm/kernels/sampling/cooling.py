@@ -14,7 +14,8 @@ from ..jit import kernel
 from .dense import advance_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
 from .few_dense import advance_dense_few
-from .layered import fill_energies_layers, sweep_layers
+from .layer_energies import fill_energies_layers
+from .layered import sweep_layers
 from .multispin import FIRST, LEVELS, WORDS, sweep_multispin
 from .sparse import sweep_sparse
 
@@ -62,7 +63,7 @@ def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, ene
     """Do a sweep at each of `scales` (n_sweeps,); return the number of flips.
 
     Mutates `energies` (n_ends, n_chains), those after so many sweeps as `ends`, which increase, tell; and what
-    `fastbm.kernels.sampling.layered.record_layers` does, whose arguments the others are.
+    `sweep_layers` does. `weighing` is as `summed` for `record_layers`.
     """
     (up, weighed, of_energies), row, flips = weighing, 0, 0
     for t in range(scales.shape[0]):

@@ -18,7 +18,8 @@ from .dense import advance_dense
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
-from .layered import fill_energies_layers, sweep_layers
+from .layer_energies import fill_energies_layers
+from .layered import sweep_layers
 from .sparse import sweep_sparse
 from .tempering import count_round_trips, swap_in_room
 
@@ -171,7 +172,7 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
     """Do what `temper_dense` does of replicas on layered couplings.
 
     Mutates `values`, scale and streams of `chains`, and what `swap_lanes` does. `visits` is (legs, hold), `machine`
-    (machine, room) as for `sweep_layers`, `weighing` as for `record_layers`.
+    (machine, room) as for `sweep_layers`, `weighing` as `summed` for `record_layers`.
     """
     (legs, hold), (machine_of_sweeps, room), (packed, energies, told) = visits, machine, found
     up, weighed, of_energies = weighing

@@ -8,9 +8,9 @@ Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32
 import numpy as np
 
 from ..arrays import copy_row, empty, zeros
-from ..bits import add_product, pack_units
+from ..bits import add_product
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, inlined, kernel
+from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
@@ -66,20 +66,22 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     """Draw layers given their neighbours, `n_sweeps` times; return the number of flips.
 
     Mutates `values` (n_units, lanes) of 0 or 1, of the fields' type, the streams, and `room`.
-    `chains` are the streams, beta (hi - lo) of each lane, and the number of lanes that count; `machine` the units where
-    layers begin and where the last one ends, the layers in the order of a sweep, the fields where all units are down,
-    (n_units, lanes) or (n_units, 1), and the products of `fastbm.kernels.bits.add_product`, from each layer to the next
-    and back; `room` the fields of a layer, and what these products need. `hold` is None for Gibbs.
+    `chains` are the streams, beta (hi - lo) of each lane, and the number of lanes that count; `machine` the plan of
+    layers (the units where they begin and where the last one ends, the rows of their fields in `room`, and where one
+    begins that is used for a while, and their ranks in a sweep), the layers to draw, in this order, the fields where
+    all units are down, (n_units, lanes) or (n_units, 1), and the products of `fastbm.kernels.bits.add_product`, from
+    each layer to the next and back; `room` fields, and what these products need. `hold` is None for Gibbs.
+    On exit the rows of layers that have any neighbour drawn before them hold the fields given those.
     """
     streams, scale, n_chains = chains
-    starts, visited, start, products = machine
+    (starts, _, _), visited, _, _ = machine
     fields, words, tables = room
     flips = 0
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = starts[layer], starts[layer + 1]
-            field = fields[: end - first]
-            add_fields(field, layer, values, starts, start, products, words, tables)
+            place = compute_fields(fields, layer, values, machine, words, tables, 2)
+            field = fields[place : place + end - first]
             if hold is None:
                 flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
             else:
@@ -87,69 +89,52 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     return flips
 
 
-@apart_borrowing
-def add_fields(fields, layer, values, starts, start, products, words, tables):
-    """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
+@borrowing
+def compute_fields(fields, layer, values, machine, words, tables, n_stages):
+    """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
+
+    Mutates `fields`; returns the row where these begin. The first ones stay where they are if there are any of both.
+    """
+    (starts, places, ranks), _, start, products = machine
     first, end = starts[layer], starts[layer + 1]
+    n, place = end - first, places[layer]
+    _start_fields(fields[place : place + n], first, start)
+    n_added = 0
+    for stage in range(n_stages):
+        lower = layer > 0 and (ranks[layer - 1] > ranks[layer]) == (stage > 0)
+        upper = layer + 2 < starts.shape[0] and (ranks[layer + 1] > ranks[layer]) == (stage > 0)
+        if stage > 0 and n_added > 0 and (lower or upper):
+            place = places[-1]
+            for i in range(n):
+                copy_row(fields[place + i], fields[places[layer] + i])
+        for one in range(2):
+            if lower if one == 0 else upper:
+                beside = layer - 1 if one == 0 else layer + 1
+                product = products[2 * layer - 2 if one == 0 else 2 * layer + 1]
+                up = values[starts[beside] : starts[beside + 1]]
+                add_product(fields[place : place + n], product, up, words, tables)
+                n_added += 1
+    return place
+
+
+@borrowing
+def _start_fields(fields, first, start):
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
             fields[i, :] = start[first + i, 0]
         else:
             copy_row(fields[i], start[first + i])
+
+
+@apart_borrowing
+def add_fields(fields, layer, values, starts, start, products, words, tables):
+    """Compute the fields of a layer given its neighbours. Mutates `fields`; arguments are those of `sweep_layers`."""
+    first, end = starts[layer], starts[layer + 1]
+    _start_fields(fields, first, start)
     if layer > 0:
         add_product(fields, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
     if layer + 2 < starts.shape[0]:
         add_product(fields, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
-
-
-@apart_borrowing
-def fill_energies_layers(energies, up, machine, room):
-    """Write energies without offset of the first lanes. Mutates `energies` (n_chains,) and `room` (rows, lanes).
-
-    `up` (n_units, lanes) float64 of 0 and 1; `machine` are the units where layers begin and end, the biases (n_units,
-    lanes) or (n_units, 1), the products from each layer to the next in float64, sums of all rows of each, the value of
-    units that are down, and by how much that of others is above it. Terms are added unit by unit, layer by layer.
-    """
-    starts, bias, products, whole, low, span = machine
-    fields, total = room[1:], room[0]
-    total[:] = 0.0
-    for i in range(up.shape[0]):
-        for lane in range(up.shape[1]):
-            total[lane] += bias[i, lane if bias.shape[1] > 1 else 0] * (low + span * up[i, lane])
-    for lane in range(energies.shape[0]):
-        energies[lane] = -total[lane]
-    for layer in range(starts.shape[0] - 2):
-        first, begin, end = starts[layer], starts[layer + 1], starts[layer + 2]
-        field = fields[: end - begin]
-        field[:] = 0.0
-        add_product(field, products[layer], up[first:begin], None, None)
-        total[:] = 0.0
-        for j in range(end - begin):
-            for lane in range(up.shape[1]):
-                here = span * field[j, lane] + low * whole[begin + j]
-                total[lane] += here * (low + span * up[begin + j, lane])
-        for lane in range(energies.shape[0]):
-            energies[lane] -= total[lane]
-
-
-@kernel
-def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
-    """Take samples after every `thin` sweeps; return the number of flips.
-
-    Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
-    `sweep_layers` does. `weighing` are room for `values` in float64, the machine of `fill_energies_layers`, and its
-    room.
-    """
-    up, weighed, of_energies = weighing
-    flips = 0
-    for t in range(packed.shape[0]):
-        flips += sweep_layers(values, chains, machine, room, hold, thin)
-        pack_units(values, packed[t])
-        for i in range(up.shape[0]):
-            for lane in range(up.shape[1]):
-                up[i, lane] = np.float64(values[i, lane])
-        fill_energies_layers(energies[t], up, weighed, of_energies)
-    return flips
 
 
 @kernel

@@ -24,10 +24,19 @@ from ...machine.up_form import up_bias
 from . import fixed_point
 from .engine import PIECE_SECONDS
 from .lanes import lanes_of
-from .remainders import Refined, Remainders, coarse_energies, fewest_bytes, settled_bytes
+from .remainders import (
+    ENERGY_ERROR,
+    Refined,
+    Remainders,
+    check_energy,
+    coarse_energies,
+    energy_all_down,
+    fewest_bytes,
+    settled_bytes,
+    size_of,
+)
 from .temperatures import CoolingChains, Found, TemperingChains
 
-ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 ONE = np.ones(1)
@@ -69,9 +78,8 @@ class DenseChains(CoolingChains, TemperingChains):
         self._point, self._rises, self._start = fixed_point.dense_integers(
             self.couplings, self._field, self.units, self.highest_beta
         )
-        # sum |W| + sum |b|
-        self._most = 0.5 * float(self.couplings.absolute_sums().sum()) + float(np.abs(self.bias).sum(axis=1).min())
-        self._all_down = np.broadcast_to(self._energy_all_down(), (self.n_chains,))
+        self._most = size_of(self.couplings, self.bias)
+        self._all_down = np.broadcast_to(energy_all_down(self._field, self.bias, self.units), (self.n_chains,))
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self._remainders: Remainders | None = None
@@ -79,13 +87,6 @@ class DenseChains(CoolingChains, TemperingChains):
         self._forget()
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
         self.detail = self._point.detail(self.kernel)
-
-    def _energy_all_down(self) -> np.ndarray:
-        lo, total = float(self.units.lo), 0.0
-        if lo:  # a = span (b + lo W 1) is at hand
-            total = float(((np.atleast_2d(self._field)[0] / self.units.span - self.bias[0]) / lo).sum())
-        found: np.ndarray = -0.5 * lo * lo * total - lo * self.bias.sum(axis=1)
-        return found
 
     def _are_fields_exact(self) -> tuple[bool, int]:
         """Return whether energies that fields tell are off by at most `ENERGY_ERROR`, all roundings of one sign.
@@ -308,18 +309,8 @@ class DenseChains(CoolingChains, TemperingChains):
         """
         # sooner to look would be the most of the work
         if self._refined and self._told is not None and self.n_swept * self.n_chains >= self.n_units:
-            self._check_energy(self._told)
+            check_energy(self._told, self.up[0][:, 0], self.couplings, self.bias[0], self.units)
         return super().state()
-
-    def _check_energy(self, kept: float) -> None:
-        """Hold the energy that was told of the first chain against its sum in float64."""
-        values = self.units.values(self.up[0][:, :1].T, np.float64)
-        full = -0.5 * float((self.couplings.field(values) * values).sum()) - float(values[0] @ self.bias[0])
-        if abs(kept - full) > ENERGY_ERROR * self._most:
-            raise RuntimeError(
-                f"the energy of a chain, {kept!r}, is not that of its state, {full!r}: the memory of this machine or "
-                "its compiled kernels are damaged. What was committed before is sound; resume the run elsewhere."
-            )
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state and the fields of chain index[c]; streams and temperatures stay."""

@@ -1,7 +1,8 @@
 """Chains on layered couplings: block Gibbs (or Metropolis), a layer drawn at once given its neighbours.
 
 What the units of one layer that are on add to the fields of another is a product of bits with the weights, a sum of
-rows (`fastbm.kernels.bits`).
+rows (`fastbm.kernels.bits`). Energies come from the fields that a sweep has left, where that is exact to 1e-9 (sum |W|
++ sum |b|) in any state; at commits one is held against its sum in float64.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._base import arrays
 from ...kernels.bits import MASKS, NARROW, fill_tables, room_of_rows
-from ...kernels.sampling.layered import fill_energies_layers, record_layers, sweep_layers
+from ...kernels.sampling.layered import sweep_layers
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
+from .fixed_point import scaled_to
 from .lanes import BLOCK, LANES, lanes_of
+from .remainders import ENERGY_ERROR, check_energy, energy_all_down, size_of
 from .temperatures import CoolingChains, Found, TemperingChains
+
+if TYPE_CHECKING:
+    from .layer_energies import LayerEnergies
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -101,12 +107,15 @@ class LayeredChains(CoolingChains, TemperingChains):
         self._products = [BitProduct(one) for block in weights for one in (block, block.T)]
         self._rooms: list[Any] = []
         self._user_pulls_made: list[BitProduct] | None = None
-        field = np.ldexp(field, -self._exponent)
-        self._start = [self.lanes.spread(k, field.astype(self.dtype)) for k in range(len(self.blocks))]
+        self._field = np.ldexp(field, -self._exponent)
+        self._start = [self.lanes.spread(k, self._field.astype(self.dtype)) for k in range(len(self.blocks))]
         self._layers = self.couplings.layers
         numbers = np.arange(len(self._layers))
         self._visited = np.concatenate([numbers[::2], numbers[1::2]]) if self.order == "coloured" else numbers
-        self._starts = np.array([0, *(rows.stop for rows in self._layers)])
+        self._plan, self._n_rows = self._planned()
+        self._starts = self._plan[0]
+        self._all_down = np.broadcast_to(energy_all_down(field, self.bias, self.units), (self.n_chains,))
+        self._told_from: LayerEnergies | None = None
         self._rescale()
         self._forget()
         products = sum(block.size for block in form.arrays) / max(self.n_units, 1)
@@ -116,6 +125,22 @@ class LayeredChains(CoolingChains, TemperingChains):
             "fields": self.dtype.name,
             "largest log-odds error": worst * (2.0**-22 if single else 2.0**-51),
         }
+
+    def _planned(self) -> tuple[np.ndarray, int]:
+        """Return where layers begin, where their fields do, and their ranks in a sweep; and how many rows fields take.
+
+        Fields are kept of layers that have any neighbour drawn before them; those drawn first need theirs only before
+        that, and those that have neighbours on both sides take other rows for a while.
+        """
+        sizes = [rows.stop - rows.start for rows in self._layers]
+        n, ranks = len(sizes), np.argsort(self._visited)
+        near = [[k for k in (layer - 1, layer + 1) if 0 <= k < n] for layer in range(n)]
+        kept = [any(ranks[k] < ranks[layer] for k in near[layer]) for layer in range(n)]
+        mixed = [kept[layer] and any(ranks[k] > ranks[layer] for k in near[layer]) for layer in range(n)]
+        ends = np.cumsum([0, *(size * of for size, of in zip(sizes, kept, strict=True))])
+        places = [*(end * of for end, of in zip(ends[:-1], kept, strict=True)), ends[-1]]
+        n_rows = ends[-1] + max((size * of for size, of in zip(sizes, mixed, strict=True)), default=0)
+        return np.array([[0, *np.cumsum(sizes)], places, [*ranks, n]]), max(int(n_rows), *sizes, 0)
 
     def _rescale(self) -> None:
         self._scale, scales = [], self._scales(self.beta)
@@ -131,24 +156,26 @@ class LayeredChains(CoolingChains, TemperingChains):
 
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
+        self._told: float | None = None  # what energy the first chain has
 
     def _prepare(self) -> None:
         """Make room for the fields of a layer, and for products, of every block."""
         if not self._rooms:
-            n_rows = max((rows.stop - rows.start for rows in self._layers), default=0)
-            fields = self.lanes.room(n_rows, self.dtype)
+            fields = self.lanes.room(self._n_rows, self.dtype)
             self._rooms = [(field, *BitProduct.room(self._products, field.shape[1])) for field in fields]
 
     def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
         """Return the machine of block `k` as kernels take it."""
         with self._making:
             products = tuple(product.arrays(n_sweeps) for product in self._products)
-        return self._starts, visited, self._start[k], products
+        return tuple(self._plan), visited, self._start[k], products
 
     def _chains(self, k: int) -> tuple[np.ndarray, np.ndarray, int]:
         return self.lane_streams[k], self._scale[k], self.lanes.used(k)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
+        if k == 0:
+            self._told = None
         machine, values = self._machine(n_sweeps, k, self._visited), self._values[k]
         step = max(1, self._longest_piece() // self.n_units)
         for start in range(0, n_sweeps, step):
@@ -170,18 +197,43 @@ class LayeredChains(CoolingChains, TemperingChains):
         self._for_blocks(draw, 1)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling.layer_energies import record_layers  # no others need it
+
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
-        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies, weighing = np.empty(own.shape[:2]), (values.astype(np.float64), *self._weighing(k))
-        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
-        packed[:, self.blocks[k]], self.up[k][:] = own, values
-        return energies
+        alone = len(self.blocks) == 1
+        own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
+        energies, told = np.empty(own.shape[:2]), self._telling(k, len(packed))
+        summed = (values.astype(np.float64), *self._weighing(k)) if told is None else None
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, told, summed, own, energies)
+        if not alone:
+            packed[:, self.blocks[k]] = own
+        self.up[k][:] = values
+        return energies if told is None else self._above_all_down(k, energies)
+
+    def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:
+        """Return what tells energies of block `k` from fields, or None where these are too coarse."""
+        told_from = self._told_from
+        if told_from is None or told_from.error > self._most:
+            return None
+        with self._making:
+            return told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
+
+    def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
+        """Return energies of block `k`, (n_samples, n_chains), from what kernels tell, which is lost."""
+        found, factor = scaled_to(energies, -1.0, self._exponent)
+        found *= factor
+        found += self._all_down[self.blocks[k]]
+        if k == 0:
+            self._told = float(found[-1, 0])
+        return found
 
     def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
 
         values, how = self._values[k], (self._chains(k), self._machine(len(scales), k, self._visited))
         energies, weighing = np.empty((len(ends), self.lanes.used(k))), (np.empty(values.shape), *self._weighing(k))
+        if k == 0:
+            self._told = None
         self._flips[k] += cool_layers(values, *how, self._rooms[k], self._hold, scales, ends, weighing, energies)
         self.up[k][:] = values
         return energies
@@ -192,13 +244,16 @@ class LayeredChains(CoolingChains, TemperingChains):
         values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
         how, weighing = ((legs, self._hold), (machine, self._rooms[k])), (values.astype(np.float64), *self._weighing(k))
         found = self._room_of_samples(k, legs, ladders)
+        if k == 0:
+            self._told = None
         self._flips[k] += temper_layers(values, self._chains(k), *how, ladders, weighing, found)
         self.up[k][:] = values
         return found
 
     def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""
-        pulls = self._user_pulls
+        with self._making:
+            pulls = self._user_pulls
         whole = np.concatenate([np.zeros(int(self._starts[1])), *(pull.whole for pull in pulls)])
         products = tuple(pull.arrays(0) for pull in pulls)
         bias, units = self.lanes.spread(k, self.bias), (float(self.units.lo), float(self.units.span))
@@ -206,13 +261,48 @@ class LayeredChains(CoolingChains, TemperingChains):
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
 
     def _energies_block(self, k: int) -> np.ndarray:
+        from ...kernels.sampling.layer_energies import fill_energies_layers, tell_energies_layers
+
         energies = np.empty(self.lanes.used(k))
+        if (told := self._telling(k, 1)) is not None:
+            machine, packed = (
+                self._machine(1, k, self._visited),
+                np.empty((len(energies), -(-self.n_units // 8)), np.uint8),
+            )
+            tell_energies_layers(self._values[k], machine, self._rooms[k], told, packed, energies)
+            found: np.ndarray = self._above_all_down(k, energies[None])[0]
+            return found
         fill_energies_layers(energies, self.up[k].astype(np.float64), *self._weighing(k))
         return energies
 
     def _prepare_energies(self) -> None:
-        """Make the user's couplings before blocks run side by side."""
-        _ = self._user_pulls
+        """Make what energies are told from before blocks run side by side."""
+        from .layer_energies import LayerEnergies
+
+        self._prepare()
+        if self._told_from is None:
+            form, _ = up_form(self.couplings, self.bias, self.units)
+            blocks = [np.ldexp(block, -self._exponent) for block in form.arrays]
+            self._told_from = LayerEnergies(blocks, self._field, self._plan, self.dtype)
+            size = ENERGY_ERROR * size_of(self.couplings, self.bias)
+            self._most = float(np.ldexp(size, -self._exponent)) if self._tables_fit(blocks) else -1.0
+
+    @staticmethod
+    def _tables_fit(blocks: Sequence[np.ndarray]) -> bool:
+        """Return whether tables of all products, four integers for a coupling, are not too large to be kept."""
+        return all(16 * block.size <= TABLES_BYTES for block in blocks)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If what energies are told from has come apart from the states.
+        """
+        if self._told is not None and self.n_swept * self.n_chains >= self.n_units:
+            check_energy(self._told, self.up[0][:, 0], self.couplings, self.bias[0], self.units)
+        return super().state()
 
     @property
     def _user_pulls(self) -> list[BitProduct]:

@@ -1,7 +1,7 @@
 """What rounding to fixed point has left of dense couplings, and of the energies of chains.
 
 With remainders energies of fields are those of the user's couplings to half of one of `STEPS` of a unit of the fields
-for each coupling and each bias.
+for each coupling and each bias. Any energy that is told from fields may be held against its sum (`check_energy`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from ...kernels.sampling.field_energies import (
 )
 from ...kernels.sampling.rounding import fill_remainders, worst_remainder
 from ...machine.couplings import Couplings
+from ...machine.units import Units
 from .fixed_point import FixedPoint
 
 _known: WeakKeyDictionary[Couplings, tuple[tuple[int, float], float]] = WeakKeyDictionary()  # what was found of some
+ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy told from fields may be off
 FEWER = 9.0  # times less than half a step for every pair is what remainders of either sign come to in the worst state
 
 
@@ -125,3 +127,34 @@ def coarse_energies(up: np.ndarray, fields: np.ndarray, start: np.ndarray) -> np
     energies = np.empty(len(fields))
     energies_of_fields(up, fields, start.astype(np.int64), energies)
     return energies
+
+
+def size_of(couplings: Couplings, bias: np.ndarray) -> float:
+    """Return sum |W| + sum |b|, of the smallest of the biases (1 or n_chains, n_units)."""
+    return 0.5 * float(couplings.absolute_sums().sum()) + float(np.abs(bias).sum(axis=1).min())
+
+
+def energy_all_down(field: np.ndarray, bias: np.ndarray, units: Units) -> np.ndarray:
+    """Return energies with all units down, (1 or n_chains,); `field` is what `up_bias` makes of `bias`."""
+    lo, total = float(units.lo), 0.0
+    if lo:  # a = span (b + lo W 1) is at hand
+        total = float(((np.atleast_2d(field)[0] / units.span - bias[0]) / lo).sum())
+    found: np.ndarray = -0.5 * lo * lo * total - lo * bias.sum(axis=1)
+    return found
+
+
+def check_energy(told: float, up: np.ndarray, couplings: Couplings, bias: np.ndarray, units: Units) -> None:
+    """Hold the energy that was told of a chain against its sum in float64; `up` and `bias` are (n_units,).
+
+    Raises
+    ------
+    RuntimeError
+        If it is off by more than it may be.
+    """
+    values = units.values(up[None], np.float64)
+    full = -0.5 * float((couplings.field(values) * values).sum()) - float(values[0] @ bias)
+    if abs(told - full) > ENERGY_ERROR * size_of(couplings, bias[None]):
+        raise RuntimeError(
+            f"the energy of a chain, {told!r}, is not that of its state, {full!r}: the memory of this machine or "
+            "its compiled kernels are damaged. What was committed before is sound; resume the run elsewhere."
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -38,6 +40,41 @@ def test_energies_of_fields_are_those_of_the_couplings(units: str, kind: str, ow
     chains.state()
 
 
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("order", ["sequential", "coloured"])
+@pytest.mark.parametrize("sizes", [(64, 130), (33, 5, 64, 70)])
+@pytest.mark.parametrize(("kind", "own_bias"), [("glass", True), ("hub", False), ("steep", False)])
+def test_energies_of_fields_of_layers_are_those_of_the_couplings(
+    units: str, order: str, sizes: tuple[int, ...], kind: str, own_bias: bool
+) -> None:
+    """By products, by tables of many samples and told anew they are the same; steep ones have fields of float64."""
+    n, n_chains, generator = sum(sizes), 70, np.random.default_rng(3)
+    blocks = [generator.normal(size=shape) * (1e4 if kind == "steep" else 1.0) for shape in pairwise(sizes)]
+    if kind == "hub":
+        blocks[0][0, 0] = 1e9
+    model = bm.BoltzmannMachine(blocks, generator.normal(size=n), units=units)
+    bias = generator.normal(size=(n_chains, n)) if own_bias else None
+    beta = 1e-8 if kind == "hub" else 0.1
+    chains, others = (
+        make_chains(model, n_chains, kernel="layered", order=order, beta=beta, seed=1, bias=bias, threads=threads)
+        for threads in (1, 2)
+    )
+    assert (chains.detail["fields"] == "float64") == (kind == "steep")
+    most = sum(float(np.abs(block).sum()) for block in blocks) + np.abs(chains.bias).sum(axis=1).min()
+    found = [chains.record(n_samples, thin) for n_samples, thin in ((2, 1), (9, 2))]
+    for states, energies in ((one["samples/states"], one["samples/energy"]) for one in found):
+        values = model.convention.values(np.unpackbits(states, axis=2, count=n, bitorder="little"), np.float64)
+        fields = model.couplings.field(values.reshape(-1, n)).reshape(values.shape)
+        exact = -(values * (0.5 * fields + chains.bias)).sum(axis=2)
+        np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-9 * most)
+    pieces = [others.record(n_samples, thin) for n_samples, thin in ((2, 1), (3, 2), (6, 2))]
+    for name in found[0]:  # the second piece is too short for tables
+        whole = np.concatenate([one[name] for one in found])
+        assert np.array_equal(whole, np.concatenate([one[name] for one in pieces]))
+    assert np.array_equal(chains.energies(), found[1]["samples/energy"][-1])
+    chains.state()
+
+
 @pytest.mark.parametrize("n", [3, 4, 13])
 def test_the_worst_remainder_is_that_of_no_state(n: int) -> None:
     """It lies between the largest of all states and the sum of all remainders of one sign."""
@@ -58,6 +95,15 @@ def test_remainders_that_are_alike_add_up() -> None:
     found = worst_remainder(values, 4.0, np.full((n, n), 3, np.int32), 254)
     in_fours = 6 * 10 + 1  # pairs, which count half
     assert found == pytest.approx(0.25 * (n * (n - 1) / 2 - in_fours) + 0.5 * in_fours, rel=2e-3)
+
+
+def test_energies_of_layers_that_are_no_longer_those_of_their_states_are_told() -> None:
+    chains = make_chains(bm.models.restricted(40, 20, scale=1.0, seed=1), 2)
+    chains.record(60, 1)
+    chains._told_from._grains *= 1.0 + 1e-6
+    chains.record(1, 1)
+    with pytest.raises(RuntimeError, match="not that of its state"):
+        chains.state()
 
 
 def test_fields_that_came_apart_from_their_states_are_told() -> None:

@@ -1,0 +1,244 @@
+"""Energies of layered machines from the fields that a sweep has computed, each pair of layers counted once.
+
+With f the fields where all units are down, and F those of a layer given the layers drawn before it in a sweep, E =
+E(all down) - sum x f - sum x F over units of layers that are drawn first, and of others. Where F is float32, it says
+how large a sum over some units is, and integers modulo 2^32 say the rest: couplings are multiples of a unit so coarse
+that the roundings of F are less than 2^31 of it, and so fine that these multiples are nearly the couplings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..bit_vectors import store_word
+from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
+from ..jit import apart_borrowing, borrowing, kernel
+from ..vector_forms import add_forms, add_forms_wide
+from ..vectors import COLUMNS, has_look_up
+from .layered import compute_fields, sweep_layers
+
+GRAIN = 16  # units of a layer that are summed together
+TURN = 2.0**32
+LOOK_UP = has_look_up()
+
+
+@kernel
+def pack_sample(values, words, packed):
+    """Pack each lane's units into words, and into bytes as `pack_units` does. Mutates `packed` (n_chains, n_bytes).
+
+    Mutates `words` (ceil(n / 32), lanes) uint32, which are not written where nothing can be looked up by them.
+    Cost: one pass over `values`.
+    """
+    if not LOOK_UP:
+        pack_units(values, packed)
+    else:
+        pack_lanes(words, values)
+        for w in range(0, words.shape[0], 2):
+            n_bytes = packed.shape[1] - 4 * w
+            for c in range(packed.shape[0]):
+                word = np.uint64(words[w, c])
+                if w + 1 < words.shape[0]:
+                    word |= np.uint64(words[w + 1, c]) << np.uint64(32)
+                if n_bytes >= 8:
+                    store_word(packed.ctypes.data + c * packed.strides[0] + 4 * w, word)
+                else:
+                    for b in range(n_bytes):
+                        packed[c, 4 * w + b] = np.uint8(word >> np.uint64(8 * b))
+
+
+@borrowing
+def _pack_unless_whole(words, values, first, end):
+    """Pack a layer into words, unless it begins at one of all units' words; tell whether. Mutates `words`."""
+    if first % ROWS:
+        pack_lanes(words, values[first:end])
+    return first % ROWS > 0
+
+
+@borrowing
+def _add_looked_up(near, rest, units, below, above):
+    """Do what `_add_unit` does for `COLUMNS` units; `below` and `above` are tables and words of layers beside.
+
+    `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
+    """
+    (fields, up, start), (tables, words), (others, marks) = units, below, above
+    sums, addends, beside = near.ctypes.data, rest.ctypes.data, start.ctypes.data
+    wide = near.shape[0] // WIDE * WIDE
+    for lane in range(0, wide, WIDE):
+        at = 4 * lane
+        add_forms_wide(
+            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
+            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
+            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+        )  # fmt: skip
+    for lane in range(wide, near.shape[0], NARROW):
+        at = 4 * lane
+        add_forms(
+            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
+            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
+            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+        )  # fmt: skip
+
+
+@borrowing
+def _add_unit(near, rest, sums, unit, below, above):
+    """Add the field of a unit, where it is up, to `near`, and what is added to it in integers to `rest`.
+
+    Mutates both, and `sums` (lanes,) int32, which is room; `unit` are its field, what it is, and what is added to its
+    field where all units are down; `below` and `above` are the integers that units of layers beside add, and these.
+    """
+    field, up, start = unit
+    for lane in range(sums.shape[0]):
+        sums[lane] = start[lane]
+    for integers, others in (below, above):
+        for i in range(others.shape[0]):
+            integer = np.int64(integers[i])
+            for lane in range(sums.shape[0]):
+                more = integer if others[i, lane] != 0 else np.int64(0)
+                sums[lane] = np.int32(np.int64(sums[lane]) + more)
+    for lane in range(sums.shape[0]):
+        near[lane] += field[lane] * up[lane]
+        more = np.int64(sums[lane]) if up[lane] != 0 else np.int64(0)
+        rest[lane] = np.int32(np.int64(rest[lane]) + more)
+
+
+@borrowing
+def _add_grains(total, near, rest, grain):
+    """Add to `total` what `near` float32 and `rest` int32, in units of `grain`, are together. Mutates all three."""
+    for lane in range(total.shape[0]):
+        units = np.float64(rest[lane])
+        turns = np.floor((np.float64(near[lane]) / grain - units) / TURN + 0.5)
+        total[lane] += (turns * TURN + units) * grain
+        near[lane] = 0.0
+        rest[lane] = 0
+
+
+@apart_borrowing
+def fill_energies_of_fields(energies, values, words, machine, told, room):
+    """Write energies above that of all units down of the first lanes, negative, in units of the fields.
+
+    Mutates `energies` (n_chains,), `room`.
+    `values` and `machine` are as for `fastbm.kernels.sampling.layered.sweep_layers`, and `words` as `pack_sample` gives
+    them; `told` are the fields of layers given those drawn before them, those where all units are down in float64, and
+    what is added to these in integers modulo 2^32: for all units down, and for each product of the machine, (n, m) and
+    as tables; and the units (n_units,) of these, none for float64. `room` are (lanes,) of float64, of
+    int32 twice and of float32, and words of layers.
+    Cost: half of the products of a sweep.
+    """
+    (starts, places, ranks), _, _, _ = machine
+    fields, start, integers, forms, grains = told
+    total, sums, rest, near, own = room
+    total[:] = 0.0
+    for layer in range(starts.shape[0] - 1):
+        first, end = starts[layer], starts[layer + 1]
+        lower = layer > 0 and ranks[layer - 1] < ranks[layer]
+        upper = layer + 2 < starts.shape[0] and ranks[layer + 1] < ranks[layer]
+        if not lower:  # then nor is the one above, in any order
+            for i in range(first, end):
+                if start.shape[1] > 1:
+                    for lane in range(total.shape[0]):
+                        total[lane] += start[i, lane] * np.float64(values[i, lane])
+                else:
+                    pull, up = start[i, 0], values[i]
+                    for lane in range(total.shape[0]):
+                        total[lane] += pull * np.float64(up[lane])
+            continue
+        field = fields[places[layer] : places[layer] + end - first]
+        if not grains.shape[0]:
+            for i in range(field.shape[0]):
+                for lane in range(values.shape[1]):
+                    total[lane] += field[i, lane] * values[first + i, lane]
+            continue
+        begin, last = starts[layer - 1], starts[layer + 2] if upper else end
+        form, other = forms[2 * layer - 2], forms[2 * layer + 1 if upper else 2 * layer - 2]
+        words_below, words_above = own[:0], own[:0]
+        if LOOK_UP:  # bits beyond the end of a layer pick zeros
+            n_below, n_above = (first - begin + ROWS - 1) // ROWS, (last - end + ROWS - 1) // ROWS
+            words_below, words_above = own[:n_below], own[n_below : n_below + n_above]
+            if not _pack_unless_whole(words_below, values, begin, first):
+                words_below = words[begin // ROWS : begin // ROWS + n_below]
+            if not _pack_unless_whole(words_above, values, end, last):
+                words_above = words[end // ROWS : end // ROWS + n_above]
+        tabled = field.shape[0] // COLUMNS * COLUMNS if LOOK_UP and form[1].shape[0] else 0
+        near[:] = 0.0
+        rest[:] = 0
+        for j in range(0, field.shape[0], GRAIN):
+            stop = min(j + GRAIN, field.shape[0])
+            for k in range(j, min(stop, tabled), COLUMNS):
+                i, b = first + k, k // COLUMNS
+                units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
+                _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
+            for k in range(min(max(j, tabled), stop), stop):
+                i = first + k
+                below, above = (form[0][:, k], values[begin:first]), (other[0][:, k], values[end:last])
+                _add_unit(near, rest, sums, (field[k], values[i], integers[i]), below, above)
+            _add_grains(total, near, rest, grains[first + j])
+    for c in range(energies.shape[0]):
+        energies[c] = total[c]
+
+
+@apart_borrowing
+def fill_energies_layers(energies, up, machine, room):
+    """Write energies without offset of the first lanes. Mutates `energies` (n_chains,) and `room` (rows, lanes).
+
+    `up` (n_units, lanes) float64 of 0 and 1; `machine` are the units where layers begin and end, the biases (n_units,
+    lanes) or (n_units, 1), the products from each layer to the next in float64, sums of all rows of each, the value of
+    units that are down, and by how much that of others is above it. Terms are added unit by unit, layer by layer.
+    """
+    starts, bias, products, whole, low, span = machine
+    fields, total = room[1:], room[0]
+    total[:] = 0.0
+    for i in range(up.shape[0]):
+        for lane in range(up.shape[1]):
+            total[lane] += bias[i, lane if bias.shape[1] > 1 else 0] * (low + span * up[i, lane])
+    for lane in range(energies.shape[0]):
+        energies[lane] = -total[lane]
+    for layer in range(starts.shape[0] - 2):
+        first, begin, end = starts[layer], starts[layer + 1], starts[layer + 2]
+        field = fields[: end - begin]
+        field[:] = 0.0
+        add_product(field, products[layer], up[first:begin], None, None)
+        total[:] = 0.0
+        for j in range(end - begin):
+            for lane in range(up.shape[1]):
+                here = span * field[j, lane] + low * whole[begin + j]
+                total[lane] += here * (low + span * up[begin + j, lane])
+        for lane in range(energies.shape[0]):
+            energies[lane] -= total[lane]
+
+
+@kernel
+def record_layers(values, chains, machine, room, hold, thin, told, summed, packed, energies):
+    """Take samples after every `thin` sweeps; return the number of flips.
+
+    Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
+    `sweep_layers` does. Energies are those of `fill_energies_of_fields`, `told` being words of all units and what that
+    takes beside, or of `fill_energies_layers` if it is None; `summed` are then room for `values` in float64, the
+    machine of that, and its room.
+    """
+    flips = 0
+    for t in range(packed.shape[0]):
+        flips += sweep_layers(values, chains, machine, room, hold, thin)
+        if told is not None:
+            words, about, of_energies = told
+            pack_sample(values, words, packed[t])
+            fill_energies_of_fields(energies[t], values, words, machine, about, of_energies)
+        if summed is not None:
+            up, weighed, of_sums = summed
+            pack_units(values, packed[t])
+            for i in range(up.shape[0]):
+                for lane in range(up.shape[1]):
+                    up[i, lane] = np.float64(values[i, lane])
+            fill_energies_layers(energies[t], up, weighed, of_sums)
+    return flips
+
+
+@kernel
+def tell_energies_layers(values, machine, room, told, packed, energies):
+    """Write what `record_layers` does of a sample, once fields are computed. Mutates `packed`, `energies`, `room`."""
+    _, visited, _, _ = machine
+    fields, of_words, tables = room
+    words, about, of_energies = told
+    for layer in visited:
+        compute_fields(fields, layer, values, machine, of_words, tables, 1)
+    pack_sample(values, words, packed)
+    fill_energies_of_fields(energies, values, words, machine, about, of_energies)
