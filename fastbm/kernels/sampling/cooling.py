@@ -14,7 +14,7 @@ from ..jit import kernel
 from .dense import advance_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
 from .few_dense import advance_dense_few
-from .layer_energies import fill_energies_layers
+from .layer_energies import weigh_layers
 from .layered import sweep_layers
 from .multispin import FIRST, LEVELS, WORDS, sweep_multispin
 from .sparse import sweep_sparse
@@ -59,21 +59,18 @@ def cool_sparse(up, chains, scales, sites, hold, few, many, n_chains):
 
 
 @kernel
-def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, energies):
+def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, packed, energies):
     """Do a sweep at each of `scales` (n_sweeps,); return the number of flips.
 
     Mutates `energies` (n_ends, n_chains), those after so many sweeps as `ends`, which increase, tell; and what
-    `sweep_layers` does. `weighing` is as `summed` for `record_layers`.
+    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
     """
-    (up, weighed, of_energies), row, flips = weighing, 0, 0
+    (told, summed), row, flips = weighing, 0, 0
     for t in range(scales.shape[0]):
         chains[1][:] = scales[t]
         flips += sweep_layers(values, chains, machine, room, hold, 1)
         if row < ends.shape[0] and ends[row] == t + 1:
-            for i in range(up.shape[0]):
-                for lane in range(up.shape[1]):
-                    up[i, lane] = np.float64(values[i, lane])
-            fill_energies_layers(energies[row], up, weighed, of_energies)
+            weigh_layers(values, machine, told, summed, packed, energies[row])
             row += 1
     return flips
 

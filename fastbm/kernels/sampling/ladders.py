@@ -18,7 +18,7 @@ from .dense import advance_dense
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_dense_few
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
-from .layer_energies import fill_energies_layers
+from .layer_energies import weigh_layers
 from .layered import sweep_layers
 from .sparse import sweep_sparse
 from .tempering import count_round_trips, swap_in_room
@@ -172,25 +172,23 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
     """Do what `temper_dense` does of replicas on layered couplings.
 
     Mutates `values`, scale and streams of `chains`, and what `swap_lanes` does. `visits` is (legs, hold), `machine`
-    (machine, room) as for `sweep_layers`, `weighing` as `summed` for `record_layers`.
+    (machine, room) as for `sweep_layers`, `weighing` what `weigh_layers` takes as `told` and `summed`.
     """
-    (legs, hold), (machine_of_sweeps, room), (packed, energies, told) = visits, machine, found
-    up, weighed, of_energies = weighing
-    here = empty(energies.shape[1], np.float64)
+    (legs, hold), (machine_of_sweeps, room), (packed, energies, notes) = visits, machine, found
+    told, summed = weighing
+    here, bytes_here = empty(energies.shape[1], np.float64), empty(packed.shape[1:], np.uint8)
     n_flips, t = 0, 0
     for leg in range(legs.shape[0]):
         n_flips += sweep_layers(values, chains, machine_of_sweeps, room, hold, legs[leg, 0])
         if legs[leg, 1] or legs[leg, 2]:
-            for i in range(up.shape[0]):
-                for lane in range(up.shape[1]):
-                    up[i, lane] = np.float64(values[i, lane])
-            fill_energies_layers(here, up, weighed, of_energies)
+            weigh_layers(values, machine_of_sweeps, told, summed, bytes_here, here)
         if legs[leg, 1]:
             swap_lanes(ladders, here, chains[1])
         if legs[leg, 2]:
             copy_row(energies[t], here)
             if legs[leg, 2] != MEASURED:
-                pack_units(values, packed[t])
-                _note(ladders, told[t])
+                for c in range(packed.shape[1]):
+                    copy_row(packed[t, c], bytes_here[c])
+                _note(ladders, notes[t])
             t += 1
     return n_flips

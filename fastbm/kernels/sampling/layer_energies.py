@@ -206,39 +206,49 @@ def fill_energies_layers(energies, up, machine, room):
             energies[lane] -= total[lane]
 
 
+@apart_borrowing
+def weigh_layers(values, machine, told, summed, packed, energies):
+    """Pack a sample and write its energies without offset, after a sweep.
+
+    Mutates `packed` (n_chains, ceil(n_units / 8)) uint8, `energies` (n_chains,), and room. One of `told` and `summed`
+    is None. By `told` energies are those of `fill_energies_of_fields`; it is words of all units, what that
+    takes beside, by how much its energies are multiplied, and those of all units down, (n_chains,). By `summed` they
+    are those of `fill_energies_layers`; it is room for `values` in float64, the machine of that, and its room.
+    """
+    if told is not None:
+        words, about, of_energies, (factor, lowest) = told
+        pack_sample(values, words, packed)
+        fill_energies_of_fields(energies, values, words, machine, about, of_energies)
+        for c in range(energies.shape[0]):
+            energies[c] = factor * energies[c] + lowest[c]
+    if summed is not None:
+        up, weighed, of_sums = summed
+        pack_units(values, packed)
+        for i in range(up.shape[0]):
+            for lane in range(up.shape[1]):
+                up[i, lane] = np.float64(values[i, lane])
+        fill_energies_layers(energies, up, weighed, of_sums)
+
+
 @kernel
-def record_layers(values, chains, machine, room, hold, thin, told, summed, packed, energies):
+def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
     """Take samples after every `thin` sweeps; return the number of flips.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
-    `sweep_layers` does. Energies are those of `fill_energies_of_fields`, `told` being words of all units and what that
-    takes beside, or of `fill_energies_layers` if it is None; `summed` are then room for `values` in float64, the
-    machine of that, and its room.
+    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
     """
-    flips = 0
+    (told, summed), flips = weighing, 0
     for t in range(packed.shape[0]):
         flips += sweep_layers(values, chains, machine, room, hold, thin)
-        if told is not None:
-            words, about, of_energies = told
-            pack_sample(values, words, packed[t])
-            fill_energies_of_fields(energies[t], values, words, machine, about, of_energies)
-        if summed is not None:
-            up, weighed, of_sums = summed
-            pack_units(values, packed[t])
-            for i in range(up.shape[0]):
-                for lane in range(up.shape[1]):
-                    up[i, lane] = np.float64(values[i, lane])
-            fill_energies_layers(energies[t], up, weighed, of_sums)
+        weigh_layers(values, machine, told, summed, packed[t], energies[t])
     return flips
 
 
 @kernel
-def tell_energies_layers(values, machine, room, told, packed, energies):
-    """Write what `record_layers` does of a sample, once fields are computed. Mutates `packed`, `energies`, `room`."""
+def tell_energies_layers(values, machine, room, weighing, packed, energies):
+    """Do what `weigh_layers` does, once fields are computed. Mutates `packed`, `energies`, `room`."""
     _, visited, _, _ = machine
-    fields, of_words, tables = room
-    words, about, of_energies = told
+    (fields, of_words, tables), (told, summed) = room, weighing
     for layer in visited:
         compute_fields(fields, layer, values, machine, of_words, tables, 1)
-    pack_sample(values, words, packed)
-    fill_energies_of_fields(energies, values, words, machine, about, of_energies)
+    weigh_layers(values, machine, told, summed, packed, energies)

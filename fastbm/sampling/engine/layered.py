@@ -22,7 +22,6 @@ from ...kernels.sampling.layered import sweep_layers
 from ...kernels.vectors import COLUMNS, ROWS, has_look_up
 from ...machine.couplings import Layered
 from ...machine.up_form import up_form
-from .fixed_point import scaled_to
 from .lanes import BLOCK, LANES, lanes_of
 from .remainders import ENERGY_ERROR, check_energy, energy_all_down, size_of
 from .temperatures import CoolingChains, Found, TemperingChains
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from .layer_energies import LayerEnergies
 
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
+MOST_EXPONENT = 1000  # of couplings, beyond which energies may be no numbers in their units
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
 ENTRIES = 1 << 15  # units times chains of a block, up to which it stays in the cache
 LOG_ODDS_ERROR = 1e-4  # what float32 may change a conditional log-odds by, in the worst state, before float64 is taken
@@ -202,13 +202,13 @@ class LayeredChains(CoolingChains, TemperingChains):
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
         alone = len(self.blocks) == 1
         own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies, told = np.empty(own.shape[:2]), self._telling(k, len(packed))
-        summed = (values.astype(np.float64), *self._weighing(k)) if told is None else None
-        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, told, summed, own, energies)
+        energies, weighing = np.empty(own.shape[:2]), self._weighing(k, len(packed))
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
         if not alone:
             packed[:, self.blocks[k]] = own
         self.up[k][:] = values
-        return energies if told is None else self._above_all_down(k, energies)
+        self._note_told(k, weighing, energies[-1])
+        return energies
 
     def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:
         """Return what tells energies of block `k` from fields, or None where these are too coarse."""
@@ -216,25 +216,28 @@ class LayeredChains(CoolingChains, TemperingChains):
         if told_from is None or told_from.error > self._most:
             return None
         with self._making:
-            return told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
+            of_block = told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
+        return *of_block, (-math.ldexp(1.0, self._exponent), np.array(self._all_down[self.blocks[k]]))
 
-    def _above_all_down(self, k: int, energies: np.ndarray) -> np.ndarray:
-        """Return energies of block `k`, (n_samples, n_chains), from what kernels tell, which is lost."""
-        found, factor = scaled_to(energies, -1.0, self._exponent)
-        found *= factor
-        found += self._all_down[self.blocks[k]]
+    def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any]:
+        """Return what energies of block `k` are told from, or None, and what they are summed from otherwise."""
+        told = self._telling(k, n_uses)
+        return told, (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
+
+    def _note_told(self, k: int, weighing: tuple[Any, Any], energies: np.ndarray) -> None:
+        """Note what energy the first chain is told to have."""
         if k == 0:
-            self._told = float(found[-1, 0])
-        return found
+            self._told = None if weighing[0] is None else float(energies[0])
 
     def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
 
         values, how = self._values[k], (self._chains(k), self._machine(len(scales), k, self._visited))
-        energies, weighing = np.empty((len(ends), self.lanes.used(k))), (np.empty(values.shape), *self._weighing(k))
+        energies, weighing = np.empty((len(ends), self.lanes.used(k))), self._weighing(k, len(ends))
+        room = self._rooms[k], self._hold, scales, ends, weighing, self._bytes(energies.shape[1])
         if k == 0:
             self._told = None
-        self._flips[k] += cool_layers(values, *how, self._rooms[k], self._hold, scales, ends, weighing, energies)
+        self._flips[k] += cool_layers(values, *how, *room, energies)
         self.up[k][:] = values
         return energies
 
@@ -242,7 +245,7 @@ class LayeredChains(CoolingChains, TemperingChains):
         from ...kernels.sampling.ladders import temper_layers  # few chains are replicas
 
         values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
-        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), (values.astype(np.float64), *self._weighing(k))
+        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), self._weighing(k, len(legs))
         found = self._room_of_samples(k, legs, ladders)
         if k == 0:
             self._told = None
@@ -250,7 +253,11 @@ class LayeredChains(CoolingChains, TemperingChains):
         self.up[k][:] = values
         return found
 
-    def _weighing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
+    def _bytes(self, n_chains: int) -> np.ndarray:
+        """Return room for the packed states of so many chains."""
+        return np.empty((n_chains, -(-self.n_units // 8)), np.uint8)
+
+    def _summing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""
         with self._making:
             pulls = self._user_pulls
@@ -261,18 +268,12 @@ class LayeredChains(CoolingChains, TemperingChains):
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
 
     def _energies_block(self, k: int) -> np.ndarray:
-        from ...kernels.sampling.layer_energies import fill_energies_layers, tell_energies_layers
+        from ...kernels.sampling.layer_energies import tell_energies_layers
 
-        energies = np.empty(self.lanes.used(k))
-        if (told := self._telling(k, 1)) is not None:
-            machine, packed = (
-                self._machine(1, k, self._visited),
-                np.empty((len(energies), -(-self.n_units // 8)), np.uint8),
-            )
-            tell_energies_layers(self._values[k], machine, self._rooms[k], told, packed, energies)
-            found: np.ndarray = self._above_all_down(k, energies[None])[0]
-            return found
-        fill_energies_layers(energies, self.up[k].astype(np.float64), *self._weighing(k))
+        energies, weighing = np.empty(self.lanes.used(k)), self._weighing(k, 1)
+        how = self._machine(1, k, self._visited), self._rooms[k], weighing, self._bytes(len(energies))
+        tell_energies_layers(self._values[k], *how, energies)
+        self._note_told(k, weighing, energies)
         return energies
 
     def _prepare_energies(self) -> None:
@@ -285,7 +286,8 @@ class LayeredChains(CoolingChains, TemperingChains):
             blocks = [np.ldexp(block, -self._exponent) for block in form.arrays]
             self._told_from = LayerEnergies(blocks, self._field, self._plan, self.dtype)
             size = ENERGY_ERROR * size_of(self.couplings, self.bias)
-            self._most = float(np.ldexp(size, -self._exponent)) if self._tables_fit(blocks) else -1.0
+            fits = self._tables_fit(blocks) and abs(self._exponent) < MOST_EXPONENT
+            self._most = float(np.ldexp(size, -self._exponent)) if fits else -1.0
 
     @staticmethod
     def _tables_fit(blocks: Sequence[np.ndarray]) -> bool:

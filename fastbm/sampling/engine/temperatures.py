@@ -245,8 +245,7 @@ class CoolingChains(Engine):
     def cool(self, betas: np.ndarray, told: Sequence[int] = ()) -> np.ndarray:
         """Do what `cool` does; each block goes its way without waiting for the others."""
         self._prepare()
-        if told:
-            self._prepare_energies()
+        self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         ends, energies = np.array(told, np.int64), np.empty((len(told), self.n_chains))
         self._for_blocks(partial(self._cool, self._scales(betas), ends, energies), len(betas))
