@@ -125,6 +125,7 @@ class _Chains(Examined):
             rule=self.name,
             order=self.order,
             beta=beta,
+            summed=True,
             seed=seed,
             initial=self.initial,
             threads=threads_between(model, self.n_chains, self.thin, threads),

@@ -63,7 +63,9 @@ class Subpopulations:
         seed: int,
         threads: int,
     ) -> None:
-        self.engine = make_chains(model, n_chains, beta=0.0, seed=seed, threads=threads, highest_beta=highest_beta)
+        self.engine = make_chains(
+            model, n_chains, beta=0.0, summed=True, seed=seed, threads=threads, highest_beta=highest_beta
+        )
         self._divide(n_chains, n_populations, model.n_units * math.log(2.0), seed)
 
     def _divide(self, n_chains: int, n_populations: int, log_z0: float, seed: int) -> None:

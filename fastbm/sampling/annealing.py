@@ -126,6 +126,7 @@ class AnnealedChains(Adapter):
             order=order,
             kernel=kernel,
             beta=float(self.betas[0]),
+            summed=True,
             seed=seed,
             initial=initial,
             threads=threads,

@@ -181,6 +181,7 @@ class Population(Adapter):
             order=order,
             kernel=kernel,
             beta=0.0,
+            summed=True,
             seed=seed,
             threads=threads_between(model, self.n_chains, n_sweeps, threads),
             bias=None if bias is None else bias[0],

@@ -99,7 +99,7 @@ def check_every_beta(
     betas = make_schedule(50, None, knots)
     annealed = AnnealedChains(model, n_chains, betas=betas, **about)
     rows = run(annealed, step)
-    single = make_chains(model, n_chains, beta=betas[0], highest_beta=betas.max(), **about)
+    single = make_chains(model, n_chains, beta=betas[0], highest_beta=betas.max(), summed=True, **about)
     for beta, energies in zip(betas, rows["annealing/energy"], strict=True):
         single.set_beta(np.full(n_chains, beta))
         single.sweep(1)

@@ -123,7 +123,7 @@ def _gibbs(model: BoltzmannMachine, beta: float, n_chains: int, n_sweeps: int, s
 
     They are declared converged by split R-hat of the energy and of every unit over the second half of the sweeps.
     """
-    chains = make_chains(model, n_chains, beta=beta, seed=seed, threads=threads)
+    chains = make_chains(model, n_chains, beta=beta, summed=True, seed=seed, threads=threads)
     chains.sweep(n_sweeps // 2)
     size = (n_sweeps - n_sweeps // 2) // 2
     origin = chains.quick_energies()[0]

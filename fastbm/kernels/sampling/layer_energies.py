@@ -12,7 +12,7 @@ import numpy as np
 
 from ..bit_vectors import store_word
 from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
-from ..jit import apart_borrowing, borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..vector_forms import add_forms, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
 from .layered import compute_fields, sweep_layers
@@ -206,7 +206,7 @@ def fill_energies_layers(energies, up, machine, room):
             energies[lane] -= total[lane]
 
 
-@apart_borrowing
+@apart
 def weigh_layers(values, machine, told, summed, packed, energies):
     """Pack a sample and write its energies without offset, after a sweep.
 
@@ -245,10 +245,10 @@ def record_layers(values, chains, machine, room, hold, thin, weighing, packed, e
 
 
 @kernel
-def tell_energies_layers(values, machine, room, weighing, packed, energies):
+def tell_energies_layers(values, machine, room, told, packed, energies):
     """Do what `weigh_layers` does, once fields are computed. Mutates `packed`, `energies`, `room`."""
     _, visited, _, _ = machine
-    (fields, of_words, tables), (told, summed) = room, weighing
+    fields, of_words, tables = room
     for layer in visited:
         compute_fields(fields, layer, values, machine, of_words, tables, 1)
-    weigh_layers(values, machine, told, summed, packed, energies)
+    weigh_layers(values, machine, told, None, packed, energies)

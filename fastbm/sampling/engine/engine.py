@@ -70,8 +70,10 @@ class Engine:
         highest_beta: float | None = None,
         one_by_one: bool | None = None,
         together: int = 1,
+        summed: bool = False,
     ) -> None:
         n_chains, n_units = up.shape
+        self.summed = summed  # whether energies are sums of their terms though fields could tell them
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
         few = self._are_few(n_chains, order) if one_by_one is None else one_by_one

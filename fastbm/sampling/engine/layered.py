@@ -268,11 +268,15 @@ class LayeredChains(CoolingChains, TemperingChains):
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
 
     def _energies_block(self, k: int) -> np.ndarray:
-        from ...kernels.sampling.layer_energies import tell_energies_layers
+        from ...kernels.sampling.layer_energies import fill_energies_layers, tell_energies_layers
 
         energies, weighing = np.empty(self.lanes.used(k)), self._weighing(k, 1)
-        how = self._machine(1, k, self._visited), self._rooms[k], weighing, self._bytes(len(energies))
-        tell_energies_layers(self._values[k], *how, energies)
+        told, summed = weighing
+        if told is None:
+            fill_energies_layers(energies, *summed)
+        else:
+            how = self._machine(1, k, self._visited), self._rooms[k], told, self._bytes(len(energies))
+            tell_energies_layers(self._values[k], *how, energies)
         self._note_told(k, weighing, energies)
         return energies
 
@@ -281,7 +285,7 @@ class LayeredChains(CoolingChains, TemperingChains):
         from .layer_energies import LayerEnergies
 
         self._prepare()
-        if self._told_from is None:
+        if self._told_from is None and not self.summed:
             form, _ = up_form(self.couplings, self.bias, self.units)
             blocks = [np.ldexp(block, -self._exponent) for block in form.arrays]
             self._told_from = LayerEnergies(blocks, self._field, self._plan, self.dtype)
