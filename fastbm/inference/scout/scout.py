@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
@@ -16,7 +17,7 @@ from scipy.special import logsumexp
 from ..._base import rng
 from ..._base.steps import SOON, tell
 from ...machine.machine import BoltzmannMachine
-from ...sampling.tempering import TemperedChains
+from ...sampling.tempering import AT_ONCE, TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
 from ..fixed_point.equations import MeanFieldEquations
@@ -97,14 +98,15 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 
 def scout(
     model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False,
-    as_bits: bool = False,
+    compiled: str = "",
 ) -> Scout:  # fmt: skip
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
-    With `must` the fewest rounds are done however long they take; with `as_bits` chains are bits, of a machine for
-    which that is possible.
+    With `must` the fewest rounds are done however long they take. `compiled` tells what kernels are there already, and
+    are taken: those of "bits", which changes what is found, those of "ladders", which does not, or none of these.
     """
-    search = _as_bits if as_bits else _on_one_side if has_marginal(model) else _in_temperature
+    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=compiled == "ladders")
+    search = _as_bits if compiled == "bits" else search
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
     if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
@@ -112,7 +114,7 @@ def scout(
     lowest = np.empty((0, model.n_units), np.uint8)
     if found.up is not None:
         lowest = _lowest(found.up, model.energy_of_bits(found.up) if found.energies is None else found.energies)
-    bound = mean_field_bound(model, beta, lowest, seed, threads, relax=as_bits)
+    bound = mean_field_bound(model, beta, lowest, seed, threads, relax=compiled == "bits")
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
 
 
@@ -134,21 +136,28 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
     return Scout(bound, "states visited, one side summed out", up, found.up, side, int(found.round_trips.sum()))
 
 
-def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
-    """Temper a machine in the temperature, from beta = 0."""
+def _in_temperature(
+    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int, *, in_one_call: bool
+) -> Scout:
+    """Temper a machine in the temperature, from beta = 0, round by round or many in one call."""
     ladder = _ladder(model, beta)
     each = LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS
     rounds = max(_rounds(seconds, each, MOST_IN_TEMPERATURE), least)
     if not rounds:
         return Scout(-math.inf, "nothing")
-    chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads)
+    at_once = AT_ONCE if in_one_call else 1
+    chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads, at_once=at_once)
     chains.sweep(int(BURN_IN * rounds))
     visited = np.empty((LADDERS, rounds, model.n_units), np.uint8)
-    piece = max(1, int(SOON / chains.sweep_seconds))
+    piece = max(1, int(SOON / chains.sweep_seconds)) if in_one_call else 1
     for t in range(0, rounds, piece):
         tell("round of a look around", t, rounds)
-        packed = chains.record(min(piece, rounds - t), 1)["samples/states"].swapaxes(0, 1)
-        visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
+        if in_one_call:
+            packed = chains.record(min(piece, rounds - t), 1)["samples/states"].swapaxes(0, 1)
+            visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
+        else:
+            chains.sweep(1)
+            visited[:, t] = chains.bits()
     if is_even(model, beta):
         _mirror(visited)
     up = visited.reshape(-1, model.n_units)
