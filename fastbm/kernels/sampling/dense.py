@@ -180,11 +180,11 @@ def _visit_window(up, chains, block, limits, hold, sums, room):
                 )
             if sums is not None:
                 gains, tilts, base = sums
-                for c in range(lane, min(lane + GROUP, n_chains)):
-                    if flips >> np.uint64(c - lane) & np.uint64(1):
-                        sign = 1 if up[i, c] else -1
-                        gains[c] += sign * np.int64(window[group, k, c - lane] + window[group, COLUMNS, c - lane])
-                        tilts[c] += sign * base[i]
+                for q in range(min(GROUP, n_chains - lane)):  # without a branch
+                    rise, flipped = np.int64(window[group, k, q] + window[group, COLUMNS, q]), flips >> np.uint64(q)
+                    sign = np.int64(flipped & np.uint64(1)) * (2 * np.int64(up[i, lane + q]) - 1)
+                    gains[lane + q] += sign * rise
+                    tilts[lane + q] += sign * base[i]
             n_flips += np.int64(count_bits(flips))
     return n_flips
 
