@@ -7,6 +7,8 @@ import numpy as np
 
 from .arrays import copy_row, empty
 from .jit import borrowing, inlined, kernel
+from .vector_forms import PAIRED_WIDE, subtract_pairs, subtract_pairs_wide
+from .vectors import TILED
 
 
 @kernel
@@ -18,24 +20,30 @@ def energies_dense(values, weights, bias, energies, start, stop):
     multiple of 16. Cost: n_units^2 / 2 multiplications and additions a lane for all units, in the same order on every
     processor, in however many pieces.
     """
-    total = empty(16, np.float64)
-    field = empty(16, np.float64)
-    step = 1 if bias.shape[1] > 1 else 0
-    for first in range(0, values.shape[1], 16):
-        for k in range(16):
-            total[k] = energies[first + k]
+    field, step = empty(PAIRED_WIDE, np.float64), 1 if bias.shape[1] > 1 else 0
+    n_lanes, next_unit, next_weight = values.shape[1], values.strides[0], weights.strides[1]
+    for first in range(0, n_lanes, PAIRED_WIDE):
+        here, at = energies[first : first + PAIRED_WIDE], values.ctypes.data + 8 * first
         for i in range(start, stop):
-            for k in range(16):
+            for k in range(here.shape[0]):
                 field[k] = bias[i, step * (first + k)]
-            for j in range(i):
-                w = weights[i, j]
-                row = values[j]
-                for k in range(16):
-                    field[k] += w * row[first + k]
-            for k in range(16):
-                total[k] -= values[i, first + k] * field[k]
-        for k in range(16):
-            energies[first + k] = total[k]
+            if not TILED:
+                _subtract_plainly(here, values[:, first : first + PAIRED_WIDE], weights[i], field, i)
+                continue
+            row = weights.ctypes.data + i * weights.strides[0]
+            if here.shape[0] == PAIRED_WIDE:
+                subtract_pairs_wide(here.ctypes.data, at, next_unit, row, next_weight, field.ctypes.data, i)
+            else:
+                subtract_pairs(here.ctypes.data, at, next_unit, row, next_weight, field.ctypes.data, i)
+
+
+def _subtract_plainly(energies, values, row, field, unit):
+    """Subtract pairs as `subtract_pairs` does, without compiler. Mutates `energies`."""
+    for lane in range(energies.shape[0]):
+        total = field[lane]
+        for j in range(unit):
+            total += row[j] * values[j, lane]
+        energies[lane] -= values[unit, lane] * total
 
 
 @kernel

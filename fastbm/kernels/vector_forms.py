@@ -1,4 +1,7 @@
-"""Vector code for sums over pairs of units that are up, in integers modulo 2^32; see `fastbm.kernels.vectors`."""
+"""Vector code for sums over pairs of units: in float64, and of those that are up in integers modulo 2^32.
+
+See `fastbm.kernels.vectors`.
+"""
 
 from __future__ import annotations
 
@@ -79,3 +82,48 @@ def _forms(n_vectors: int) -> Any:
 
 add_forms_wide = _forms(4)
 add_forms = _forms(1)
+
+
+def _pairs(n_lanes: int) -> Any:
+    """Make a function that subtracts from `n_lanes` energies the pairs of a unit with those before it, and its bias.
+
+    Its arguments are addresses and distances in bytes: of the energies, the values of all units, from unit to unit,
+    the weights of this one, from weight to weight, and its bias for each lane; and the number of the unit. All are
+    float64. Sums stay in registers, which LLVM does not do of arrays that might be one.
+    """
+    number = ir.DoubleType()
+    lanes, spread = ir.VectorType(number, n_lanes), ir.Constant(ir.VectorType(_INDEX, n_lanes), [0] * n_lanes)
+
+    @intrinsic
+    def subtract_pairs(
+        typing: Any, energies: Any, values: Any, next_unit: Any, weights: Any, next_weight: Any, bias: Any, unit: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            energies, values, next_unit, weights, next_weight, bias, unit = args
+
+            def at(place: Any, times: Any, distance: Any, kind: Any) -> Any:
+                return builder.inttoptr(builder.add(place, builder.mul(times, distance)), kind.as_pointer())
+
+            here = builder.inttoptr(energies, lanes.as_pointer())
+            field = cgutils.alloca_once_value(
+                builder, builder.load(builder.inttoptr(bias, lanes.as_pointer()), align=8)
+            )
+            with cgutils.for_range(builder, unit) as loop:
+                weight = builder.load(at(weights, loop.index, next_weight, number), align=8)
+                nothing = ir.Constant(lanes, ir.Undefined)
+                first = builder.insert_element(nothing, weight, ir.Constant(_INDEX, 0))
+                everywhere = builder.shuffle_vector(first, nothing, spread)
+                value = builder.load(at(values, loop.index, next_unit, lanes), align=8)
+                builder.store(builder.fadd(builder.load(field), builder.fmul(everywhere, value)), field)
+            own = builder.load(at(values, unit, next_unit, lanes), align=8)
+            less = builder.fmul(own, builder.load(field))
+            builder.store(builder.fsub(builder.load(here, align=8), less), here, align=8)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 7), generate
+
+    return subtract_pairs
+
+
+PAIRED, PAIRED_WIDE = 16, 32  # lanes; the wide ones hide how long an addition takes
+subtract_pairs, subtract_pairs_wide = _pairs(PAIRED), _pairs(PAIRED_WIDE)
