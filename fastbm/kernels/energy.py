@@ -7,7 +7,14 @@ import numpy as np
 
 from .arrays import copy_row, empty
 from .jit import borrowing, inlined, kernel
-from .vector_forms import PAIRED_WIDE, subtract_pairs, subtract_pairs_wide
+from .vector_forms import (
+    PAIRED,
+    PAIRED_WIDE,
+    subtract_edges,
+    subtract_edges_wide,
+    subtract_pairs,
+    subtract_pairs_wide,
+)
 from .vectors import TILED
 
 
@@ -63,6 +70,7 @@ def fill_energies_sparse(up, graph, bias, values, field, energies):
     indptr, indices, weights = graph
     lo, span = values
     lanes = energies.shape[0]
+    tiled = lanes // PAIRED * PAIRED if TILED else 0
     for lane in range(lanes):
         energies[lane] = 0.0
     for i in range(up.shape[0]):
@@ -72,14 +80,25 @@ def fill_energies_sparse(up, graph, bias, values, field, energies):
                 field[lane] = own
         else:
             copy_row(field, bias[i])
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            if j >= i:
-                break
-            w = weights[k]
-            for lane in range(lanes):
+        begin, end = indptr[i], indptr[i]
+        while end < indptr[i + 1] and indices[end] < i:
+            end += 1
+        about = up.strides[0], indices.ctypes.data + 4 * begin, weights.ctypes.data + 8 * begin
+        first = 0
+        while first < tiled:
+            to, own_up = energies.ctypes.data + 8 * first, up.ctypes.data + first
+            start = field.ctypes.data + 8 * first
+            if first + PAIRED_WIDE <= tiled:
+                subtract_edges_wide(to, own_up, *about, start, i, end - begin, lo, lo + span)
+                first += PAIRED_WIDE
+            else:
+                subtract_edges(to, own_up, *about, start, i, end - begin, lo, lo + span)
+                first += PAIRED
+        for k in range(begin, end):
+            w, j = weights[k], indices[k]
+            for lane in range(tiled, lanes):
                 field[lane] += w * (lo + span * up[j, lane])
-        for lane in range(lanes):
+        for lane in range(tiled, lanes):
             energies[lane] -= (lo + span * up[i, lane]) * field[lane]
 
 
