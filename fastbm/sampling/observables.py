@@ -17,10 +17,10 @@ Function = Callable[[np.ndarray], Any]
 NAMED = ("magnetisation", "overlap", "link_overlap", "structure_factor", "overlap_structure_factor")
 _NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
-# names of rows of a run's summary and of axes of its records, among which observables have theirs
+# names of rows of a run's summary, in which observables have theirs, and of what stands along them in exports
 TAKEN = frozenset({
-    "acceptance", "beta", "burn-in", "chain", "converged", "culled", "draw", "energy", "engine", "ess", "families",
-    "file", "finished", "kernel", "kind", "model", "r_hat", "sampler", "samples", "sweep", "tau_int", "unit", "until",
+    "acceptance", "beta", "burn-in", "converged", "culled", "energy", "engine", "ess", "families",
+    "file", "finished", "kernel", "kind", "model", "r_hat", "sampler", "samples", "sweep", "tau_int", "until",
     "verdict",
 })  # fmt: skip
 
