@@ -3,19 +3,110 @@
 E = -sum_{j<i} W_ij s_i s_j - sum_i b_i s_i.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from .arrays import copy_row, empty
-from .jit import borrowing, inlined, kernel
-from .vector_forms import (
-    PAIRED,
-    PAIRED_WIDE,
-    subtract_edges,
-    subtract_edges_wide,
-    subtract_pairs,
-    subtract_pairs_wide,
-)
+from .jit import borrowing, cgutils, inlined, intrinsic, ir, kernel, types
 from .vectors import TILED
+
+_INDEX, _ADDRESS = ir.IntType(32), ir.IntType(64)
+
+
+def _pairs(n_lanes: int) -> Any:
+    """Make a function that subtracts from `n_lanes` energies the pairs of a unit with those before it, and its bias.
+
+    Its arguments are addresses and distances in bytes: of the energies, the values of all units, from unit to unit,
+    the weights of this one, from weight to weight, and its bias for each lane; and the number of the unit. All are
+    float64. Sums stay in registers, which LLVM does not do of arrays that might be one.
+    """
+    number = ir.DoubleType()
+    lanes, spread = ir.VectorType(number, n_lanes), ir.Constant(ir.VectorType(_INDEX, n_lanes), [0] * n_lanes)
+
+    @intrinsic
+    def subtract_pairs(
+        typing: Any, energies: Any, values: Any, next_unit: Any, weights: Any, next_weight: Any, bias: Any, unit: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            energies, values, next_unit, weights, next_weight, bias, unit = args
+
+            def at(place: Any, times: Any, distance: Any, kind: Any) -> Any:
+                return builder.inttoptr(builder.add(place, builder.mul(times, distance)), kind.as_pointer())
+
+            here = builder.inttoptr(energies, lanes.as_pointer())
+            field = cgutils.alloca_once_value(
+                builder, builder.load(builder.inttoptr(bias, lanes.as_pointer()), align=8)
+            )
+            with cgutils.for_range(builder, unit) as loop:
+                weight = builder.load(at(weights, loop.index, next_weight, number), align=8)
+                nothing = ir.Constant(lanes, ir.Undefined)
+                first = builder.insert_element(nothing, weight, ir.Constant(_INDEX, 0))
+                everywhere = builder.shuffle_vector(first, nothing, spread)
+                value = builder.load(at(values, loop.index, next_unit, lanes), align=8)
+                builder.store(builder.fadd(builder.load(field), builder.fmul(everywhere, value)), field)
+            own = builder.load(at(values, unit, next_unit, lanes), align=8)
+            less = builder.fmul(own, builder.load(field))
+            builder.store(builder.fsub(builder.load(here, align=8), less), here, align=8)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 7), generate
+
+    return subtract_pairs
+
+
+def _edges(n_lanes: int) -> Any:
+    """Make a function that does what `subtract_pairs` does of neighbours before a unit, told by what is up.
+
+    Its arguments are addresses, and a distance in bytes: of `n_lanes` energies, of what is up (uint8), from unit to
+    unit, of the neighbours' numbers (int32) and weights, and of the bias for each lane; the number of the unit; how
+    many neighbours these are; and the values of units that are down and up. Products are made once for all lanes.
+    """
+    number, octet = ir.DoubleType(), ir.IntType(8)
+    lanes, octets = ir.VectorType(number, n_lanes), ir.VectorType(octet, n_lanes)
+    spread = ir.Constant(ir.VectorType(_INDEX, n_lanes), [0] * n_lanes)
+
+    @intrinsic
+    def subtract_edges(
+        typing: Any, energies: Any, up: Any, next_unit: Any, others: Any, weights: Any, bias: Any, unit: Any, n: Any,
+        low: Any, high: Any,
+    ) -> Any:  # fmt: skip
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            energies, up, next_unit, others, weights, bias, unit, n, *values = args
+
+            def at(place: Any, times: Any, distance: Any, kind: Any) -> Any:
+                distance = ir.Constant(_ADDRESS, distance) if isinstance(distance, int) else distance
+                return builder.inttoptr(builder.add(place, builder.mul(times, distance)), kind.as_pointer())
+
+            def chosen(unit: Any, down: Any, up_: Any) -> Any:
+                """Return one of two numbers for each lane, by whether a unit is up."""
+                bits = builder.load(at(up, unit, next_unit, octets), align=1)
+                nothing, no_bits = ir.Constant(lanes, ir.Undefined), ir.Constant(octets, [0] * n_lanes)
+                both = [builder.insert_element(nothing, one, ir.Constant(_INDEX, 0)) for one in (down, up_)]
+                both = [builder.shuffle_vector(one, nothing, spread) for one in both]
+                return builder.select(builder.icmp_unsigned("!=", bits, no_bits), both[1], both[0])
+
+            here, start = (builder.inttoptr(place, lanes.as_pointer()) for place in (energies, bias))
+            field = cgutils.alloca_once_value(builder, builder.load(start, align=8))
+            with cgutils.for_range(builder, n) as loop:
+                other = builder.sext(builder.load(at(others, loop.index, 4, _INDEX), align=4), _ADDRESS)
+                weight = builder.load(at(weights, loop.index, 8, number), align=8)
+                terms = (builder.fmul(weight, value) for value in values)
+                builder.store(builder.fadd(builder.load(field), chosen(other, *terms)), field)
+            less = builder.fmul(chosen(unit, *values), builder.load(field))
+            builder.store(builder.fsub(builder.load(here, align=8), less), here, align=8)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 8, types.float64, types.float64), generate
+
+    return subtract_edges
+
+
+PAIRED, PAIRED_WIDE = 16, 32  # lanes; the wide ones hide how long an addition takes
+subtract_pairs, subtract_pairs_wide = _pairs(PAIRED), _pairs(PAIRED_WIDE)
+subtract_edges, subtract_edges_wide = _edges(PAIRED), _edges(PAIRED_WIDE)
 
 
 @kernel
