@@ -219,33 +219,6 @@ def _moving(size: int) -> Any:
 move_narrow, move_wide = _moving(NARROW), _moving(WIDE)
 
 
-@intrinsic
-def turn_square(typing: Any, like: Any, to: Any, rows: Any, next_row: Any) -> Any:
-    """Write `GROUP` numbers of each of `GROUP` rows as columns, one row behind the other.
-
-    `like` is an array of such integers, of which only the type is looked at.
-    """
-    kind = ir.VectorType(ir.IntType(like.dtype.bitwidth), GROUP)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _, to, rows, next_row = args
-        held = [_load(builder, rows, _times(builder, next_row, k), kind) for k in range(GROUP)]
-        step = 1
-        while step < GROUP:  # squares of this size beside the diagonal change places
-            one = [GROUP + k - step if k & step else k for k in range(GROUP)]
-            other = [GROUP + k if k & step else k + step for k in range(GROUP)]
-            ways = [ir.Constant(ir.VectorType(_INDEX, GROUP), places) for places in (one, other)]
-            for k in (k for k in range(GROUP) if not k & step):
-                pair = held[k], held[k + step]
-                held[k], held[k + step] = (builder.shuffle_vector(*pair, way) for way in ways)
-            step *= 2
-        for k, column in enumerate(held):
-            builder.store(column, _at(builder, to, k * GROUP * like.dtype.bitwidth // 8, kind), align=1)
-        return context.get_dummy_value()
-
-    return types.void(like, *[types.intp] * 3), generate
-
-
 def _attempting(gibbs: bool) -> Any:
     """Make a function that makes an attempt at a unit in `GROUP` chains, and returns the bits of those that flip.
 

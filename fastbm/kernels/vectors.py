@@ -283,24 +283,26 @@ def turn_square(typing: Any, target: Any, source: Any, next_source: Any, n: Any)
 
 
 @intrinsic
-def transpose_square(typing: Any, target: Any, next_target: Any, source: Any, next_source: Any) -> Any:
-    """Write the transpose of 16 x 16 float32; addresses, and distances in bytes from row to row.
+def transpose_square(typing: Any, like: Any, target: Any, next_target: Any, source: Any, next_source: Any) -> Any:
+    """Write the transpose of 16 x 16 numbers; addresses, and distances in bytes from row to row.
 
-    Rows i and i + 8 are interleaved to rows 2 i and 2 i + 1, four times.
+    `like` is an array of such numbers, of which only the type is looked at. Rows i and i + 8 are interleaved to rows
+    2 i and 2 i + 1, four times.
     """
+    kind = ir.VectorType(ir.IntType(like.dtype.bitwidth), 16)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, next_target, source, next_source = args
+        _, target, next_target, source, next_source = args
         code = _Code(builder)
-        rows = [code.load(source, _VECTOR, (k, next_source), 0) for k in range(16)]
+        rows = [code.load(source, kind, (k, next_source), 0) for k in range(16)]
         halves = [ir.Constant(_WORDS, [first + k // 2 + 16 * (k % 2) for k in range(16)]) for first in (0, 8)]
         for _ in range(4):
             rows = [builder.shuffle_vector(rows[k // 2], rows[k // 2 + 8], halves[k % 2]) for k in range(16)]
         for k, row in enumerate(rows):
-            builder.store(row, code.at(target, _VECTOR, (k, next_target), 0), align=4)
+            builder.store(row, code.at(target, kind, (k, next_target), 0), align=4)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 4), generate
+    return types.void(like, *[types.intp] * 4), generate
 
 
 FACTORS = 32  # products side by side

@@ -16,14 +16,7 @@ from fastbm.kernels.ahead import BLOCK, MARKS, leaps
 from fastbm.kernels.graph import fix_gauge
 from fastbm.kernels.random import draw_bits, logit_of_bits
 from fastbm.kernels.sampling import clusters as moves
-from fastbm.kernels.sampling.clusters import (
-    draw_word,
-    next_ahead,
-    put_back,
-    swendsen_wang_update,
-    swendsen_wang_updates,
-    wolff_updates,
-)
+from fastbm.kernels.sampling.clusters import draw_word, next_ahead, put_back, swendsen_wang_update
 from fastbm.sampling.chains import start_bits
 from fastbm.sampling.clusters import RULES, ClusterChains, bond_cuts
 from tests.support import machines
@@ -372,7 +365,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(rule: str) -> None:
 
 
 def test_kernels_have_one_compiled_signature() -> None:
-    kernels = (wolff_updates, swendsen_wang_updates, fix_gauge)
+    kernels = (moves.wolff_updates, moves.swendsen_wang_updates, fix_gauge)
     for rule, weights, field in itertools.product(RULES, WEIGHTS, FIELDS):
         make(machine(weights, field), rule, 2, beta=[0.0, 1.0]).record(2, 2)
     assert all(len(getattr(kernel, "signatures", [0])) == 1 for kernel in kernels)

@@ -173,7 +173,8 @@ def transpose(target, source):
         for column in range(0, target.shape[0], VECTOR):
             for row in range(0, target.shape[1], VECTOR):
                 to = target.ctypes.data + column * next_target + 4 * row
-                transpose_square(to, next_target, source.ctypes.data + row * next_source + 4 * column, next_source)
+                at = source.ctypes.data + row * next_source + 4 * column
+                transpose_square(source, to, next_target, at, next_source)
     else:
         for column in range(target.shape[0]):
             for row in range(target.shape[1]):

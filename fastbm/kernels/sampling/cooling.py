@@ -11,9 +11,8 @@ import numpy as np
 
 from ..arrays import empty
 from ..jit import kernel
-from .dense import advance_dense
 from .few import MOST_ROWS, draw_limits, sweep_sparse_few
-from .few_dense import advance_dense_few
+from .few_dense import advance_either
 from .layer_energies import weigh_layers
 from .layered import sweep_layers
 from .multispin import FIRST, LEVELS, WORDS, sweep_multispin
@@ -34,10 +33,7 @@ def cool_dense(up, chains, scales, sites, hold, few, many, room):
     for t in range(scales.shape[0]):
         scale[:] = scales[t]
         row = t % sites.shape[0]
-        if few is not None:
-            n_flips += advance_dense_few(up, chains, sites[row : row + 1], one, hold, room)
-        if many is not None:
-            n_flips += advance_dense(up, chains, sites[row : row + 1], one, hold, room)
+        n_flips += advance_either(up, chains, sites[row : row + 1], one, hold, few, many, room)
     return n_flips
 
 

@@ -31,11 +31,10 @@ from ..bit_vectors import (
     fetch_wide,
     move_narrow,
     move_wide,
-    turn_square,
 )
 from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing, inlined, kernel
-from ..vectors import TILED, has_look_up
+from ..vectors import TILED, has_look_up, transpose_square
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 COLUMNS = 64  # and attempts in a block: rows and fields are padded to multiples
@@ -111,7 +110,7 @@ def enter_block(fields, sites, room):
             first = fields.ctypes.data + GROUP * group * fields.strides[0] + sites[0] * fields.itemsize
             for k in range(0, COLUMNS, GROUP):
                 to_square, of_square = to + k * window.strides[1], first + k * fields.itemsize
-                turn_square(fields, to_square, of_square, fields.strides[0])
+                transpose_square(fields, to_square, window.strides[1], of_square, fields.strides[0])
             continue
         for c in range(GROUP * group, min(GROUP * (group + 1), n_chains)):
             for k in range(sites.shape[0]):

@@ -6,7 +6,7 @@ Chains take turns after some rows, so that couplings that are in the cache serve
 import numpy as np
 
 from ..jit import apart_borrowing, borrowing
-from .dense import columns_of, move_row
+from .dense import advance_dense, columns_of, move_row
 from .few import draw_limits
 
 ROW_BYTES = 1 << 19  # of couplings that chains share before the next rows
@@ -49,4 +49,18 @@ def advance_dense_few(up, chains, sites, n_sweeps, hold, room):
             for c in range(fields.shape[0]):
                 draw_limits(streams, c, scale, hold, words[:m], limits[:m])
                 n_flips += _visit(up, c, fields[c], rises, some, limits[:m], hold)
+    return n_flips
+
+
+@apart_borrowing
+def advance_either(up, chains, sites, n_sweeps, hold, few, many, room):
+    """Do what `advance_dense_few` does of few chains, or `advance_dense` of many; return the number of flips.
+
+    One of `few` and `many` is None, and what that one is for is not compiled, which needs a `room` of its own.
+    """
+    n_flips = 0
+    if few is not None:
+        n_flips = advance_dense_few(up, chains, sites, n_sweeps, hold, room)
+    if many is not None:
+        n_flips = advance_dense(up, chains, sites, n_sweeps, hold, room)
     return n_flips

@@ -14,9 +14,8 @@ from ..arrays import copy_row, empty
 from ..bits import pack_lane, pack_units
 from ..energy import fill_energies_few, fill_energies_sparse
 from ..jit import apart_borrowing, borrowing, kernel
-from .dense import advance_dense
 from .few import advance_sparse_few, room_for_sparse
-from .few_dense import advance_dense_few
+from .few_dense import advance_either
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .layer_energies import weigh_layers
 from .layered import sweep_layers
@@ -63,17 +62,6 @@ def _note(ladders, told):
 
 
 @apart_borrowing
-def _advance(up, chains, rows, n_sweeps, hold, few, many, room):
-    """Do some sweeps; return the number of flips. Mutates `up`, what `chains` has, and `room`."""
-    n_flips = 0
-    if few is not None:
-        n_flips = advance_dense_few(up, chains, rows, n_sweeps, hold, room)
-    if many is not None:
-        n_flips = advance_dense(up, chains, rows, n_sweeps, hold, room)
-    return n_flips
-
-
-@apart_borrowing
 def _weigh(up, fields, words, remainders, t, energies):
     """Write the energies of sample `t` as `record_refined` has them. Mutates `energies` and what is room."""
     rest, start, bits, sums, wholes = remainders
@@ -105,7 +93,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
     for leg in range(legs.shape[0]):
         end = first + legs[leg, 0]
         rows = sites[first:end] if sites.shape[0] > 1 else sites
-        n_flips += _advance(up, chains, rows, legs[leg, 0], hold, few, many, of_sweeps)
+        n_flips += advance_either(up, chains, rows, legs[leg, 0], hold, few, many, of_sweeps)
         first = end
         words = states[t if legs[leg, 2] == 1 else states.shape[0] - 1]
         if legs[leg, 1] or legs[leg, 2]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..bit_vectors import store_word
 from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
-from ..jit import apart, apart_borrowing, borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
 from ..vector_forms import add_forms, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
 from .layered import compute_fields, sweep_layers
@@ -54,29 +54,28 @@ def _pack_unless_whole(words, values, first, end):
     return first % ROWS > 0
 
 
+@inlined
+def _addresses(near, rest, units, below, above, lane):
+    """Return what `add_forms` takes of what `_add_looked_up` has, from a lane on."""
+    (fields, up, start), (tables, words), (others, marks), at = units, below, above, 4 * lane
+    return (
+        near.ctypes.data + at, rest.ctypes.data + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at,
+        up.strides[0], start.ctypes.data + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at,
+        words.shape[0], others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+    )  # fmt: skip
+
+
 @borrowing
 def _add_looked_up(near, rest, units, below, above):
     """Do what `_add_unit` does for `COLUMNS` units; `below` and `above` are tables and words of layers beside.
 
     `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
     """
-    (fields, up, start), (tables, words), (others, marks) = units, below, above
-    sums, addends, beside = near.ctypes.data, rest.ctypes.data, start.ctypes.data
     wide = near.shape[0] // WIDE * WIDE
     for lane in range(0, wide, WIDE):
-        at = 4 * lane
-        add_forms_wide(
-            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
-            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
-            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
-        )  # fmt: skip
+        add_forms_wide(*_addresses(near, rest, units, below, above, lane))
     for lane in range(wide, near.shape[0], NARROW):
-        at = 4 * lane
-        add_forms(
-            sums + at, addends + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at, up.strides[0],
-            beside + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at, words.shape[0],
-            others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
-        )  # fmt: skip
+        add_forms(*_addresses(near, rest, units, below, above, lane))
 
 
 @borrowing

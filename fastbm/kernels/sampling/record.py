@@ -11,30 +11,13 @@ from ..arrays import empty
 from ..bit_vectors import store_word
 from ..bits import pack_lane, pack_units
 from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
-from ..jit import apart_borrowing, borrowing, kernel
+from ..jit import borrowing, kernel
 from ..vectors import TILED
-from .dense import advance_dense
 from .few import advance_sparse_few, room_for_sparse
-from .few_dense import advance_dense_few
+from .few_dense import advance_either
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
 from .levels import collect_bits, sweep_levels
 from .sparse import sweep_sparse
-
-
-@apart_borrowing
-def _advance(up, chains, visits, t, hold, few, many, room):
-    """Do the sweeps before sample `t`; return the number of flips. Mutates `up`, what `chains` has, and `room`.
-
-    `few` and `many`, and what `room` is, are as for `fastbm.kernels.sampling.cooling.cool_dense`.
-    """
-    sites, thin = visits
-    rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-    n_flips = 0
-    if few is not None:
-        n_flips = advance_dense_few(up, chains, rows, thin, hold, room)
-    if many is not None:
-        n_flips = advance_dense(up, chains, rows, thin, hold, room)
-    return n_flips
 
 
 def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -68,18 +51,19 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
     streams; returns the number of flips. `chains` is (fields, rises, scale, streams) and `visits` (sites, thin), the
     kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each. `ways` is (hold, few, many):
     one of `few`, for chains that are swept one after the other, and `many` is None, and what that one is for is not
-    compiled by `_advance`. `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and
+    compiled. `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and
     `add_remainders` take them, `room` what `room_of_record` has made.
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
     rest, start, bits, sums, wholes = remainders
-    (hold, few, many), (words, octets, room_of_words, of_sweeps) = ways, room
+    (sites, thin), (hold, few, many), (words, octets, room_of_words, of_sweeps) = visits, ways, room
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
     for first in range(0, packed.shape[0], together):
         end = min(first + together, packed.shape[0])
         for t in range(first, end):
-            n_flips += _advance(up, chains, visits, t, hold, few, many, of_sweeps)
+            rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
+            n_flips += advance_either(up, chains, rows, thin, hold, few, many, of_sweeps)
             words_of_units(up, words, room_of_words)
             _write_rows(words, octets, packed[t])
             sum_fields(words, chains[0], start, STEPS[rest.shape[0]], energies[t])
@@ -98,10 +82,11 @@ def record_summed(up, chains, visits, ways, machine, room, packed, energies):
     Cost: that of the sweeps, and O(n_units^2) a chain and sample.
     """
     (hold, few, many), (weights, bias, units), (values, of_sweeps) = ways, machine, room
-    lo, span = units
+    (sites, thin), (lo, span) = visits, units
     total, n_flips = empty(values.shape[1], np.float64), 0
     for t in range(packed.shape[0]):
-        n_flips += _advance(up, chains, visits, t, hold, few, many, of_sweeps)
+        rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
+        n_flips += advance_either(up, chains, rows, thin, hold, few, many, of_sweeps)
         pack_units(up, packed[t])
         for i in range(up.shape[0]):
             for lane in range(up.shape[1]):

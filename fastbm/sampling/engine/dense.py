@@ -35,7 +35,7 @@ from .remainders import (
     settled_bytes,
     size_of,
 )
-from .temperatures import CoolingChains, Found, TemperingChains
+from .temperatures import Found, TemperingChains
 
 SUMMED = 48  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
@@ -65,7 +65,7 @@ def few_room(fields: np.ndarray, rises: np.ndarray) -> tuple[Any, ...]:
     return arrays.empty((n_rows,), np.uint32), arrays.empty((n_rows,), fields.dtype)
 
 
-class DenseChains(CoolingChains, TemperingChains):
+class DenseChains(TemperingChains):
     """Single-spin Gibbs or Metropolis updates; see `fastbm.kernels.sampling.dense`."""
 
     kernel = "dense"

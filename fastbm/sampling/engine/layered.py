@@ -24,7 +24,7 @@ from ...machine.couplings import Layered
 from ...machine.up_form import up_form
 from .lanes import BLOCK, LANES, lanes_of
 from .remainders import ENERGY_ERROR, check_energy, energy_all_down, size_of
-from .temperatures import CoolingChains, Found, TemperingChains
+from .temperatures import Found, TemperingChains
 
 if TYPE_CHECKING:
     from .layer_energies import LayerEnergies
@@ -79,7 +79,7 @@ class BitProduct:
         return found
 
 
-class LayeredChains(CoolingChains, TemperingChains):
+class LayeredChains(TemperingChains):
     """Chains on layered couplings: layers in order, each drawn given its neighbours.
 
     In coloured order all layers of even number come first, then those of odd number.

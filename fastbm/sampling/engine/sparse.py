@@ -17,7 +17,7 @@ from ...kernels.sampling.sparse import sweep_sparse
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
-from .temperatures import CoolingChains, Found, TemperingChains
+from .temperatures import Found, TemperingChains
 
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
@@ -26,7 +26,7 @@ KEPT, FLIP = 2.0, (18.0, 0.45)
 MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
 
 
-class SparseChains(CoolingChains, TemperingChains):
+class SparseChains(TemperingChains):
     """Single-spin Gibbs or Metropolis updates with the bits of `DenseChains`; see `fastbm.kernels.sampling.sparse`.
 
     Chains that are cooled keep their fields as long as few attempts are flips: that takes less time, and all bits are

@@ -62,7 +62,7 @@ class Steps:
             self.n_threads = n_shards
             try:
                 found.append(work())
-                self.take(-1, 0, 0)
+                self._order(-1, 0, 0)
             finally:
                 self.n_threads = 1
 
@@ -83,10 +83,14 @@ class Steps:
         """Begin a step with the parents of all replicas."""
         self._parents[:] = parents
 
-    def take(self, n_sweeps: int, first: int, last: int, tables: tuple[np.ndarray, ...] = ()) -> None:
+    def take(self, n_sweeps: int, first: int, last: int, tables: tuple[np.ndarray, ...]) -> None:
         """Take the step of blocks from `first` on, before `last`, which have these tables."""
-        for own, given in zip(self._model[1], tables, strict=bool(tables)):
+        for own, given in zip(self._model[1], tables, strict=True):
             own[:] = given
+        self._order(n_sweeps, first, last)
+
+    def _order(self, n_sweeps: int, first: int, last: int) -> None:
+        """Have all threads take a step, or leave if there are -1 sweeps."""
         self._orders[:] = n_sweeps, self._a, first, last
         self._n_met = self._run(0, self.n_threads)
         if self._counter[0] > OPEN:
