@@ -147,7 +147,8 @@ def _energies_of_ladders(
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare the energy of a result without log Z with that of the scout's ladders."""
     means = np.array([model.energy_of_bits(one).mean() for one in seen.ladders()])
-    # of four ladders the spread is known badly: Student's quantile is twice the normal one here
+    # of four ladders the spread is known badly, and Student's quantile is twice the normal one; of more it is on the
+    # safe side
     reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))
     return reason, {"energy": float(means.mean())}, True
 
